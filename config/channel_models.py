@@ -1,0 +1,189 @@
+"""One channel: what it reads, how, and which processor gets it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from inbound.config.units import format_size, shown
+from inbound.config.values import (
+    PathPart,
+    Problem,
+    TopicName,
+    duration,
+    entries,
+    size,
+    text,
+    topic_name,
+    whole,
+    wrong,
+    wrong_at,
+)
+
+MIB = 2**20
+
+
+class Part(BaseModel):
+    """Base of all models: frozen, and no key that it doesn't know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+
+def _topics(value: Any) -> Any:
+    topics = entries(value)
+    if not topics:
+        raise wrong("need at least one topic, got an empty list")
+    seen = set()
+    for topic in topics:
+        if isinstance(topic, str) and topic in seen:
+            raise wrong(f"lists {shown(topic)} twice; keep one")
+        seen.add(topic if isinstance(topic, str) else id(topic))
+    return topics
+
+
+def _pattern(value: Any) -> str:
+    pattern = text(value)
+    if not pattern:
+        raise wrong("need a regular expression, got empty text")
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError, FutureWarning) as error:  # a warning only where they are errors
+        raise wrong(f"need a regular expression, got {shown(pattern)}: {error}") from None
+    return pattern
+
+
+def _processor_type(value: Any) -> str:
+    name = text(value)
+    module, colon, attribute = name.partition(":")
+    if colon:
+        if all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
+            return name
+    elif re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        return name
+    raise wrong(f"need the name of a processor, or module:Class, got {shown(name)}")
+
+
+class DynamicCoordinatorConfig(Part):
+    """An even share of the partitions for each member of the group."""
+
+    type: Literal["dynamic"] = "dynamic"
+
+
+#: One model per coordinator, told apart by `type`. With a second one this becomes
+#: `Annotated[DynamicCoordinatorConfig | ..., Field(discriminator="type")]`; errors and the environment cope with that.
+CoordinatorConfig = DynamicCoordinatorConfig
+
+
+class OnErrorConfig(Part):
+    """What happens to a batch that the processor cannot handle."""
+
+    max_attempts: Annotated[int, whole(0)] = Field(
+        default=10, description="How often a batch is tried before `then` happens; 0 is for ever."
+    )
+    then: Literal["hold", "skip", "dead-letter"] = Field(
+        default="hold",
+        description="Keep the partition waiting, go on after the batch, or send it to `dead_letter_topic`.",
+    )
+    dead_letter_topic: Annotated[str, BeforeValidator(topic_name)] | None = Field(
+        default=None, description="Topic for what is given up; only with `then: dead-letter`."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> OnErrorConfig:
+        if (self.then == "dead-letter") == (self.dead_letter_topic is not None):
+            return self
+        problem = f"is used only with then: dead-letter, but then is {self.then}; change one of the two"
+        if self.dead_letter_topic is None:
+            problem = "needs a topic, because then is dead-letter"
+        raise wrong_at("OnErrorConfig", [(("dead_letter_topic",), wrong(problem), None)])
+
+
+class ReaderConfig(Part):
+    """How records are fetched, and how many make a batch."""
+
+    client: Literal["kafka-python"] = Field(default="kafka-python", description="The Kafka client to read with.")
+    batch_bytes: Annotated[int, size(1)] = Field(default=MIB, description="Bytes at which a batch is full.")
+    max_batch_records: Annotated[int, whole(1)] = Field(default=2000, description="Records at which a batch is full.")
+    max_batch_bytes: Annotated[int, size(1)] = Field(
+        default=10 * MIB,
+        description="Bytes that a batch may grow to for large records; a larger record is delivered alone.",
+    )
+    prefetch_bytes: Annotated[int, size(1)] = Field(
+        default=64 * MIB, description="Bytes, decoded, that wait in memory for the whole channel."
+    )
+    idle_wait: Annotated[float, duration(over=True)] = Field(
+        default=0.1, description="Seconds that a partition with nothing to read rests."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> ReaderConfig:
+        batch, largest, prefetch = map(format_size, (self.batch_bytes, self.max_batch_bytes, self.prefetch_bytes))
+        problems: list[Problem] = []
+        if self.max_batch_bytes < self.batch_bytes:
+            problems.append((("max_batch_bytes",), wrong(f"need at least batch_bytes ({batch}), got {largest}"), None))
+        if self.prefetch_bytes < self.batch_bytes:
+            problems.append((("prefetch_bytes",), wrong(f"need at least batch_bytes ({batch}), got {prefetch}"), None))
+        if problems:
+            raise wrong_at("ReaderConfig", problems)
+        return self
+
+
+class ProcessorConfig(Part):
+    """The code that gets the batches."""
+
+    type: Annotated[str, BeforeValidator(_processor_type)] = Field(
+        description="Name of a processor that is installed, or module:Class."
+    )
+    # Not in repr: options can hold tokens.
+    options: dict[str, Any] = Field(
+        default_factory=dict, repr=False, description="Its own settings, checked by the processor's `Options` model."
+    )
+
+
+class ChannelConfig(Part):
+    """One channel: topics of one group, read by a pool of workers."""
+
+    topics: Annotated[tuple[TopicName, ...], BeforeValidator(_topics)] = Field(
+        default=(), description="Topics to read; or give topics_pattern."
+    )
+    topics_pattern: Annotated[str, BeforeValidator(_pattern)] | None = Field(
+        default=None, description="Regular expression; every topic whose whole name matches is read. Or give topics."
+    )
+    group: PathPart = Field(description="Name of the group that shares the partitions and the offsets.")
+    consumer_id: PathPart | None = Field(
+        default=None,
+        description="Name of this member; host-pid-random if not given. A fixed one takes over at once at restart.",
+    )
+    coordinator: CoordinatorConfig = Field(
+        default_factory=DynamicCoordinatorConfig, description="Who owns which partition."
+    )
+    workers: Annotated[int, whole(1, 1000)] = Field(default=5, description="Threads that run the processor.")
+    auto_offset_reset: Literal["earliest", "latest"] = Field(
+        default="earliest", description="Where a group without offset starts."
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        default="read_committed", description="Whether records of aborted and open transactions are left out."
+    )
+    on_truncation: Literal["hold", "earliest", "latest"] = Field(
+        default="hold", description="What to do if the log ends before the group's offset."
+    )
+    idle_time: Annotated[float, duration(over=True)] = Field(
+        default=60.0, description="Seconds without a record after which the processor's on_idle is called."
+    )
+    shutdown_timeout: Annotated[float, duration()] = Field(
+        default=25.0, description="Seconds that a callback may take to finish when the channel stops."
+    )
+    on_error: OnErrorConfig = Field(default_factory=OnErrorConfig)
+    reader: ReaderConfig = Field(default_factory=ReaderConfig)
+    processor: ProcessorConfig
+
+    @model_validator(mode="after")
+    def _check(self) -> ChannelConfig:
+        if bool(self.topics) != (self.topics_pattern is not None):
+            return self
+        place, problem = ("topics", "missing; give topics (a list) or topics_pattern (a regular expression)")
+        if self.topics:
+            place, problem = ("topics_pattern", "give topics or topics_pattern, not both")
+        raise wrong_at("ChannelConfig", [((place,), wrong(problem), None)])

@@ -1,0 +1,246 @@
+"""YAML text as plain values, with the line of everything.
+
+Only plain data comes out: text, numbers, booleans, null, lists and mappings with text keys. Tags that would make
+anything else are refused, keys given twice too, and what YAML 1.1 reads as a date, an octal or a base-60 number
+(`1:30`) stays the text that was written.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from inbound.config.kafka_properties import canonical
+from inbound.config.units import shown
+from inbound.errors import ConfigError
+
+#: Aliases let a short text stand for an endless document; no configuration comes near this many values.
+MOST_VALUES = 20_000
+
+_NO_TAGS = "tags (!) are not allowed; remove it, or put text that starts with ! in quotes"
+
+_TRUE = ("yes", "true", "on")
+
+
+def dotted(*parts: str | int) -> str:
+    """Return the path as messages write it: `channels.orders.topics[0]`; odd keys are quoted."""
+    path = ""
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            name = part if re.fullmatch(r"[!-~]+", part) else shown(part)
+            path += f".{name}" if path else name
+    return path
+
+
+@dataclass
+class Places:
+    """Where each value comes from, by dotted path, and how it was written."""
+
+    filename: str
+    where: dict[str, str] = field(default_factory=dict)  # "inbound.yaml:12", "environment INBOUND__...", "flag"
+    text: dict[str, str] = field(default_factory=dict)
+
+    def locate(self, path: str) -> str:
+        """Return where `path` was set; for one that was not, where the nearest thing around it was."""
+        while path:
+            if path in self.where:
+                return self.where[path]
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.filename
+
+    def written(self, path: str) -> str | None:
+        """Return the scalar at `path` as it was written, if it is one."""
+        return self.text.get(path)
+
+
+@dataclass
+class Document:
+    """A parsed file: its values, their places, and what is wrong with it short of being unreadable."""
+
+    tree: dict[str, Any]
+    places: Places
+    problems: list[str]
+    bad: set[str]  # the paths that `problems` are about
+
+
+def parse(text: str, filename: str) -> Document:
+    """Read `text`. Raises ConfigError if it is no YAML, or not a mapping."""
+    text = text.removeprefix("\ufeff")
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        character = f"U+{error.character:04X}" if isinstance(error.character, int) else "a byte"
+        raise ConfigError(f"{filename}:{line}: holds {character}, which YAML does not allow; remove it") from None
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_syntax(error, text, filename)) from None
+    except RecursionError:
+        raise ConfigError(f"{filename}: nested too deeply to be a configuration") from None
+    if root is None:
+        raise ConfigError(f"{filename}: is empty; it needs at least `channels`")
+    if not isinstance(root, MappingNode):
+        raise ConfigError(f"{filename}:{_line(root)}: need a mapping of keys such as `channels:` at the top level")
+    reading = _Reading(Places(filename))
+    try:
+        tree = reading.mapping(root, ())
+    except RecursionError:
+        raise ConfigError(f"{filename}: nested too deeply to be a configuration") from None
+    return Document(tree, reading.places, reading.problems, reading.bad)
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _syntax(error: yaml.MarkedYAMLError, text: str, filename: str) -> str:
+    mark = error.problem_mark or error.context_mark
+    reason = error.problem or error.context or "cannot be read"
+    if mark is None:
+        return f"{filename}: not YAML: {reason}"
+    lines = text.splitlines()
+    here = lines[mark.line] if mark.line < len(lines) else ""
+    if "'\\t'" in reason or here[: len(here) - len(here.lstrip())].count("\t"):
+        reason = "a tab where YAML needs spaces; replace it"
+    elif "expected a single document" in (error.context or ""):
+        reason = "a second document begins here ('---'); only one is read"
+    elif "alias" in reason or "anchor" in reason:
+        # PyYAML names the word after the sign, which may be an unquoted password.
+        reason = "an alias (*) without its anchor (&), or an anchor given twice; put text that starts so in quotes"
+    else:
+        began = f" ({error.context}, line {error.context_mark.line + 1})" if error.context_mark else ""
+        reason = f"not YAML: {reason}{began}"
+    return f"{filename}:{mark.line + 1}: {reason}"
+
+
+class _Reading:
+    """One walk over the nodes."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.problems: list[str] = []
+        self.bad: set[str] = set()
+        self._values = 0
+        self._open: set[int] = set()  # nodes we are inside of; meeting one again means that it contains itself
+
+    def mapping(self, node: MappingNode, path: tuple[str | int, ...]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        merged: list[tuple[str, Node, Node]] = []
+        for key_node, value_node in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                merged += self._merged(value_node, path)
+                continue
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            if key in lines:
+                # Not among the bad ones: the first is kept, and checked.
+                self._report(key_node, (*path, key), f"given twice, also in line {lines[key]}; keep one")
+                continue
+            lines[key] = _line(key_node)
+            result[key] = self._value(key_node, value_node, (*path, key))
+        for key, key_node, value_node in merged:
+            if key not in result:
+                result[key] = self._value(key_node, value_node, (*path, key))
+        return result
+
+    def _merged(self, node: Node, path: tuple[str | int, ...]) -> list[tuple[str, Node, Node]]:
+        """Return the entries that `<<` brings in; those further left win, as YAML says."""
+        sources = node.value if isinstance(node, SequenceNode) else [node]
+        found: list[tuple[str, Node, Node]] = []
+        for source in sources:
+            if not isinstance(source, MappingNode):
+                self._problem(node, (*path, "<<"), "need a mapping, or a list of mappings, to merge")
+            elif self._enter(source, (*path, "<<")):
+                for key_node, value_node in source.value:
+                    self._count()
+                    if key_node.tag == "tag:yaml.org,2002:merge":
+                        found += self._merged(value_node, path)
+                    elif (key := self._key(key_node, path)) is not None:
+                        found.append((key, key_node, value_node))
+                self._open.discard(id(source))
+        return found
+
+    def _key(self, node: Node, path: tuple[str | int, ...]) -> str | None:
+        if not isinstance(node, ScalarNode):
+            self._problem(node, path, "a key must be plain text; put quotes around what starts with { or [")
+            return None
+        if not node.value:
+            self._problem(node, path, "a key is empty; write one before the colon")
+            return None
+        return canonical(node.value) if path == ("kafka",) else str(node.value)
+
+    def _value(self, at: Node, node: Node, path: tuple[str | int, ...]) -> Any:
+        self._count()
+        name = dotted(*path)
+        self.places.where[name] = f"{self.places.filename}:{_line(at)}"
+        if isinstance(node, ScalarNode):
+            self.places.text[name] = node.value
+            return self._scalar(node, path)
+        if not self._enter(node, path):
+            return None
+        try:
+            if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+                self._problem(node, path, _NO_TAGS)
+            if isinstance(node, MappingNode):
+                return self.mapping(node, path)
+            return [self._value(item, item, (*path, index)) for index, item in enumerate(node.value)]
+        finally:
+            self._open.discard(id(node))
+
+    def _count(self) -> None:
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise ConfigError(f"{self.places.filename}: more than {MOST_VALUES} values; are aliases (*) nested?")
+
+    def _enter(self, node: Node, path: tuple[str | int, ...]) -> bool:
+        if id(node) in self._open:
+            self._problem(node, path, "an alias (*) that contains itself; write the value out")
+            return False
+        self._open.add(id(node))
+        return True
+
+    def _scalar(self, node: ScalarNode, path: tuple[str | int, ...]) -> Any:
+        try:
+            return plain(node.tag, node.value)
+        except ValueError as error:
+            self._problem(node, path, str(error))
+            return None
+
+    def _problem(self, node: Node, path: tuple[str | int, ...], message: str) -> None:
+        self.bad.add(dotted(*path))
+        self._report(node, path, message)
+
+    def _report(self, node: Node, path: tuple[str | int, ...], message: str) -> None:
+        subject = f"{dotted(*path)}: " if path else ""
+        self.problems.append(f"{self.places.filename}:{_line(node)}: {subject}{message}")
+
+
+def plain(tag: str, text: str) -> str | int | float | bool | None:
+    """Return the value of a scalar. Raises ValueError for a tag that is not allowed."""
+    kind = tag.removeprefix("tag:yaml.org,2002:")
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() in _TRUE
+    if kind == "int" and re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,99})", text, re.ASCII):
+        return int(text)
+    if kind == "float" and re.fullmatch(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text, re.ASCII):
+        return float(text)
+    if kind == "float" and text.lower().lstrip("+-") in (".inf", ".nan"):
+        return float(text.lower().replace(".", ""))
+    if kind in ("str", "int", "float", "timestamp", "value"):
+        return text
+    raise ValueError(_NO_TAGS)
+
+
+def resolve(text: str) -> str | int | float | bool | None:
+    """Return what YAML makes of `text` as an unquoted scalar; for values without a type of their own."""
+    tag: str = yaml.SafeLoader("").resolve(ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return plain(tag, text)

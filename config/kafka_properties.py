@@ -1,0 +1,175 @@
+"""The Kafka client properties that the configuration takes, under the names of the Java client.
+
+Four kinds: those passed on to the client (`ACCEPTED`), those that inbound decides itself and that are set elsewhere or
+not at all (`OWNED`), those that no reader of inbound can honour (`UNSUPPORTED`, refused so that nobody relies on them),
+and everything else, which is a slip of the pen. The spellings `bootstrap.servers`, `bootstrap_servers` and
+`bootstrapServers` mean the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Scalar = str | int | float | bool
+
+DEFAULT_SERVERS = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaProperty:
+    """One property: its name in the Java client, and what it may hold (`servers` is a comma-separated list)."""
+
+    name: str
+    kind: Literal["text", "whole", "flag", "servers"] = "text"
+    at_least: int = 0
+    choices: tuple[str, ...] = ()
+
+
+_TABLE = (
+    KafkaProperty("bootstrap.servers", "servers"),
+    KafkaProperty("client.id"),
+    KafkaProperty("client.rack"),
+    KafkaProperty("client.dns.lookup", choices=("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+    KafkaProperty("fetch.min.bytes", "whole"),
+    KafkaProperty("fetch.max.bytes", "whole", 1),
+    KafkaProperty("fetch.max.wait.ms", "whole"),
+    KafkaProperty("max.partition.fetch.bytes", "whole", 1),
+    KafkaProperty("check.crcs", "flag"),
+    KafkaProperty("metadata.max.age.ms", "whole"),
+    KafkaProperty("request.timeout.ms", "whole", 1),
+    KafkaProperty("connections.max.idle.ms", "whole", 1),
+    KafkaProperty("retry.backoff.ms", "whole"),
+    KafkaProperty("reconnect.backoff.ms", "whole"),
+    KafkaProperty("reconnect.backoff.max.ms", "whole"),
+    KafkaProperty("receive.buffer.bytes", "whole", -1),
+    KafkaProperty("send.buffer.bytes", "whole", -1),
+    KafkaProperty("security.protocol", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    KafkaProperty("sasl.mechanism", choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")),
+    KafkaProperty("sasl.jaas.config"),
+    KafkaProperty("sasl.kerberos.service.name"),
+    # Python reads PEM only; a JKS or PKCS12 store has to be converted, and naming the type says so early.
+    KafkaProperty("ssl.truststore.type", choices=("PEM",)),
+    KafkaProperty("ssl.truststore.location"),
+    KafkaProperty("ssl.keystore.type", choices=("PEM",)),
+    KafkaProperty("ssl.keystore.location"),
+    KafkaProperty("ssl.key.password"),
+    KafkaProperty("ssl.cipher.suites"),
+    KafkaProperty("ssl.endpoint.identification.algorithm", choices=("https", "")),
+)
+
+ACCEPTED: Mapping[str, KafkaProperty] = {entry.name: entry for entry in _TABLE}
+
+_NO_GROUP = "ZooKeeper keeps the group, not Kafka"
+_RAW = "inbound hands records to the processor as they are; remove it"
+
+#: What inbound decides itself, and the way out.
+OWNED: Mapping[str, str] = {
+    "group.id": "set channels.<name>.group instead",
+    "group.instance.id": "set channels.<name>.consumer_id instead",
+    "group.protocol": f"{_NO_GROUP}; remove it",
+    "group.remote.assignor": f"{_NO_GROUP}; set channels.<name>.coordinator instead",
+    "partition.assignment.strategy": f"{_NO_GROUP}; set channels.<name>.coordinator instead",
+    "session.timeout.ms": f"{_NO_GROUP}; set zookeeper.session_timeout instead",
+    "heartbeat.interval.ms": f"{_NO_GROUP}; set zookeeper.session_timeout instead",
+    "max.poll.interval.ms": f"{_NO_GROUP}: a slow processor does not lose its partitions; remove it",
+    "max.poll.records": "set channels.<name>.reader.max_batch_records instead",
+    "enable.auto.commit": "the processor's answers decide what is committed; remove it",
+    "auto.commit.interval.ms": "the processor's answers decide what is committed; remove it",
+    "auto.offset.reset": "set channels.<name>.auto_offset_reset instead",
+    "isolation.level": "set channels.<name>.isolation instead",
+    "allow.auto.create.topics": "inbound never creates a topic that it reads; remove it",
+    "exclude.internal.topics": "set channels.<name>.topics or topics_pattern instead",
+    "key.deserializer": _RAW,
+    "value.deserializer": _RAW,
+}
+
+#: Properties of the Java client that have no counterpart here.
+UNSUPPORTED: frozenset[str] = frozenset(
+    {
+        "config.providers",
+        "default.api.timeout.ms",
+        "enable.metrics.push",
+        "interceptor.classes",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "retry.backoff.max.ms",
+        "sasl.client.callback.handler.class",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
+        "sasl.oauthbearer.assertion.algorithm",
+        "sasl.oauthbearer.assertion.claim.aud",
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        "sasl.oauthbearer.assertion.claim.iss",
+        "sasl.oauthbearer.assertion.claim.jti.include",
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "sasl.oauthbearer.assertion.claim.sub",
+        "sasl.oauthbearer.assertion.file",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.template.file",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "sasl.oauthbearer.jwt.validator.class",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.providers",
+        "share.acknowledgement.mode",
+        "share.acquire.mode",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "ssl.enabled.protocols",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.password",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.certificates",
+        "ssl.truststore.password",
+    }
+)
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[._-]", "", name).lower()
+
+
+_BY_SPELLING: Mapping[str, str] = {_folded(name): name for name in (*ACCEPTED, *OWNED, *UNSUPPORTED)}
+
+
+def canonical(name: str) -> str:
+    """Return the Java client's name for any spelling of it; an unknown name comes back as it is."""
+    return _BY_SPELLING.get(_folded(name), name)

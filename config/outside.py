@@ -1,0 +1,111 @@
+"""Values from the environment and from flags, laid over those of the file.
+
+`INBOUND__CHANNELS__ORDERS__WORKERS=8` sets `channels.orders.workers`: `__` goes one level down, case doesn't matter,
+and `_` stands for the `.` and `-` that a variable's name cannot hold. A flag names the dotted path itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from inbound.config import schema
+from inbound.config.document import Places, dotted, resolve
+from inbound.config.kafka_properties import canonical
+from inbound.config.models import Config
+from inbound.config.problems import unknown_key
+from inbound.config.units import shown
+from inbound.config.values import Outside
+
+PREFIX = "INBOUND__"
+
+
+class _Refused(Exception):
+    """The name leads to nothing that can be set; the text says why."""
+
+
+def overlay(
+    tree: dict[str, Any], places: Places, environ: Mapping[str, str], overrides: Mapping[str, str]
+) -> list[str]:
+    """Put the environment's values into `tree`, then the flags'. Returns a line per one that fits nowhere."""
+    problems: list[str] = []
+    taken: dict[str, str] = {}
+    for variable, value in sorted(environ.items()):
+        if not variable.upper().startswith(PREFIX):
+            continue
+        origin = f"environment {dotted(variable)}"
+        try:
+            path, setting = _find(tree, variable[len(PREFIX) :].lower(), "__", _folded), value
+            if other := taken.get(dotted(*path)):
+                raise _Refused(f"{dotted(*path)}: {other} sets it too; keep one")
+            taken[dotted(*path)] = variable
+            _set(tree, path, setting, places, origin)
+        except _Refused as refusal:
+            problems.append(f"{origin}: {refusal}")
+    for name, value in overrides.items():
+        try:
+            _set(tree, _find(tree, name, ".", str), value, places, "flag")
+        except _Refused as refusal:
+            problems.append(f"flag {dotted(name)}: {refusal}")
+    return problems
+
+
+def _folded(key: str) -> str:
+    return re.sub(r"[.-]", "_", key).lower()
+
+
+def _find(tree: dict[str, Any], rest: str, separator: str, fold: Callable[[str], str]) -> list[str]:
+    """Return the path that `rest` names, through the models and, where keys are free, the file's own keys."""
+    path: list[str] = []
+    annotation: Any = Config
+    here: Any = tree
+    while rest:
+        if path == ["kafka"]:
+            return [*path, canonical(rest)]
+        known = list(here) if isinstance(here, dict) and not schema.keys(annotation) else schema.keys(annotation)
+        matching = [key for key in known if fold(rest) == fold(key) or fold(rest).startswith(fold(key) + separator)]
+        longest = max((len(key) for key in matching), default=0)
+        best = [key for key in matching if len(key) == longest]
+        if len(best) > 1:
+            raise _Refused(f"{dotted(*path)}: {' and '.join(best)} both match; rename one")
+        if best:
+            key = best[0]
+            rest = rest[len(key) + len(separator) :]
+        elif schema.in_options(path):
+            key, _, rest = rest.partition(separator)
+        else:
+            name = rest.split(separator)[0]
+            raise _Refused(_no_such(path, name, known, annotation))
+        if not key:
+            raise _Refused(f"{dotted(*path)}: the name ends in {separator}; name a value")
+        path.append(key)
+        annotation = schema.step(annotation, key)
+        here = here.get(key) if isinstance(here, dict) else None
+    if not path or (schema.is_section(annotation) and annotation is not Any):
+        allowed = schema.keys(annotation or Config) or list(here or ())
+        raise _Refused(f"{dotted(*path) or 'it'}: names a whole section; name one value of it: {', '.join(allowed)}")
+    return path
+
+
+def _no_such(path: list[str], name: str, known: list[str], annotation: Any) -> str:
+    if path == ["channels"]:
+        return f"channels: no channel {shown(name)} in the file; it has {', '.join(known) or 'none'}"
+    if not schema.is_section(annotation):
+        return f"{dotted(*path)}: is one value, and has no {shown(name)} in it"
+    return f"{dotted(*path, name)}: {unknown_key(name, known)}"
+
+
+def _set(tree: dict[str, Any], path: list[str], value: str, places: Places, origin: str) -> None:
+    here = tree
+    for depth, key in enumerate(path[:-1], 1):
+        below = here.get(key)
+        if below is None:
+            below = here[key] = {}
+        if not isinstance(below, dict):
+            raise _Refused(f"{dotted(*path)}: cannot be set, because {dotted(*path[:depth])} is not a mapping")
+        here = below
+    # An option's type is known to its processor alone, so it is read as YAML would; elsewhere the model decides.
+    here[path[-1]] = resolve(value) if schema.in_options(path) else Outside(value)
+    places.where[dotted(*path)] = origin
+    places.text[dotted(*path)] = value

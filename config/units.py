@@ -1,0 +1,116 @@
+"""Durations and sizes as they are written in the configuration: `300ms`, `7d`, `1MiB`.
+
+In code a duration is a float of seconds and a size an int of bytes. In text both need a unit: `session_timeout: 10`
+could be seconds or, as in Kafka's own properties, milliseconds, so it is refused instead of guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+DURATION_UNITS: Mapping[str, Decimal] = {
+    "ms": Decimal("0.001"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "h": Decimal(3600),
+    "d": Decimal(86400),
+}
+
+SIZE_UNITS: Mapping[str, int] = {
+    "B": 1,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+}
+
+#: Waiting longer than this on a threading.Event overflows on some platforms; nobody means it either.
+LONGEST = 100 * 365 * 86400.0
+
+#: One exbibyte: beyond any machine, and far below where digits alone would cost time.
+LARGEST = 2**60
+
+#: At most 20 digits a side: enough for `LARGEST`, and no text costs more than a blink.
+_QUANTITY = re.compile(r"(-?[0-9]{1,20}(?:\.[0-9]{1,20})?)([A-Za-z]*)", re.ASCII)
+
+_DURATION_RULE = f"need a duration such as 10s (units: {', '.join(DURATION_UNITS)})"
+_SIZE_RULE = f"need a size such as 1MiB (units: {', '.join(SIZE_UNITS)})"
+
+
+def parse_duration(value: Any) -> float:
+    """Return the seconds of `value`, a text such as `10s`; 0 needs no unit. Raises ValueError."""
+    number, unit = _split(value, _DURATION_RULE)
+    if unit not in DURATION_UNITS and number:
+        raise ValueError(f"{_DURATION_RULE}, got {shown(value)}")
+    seconds = float(number * DURATION_UNITS.get(unit, Decimal(1)))
+    if seconds > LONGEST:
+        raise ValueError(f"need at most 100 years, got {shown(value)}")
+    return seconds
+
+
+def parse_size(value: Any) -> int:
+    """Return the bytes of `value`, a text such as `1MiB`; 0 needs no unit. Raises ValueError."""
+    number, unit = _split(value, _SIZE_RULE)
+    if unit not in SIZE_UNITS and number:
+        raise ValueError(f"{_SIZE_RULE}, got {shown(value)}")
+    count = number * SIZE_UNITS.get(unit, 1)
+    if count != int(count):
+        raise ValueError(f"need a whole number of bytes, got {shown(value)}")
+    if count > LARGEST:
+        raise ValueError(f"need at most {format_size(LARGEST)}, got {shown(value)}")
+    return int(count)
+
+
+def format_duration(seconds: float) -> str:
+    """Return `seconds` with the largest unit that needs no decimals; `parse_duration` gives the same number back."""
+    exact = Decimal(repr(float(seconds)))
+    for unit in reversed(list(DURATION_UNITS)):
+        count = exact / DURATION_UNITS[unit]
+        if exact and count == int(count):
+            return f"{int(count)}{unit}"
+    return f"{exact.normalize():f}s"
+
+
+def format_size(count: int) -> str:
+    """Return `count` bytes with the largest binary unit that needs no decimals."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if count and count % SIZE_UNITS[unit] == 0:
+            return f"{count // SIZE_UNITS[unit]}{unit}"
+    return f"{count}B"
+
+
+def shown(value: Any) -> str:
+    """Return `value` as an error message names it: on one line, whatever it is, and not the whole of a long one."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 200:
+        return "a huge number"  # Python refuses to spell out the longest ones
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _cut(repr(str(value)))
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return "a list" if isinstance(value, (list, tuple)) else f"a {type(value).__name__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _split(value: Any, rule: str) -> tuple[Decimal, str]:
+    """Take `10s` apart. A bare number comes back without unit; the caller lets only 0 pass."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError(f"{rule}, got {shown(value)}")
+    match = _QUANTITY.fullmatch(str(value))
+    if not match:
+        raise ValueError(f"{rule}, got {shown(value)}")
+    return Decimal(match[1]), match[2]

@@ -1,0 +1,248 @@
+"""KafkaController: one ZooKeeper connection for all channels; session, recovery, rebalance."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inbound.clock import Clock
+from inbound.controller.consumer import KafkaConsumer
+from inbound.controller.session import Event, State, step
+from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
+from inbound.errors import ConsumerIdTakenError, InboundError, TransientError
+from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+#: Triggers that come together are answered together.
+COALESCE = 0.02
+#: How soon to look again after something was refused or not answered.
+LOOK_AGAIN = 0.25
+#: The session is asked for a sign of life this many times per session, so that doubt comes only from real silence.
+CONTACTS_PER_SESSION = 8
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When partitions move, in seconds."""
+
+    rebalance_interval: float = 60.0
+    rebalance_delay: float = 0.3
+    join_delay: float = 3.0
+
+
+@dataclass(eq=False)
+class _Channel:
+    """What the controller keeps for one channel."""
+
+    consumer: KafkaConsumer
+    due: float = float("inf")  # of the next evaluation
+    release_from: float = 0.0  # a surplus is not released before: members that come together are answered together
+    joined: bool = False
+    session: int | None = None  # the one that it joined in last
+    running: Call[None] | None = None
+    again: bool = False
+
+
+@dataclass(eq=False)
+class Counters:
+    """For metrics."""
+
+    evaluations: int = 0
+    sessions: int = 0
+    taken: int = 0
+    released: int = 0
+
+
+class KafkaController:
+    """Drives the channels' coordination on one thread: see `inbound.driver.Part`.
+
+    It evaluates a channel after every reconnect, refusal, ambiguous answer and local drop, on watches, and by timer.
+    """
+
+    def __init__(self, zk: ZooKeeper, tasks: Tasks, clock: Clock, timing: Timing, rng: random.Random) -> None:
+        self.zk = zk
+        self.tasks = tasks
+        self.timing = timing
+        self.state = State.DOWN
+        self.counters = Counters()
+        #: The error that must end the process, once there is one.
+        self.fatal: InboundError | None = None
+        self._clock = clock
+        self._rng = rng
+        self._channels: list[_Channel] = []
+        self._generation = 0
+        self._session: int | None = None
+        self._doubted = False
+        self._contact: Call[Node | None] | None = None
+        self._contact_due = 0.0
+
+    def add(self, consumer: KafkaConsumer) -> None:
+        """Take on a channel; before the first `run_once`."""
+        self._channels.append(_Channel(consumer))
+
+    @property
+    def session(self) -> int | None:
+        """The session that we are, or were last, connected in."""
+        return self._session
+
+    def evaluate(self, consumer: KafkaConsumer, *, delay: float = COALESCE) -> None:
+        """Ask for an evaluation of a channel soon. Any thread; the caller wakes the controller."""
+        for channel in self._channels:
+            if channel.consumer is consumer:
+                channel.due = min(channel.due, self._clock.now() + delay)
+
+    def postpone_release(self, consumer: KafkaConsumer) -> None:
+        """Somebody joined: wait a little for others before giving anything up. Controller's thread."""
+        for channel in self._channels:
+            if channel.consumer is consumer:
+                jitter = 1 + self._rng.random() * 0.5
+                channel.release_from = self._clock.now() + self.timing.rebalance_delay * jitter
+
+    # -- the part ----------------------------------------------------------------------------------------------------
+
+    def run_once(self) -> float | None:
+        self._follow_connection()
+        self._watch_the_session()
+        now = self._clock.now()
+        if self.state in (State.JOINING, State.MEMBER):
+            for channel in self._channels:
+                self._drive(channel, now)
+        deadline = self.tasks.step()
+        if any(c.running is not None and c.running.done for c in self._channels):
+            return now
+        times = [t for t in (deadline, self._next_session_check()) if t is not None]
+        if self.state in (State.JOINING, State.MEMBER):
+            times += [c.due for c in self._channels if c.running is None]
+        return min(times, default=None)
+
+    def close(self) -> None:
+        """Take no further part: nothing is evaluated any more. Releases that are under way go on."""
+        if self.state is not State.CLOSED:
+            self.state = step(self.state, Event.CLOSE)
+
+    # -- the session -------------------------------------------------------------------------------------------------
+
+    def _follow_connection(self) -> None:
+        if self.state is State.CLOSED:
+            return
+        connection = self.zk.connection
+        if connection is None:
+            if self.state in (State.JOINING, State.MEMBER):
+                self.state = step(self.state, Event.DISCONNECTED)
+                log.warning(
+                    "ZooKeeper: connection lost; batches in flight end, nothing new is handed out until it is back"
+                )
+                for channel in self._channels:
+                    channel.consumer.suspended()
+            return
+        if connection.generation == self._generation:
+            return
+        self._generation = connection.generation
+        if connection.session.id != self._session:
+            self.counters.sessions += 1
+            log.info(
+                "ZooKeeper: session %#x, timeout %.1f s%s", connection.session.id, connection.session.timeout,
+                "" if self._session is None else f" (session {self._session:#x} has expired)",
+            )  # fmt: skip
+        else:
+            log.info("ZooKeeper: connected again in session %#x", self._session)
+        self._session = connection.session.id
+        self.state = step(self.state, Event.CONNECTED)
+        self._contact_due = self._clock.now()
+        for channel in self._channels:
+            channel.joined = False
+            channel.due = self._clock.now()
+            channel.again = channel.running is not None
+
+    def _watch_the_session(self) -> None:
+        """Keep the session's sign of life fresh, and tell the channels when it is not."""
+        connection, now = self.zk.connection, self._clock.now()
+        if connection is not None and now >= self._contact_due and (self._contact is None or self._contact.done):
+            self._contact_due = now + connection.session.timeout / CONTACTS_PER_SESSION
+            self._contact = self.zk.get("/")
+        if self._session is None:
+            return
+        certain = self.zk.certain(self._session)
+        if not certain and not self._doubted:
+            self._doubted = True
+            for channel in self._channels:
+                channel.consumer.in_doubt()
+        elif certain and self._doubted:
+            self._doubted = False
+            for channel in self._channels:
+                channel.consumer.verified()
+
+    def _next_session_check(self) -> float | None:
+        if self.zk.connection is None or self._session is None:
+            return None
+        certain_until = self.zk.certain_until(self._session)
+        now = self._clock.now()
+        return min(self._contact_due, certain_until) if certain_until > now else max(self._contact_due, now + 0.01)
+
+    # -- channels ----------------------------------------------------------------------------------------------------
+
+    def _drive(self, channel: _Channel, now: float) -> None:
+        if channel.running is not None:
+            if not channel.running.done:
+                if channel.due <= now:
+                    channel.again, channel.due = True, float("inf")
+                return
+            self._ended(channel, now)
+        if channel.due <= now:
+            channel.due = now + self.timing.rebalance_interval
+            channel.running = self.tasks.spawn(
+                self._evaluate(channel, self._generation), f"channel {channel.consumer.name}"
+            )
+
+    def _ended(self, channel: _Channel, now: float) -> None:
+        running, channel.running = channel.running, None
+        assert running is not None
+        if channel.again:
+            channel.again, channel.due = False, min(channel.due, now + COALESCE)
+        try:
+            running.result()
+        except TransientError as error:
+            log.debug("channel %s: %s", channel.consumer.name, error)
+            channel.due = min(channel.due, now + LOOK_AGAIN)
+        except ConsumerIdTakenError as error:
+            self.fatal = error
+            channel.due = float("inf")
+        except InboundError as error:
+            log.error("channel %s: %s; trying again in 5 s", channel.consumer.name, error)
+            channel.due = min(channel.due, now + 5.0)
+
+    async def _evaluate(self, channel: _Channel, generation: int) -> None:
+        """Rejoin if need be, then hold our beliefs against the nodes, then take and release."""
+        consumer = channel.consumer
+        self.counters.evaluations += 1
+        if not channel.joined:
+            session = self._session
+            await consumer.zk_reconnected(session != channel.session)
+            if generation != self._generation:
+                return  # connected anew meanwhile: the next evaluation starts over
+            channel.joined, channel.session = True, session
+            if all(c.joined for c in self._channels) and self.state is State.JOINING:
+                self.state = step(self.state, Event.JOINED)
+        await consumer.coordinate()
+        plan = await consumer.calc_rebalance()
+        if plan is None:
+            channel.due = min(channel.due, self._clock.now() + LOOK_AGAIN)
+            return
+        if plan.release:
+            await self._release(channel, plan.release)
+        if plan.take and not await consumer.take_partitions(plan.take):
+            channel.due = min(channel.due, self._clock.now() + COALESCE + self._rng.random() * LOOK_AGAIN)
+        self.counters.taken += len(plan.take)
+        if consumer.next_look is not None:
+            channel.due = min(channel.due, consumer.next_look)
+
+    async def _release(self, channel: _Channel, partitions: Sequence[TopicPartition]) -> None:
+        if self._clock.now() < channel.release_from:
+            channel.due = min(channel.due, channel.release_from)
+            return
+        self.counters.released += len(partitions)
+        await channel.consumer.release_partitions(partitions)

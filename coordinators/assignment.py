@@ -1,0 +1,50 @@
+"""Who should own how much: pure functions, the same answer on every member that sees the same nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from inbound.topic_partition import TopicPartition
+
+
+def share(rank: int, members: int, partitions: int) -> int:
+    """Return how many of `partitions` the member of `rank` (0 is the longest-serving) should own.
+
+    ceil((P - i) / n): counts differ by at most one, and the remainder goes to those who were there first, so that a
+    joiner moves as little as possible.
+    """
+    return -((rank - partitions) // members) if partitions > rank else 0
+
+
+def surplus(mine: Collection[TopicPartition], keep: int) -> list[TopicPartition]:
+    """Return what to release of `mine` so that `keep` stay: from the topics of which most is held, highest first."""
+    per_topic: dict[str, list[TopicPartition]] = {}
+    for tp in sorted(mine):
+        per_topic.setdefault(tp.topic, []).append(tp)
+    released = []
+    for _ in range(len(mine) - keep):
+        fullest = max(per_topic.values(), key=lambda held: (len(held), held[0].topic))
+        released.append(fullest.pop())
+    return released
+
+
+def choose(free: Collection[TopicPartition], count: int, rank: int, members: int) -> list[TopicPartition]:
+    """Return `count` of the ownerless partitions for the member of `rank` to claim.
+
+    Each member starts at its own place of the ring, so that members who look at the same time mostly want different
+    ones. Two may still want the same; the first claim wins and the other looks again.
+    """
+    ring = sorted(free)
+    start = rank * len(ring) // members if members else 0
+    return [ring[(start + step) % len(ring)] for step in range(min(max(count, 0), len(ring)))]
+
+
+def classes(topics: dict[str, frozenset[str]]) -> list[tuple[frozenset[str], list[str]]]:
+    """Group topics by the members that list them: shares are counted over all topics of one such class together.
+
+    `topics` maps a topic to the ids of its members. Returns (members, topics) pairs in a fixed order.
+    """
+    together: dict[frozenset[str], list[str]] = {}
+    for topic in sorted(topics):
+        together.setdefault(topics[topic], []).append(topic)
+    return sorted(together.items(), key=lambda pair: pair[1])

@@ -1,0 +1,184 @@
+"""The group's members: our own id node, and what the others' say."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from inbound.coordinators.base import Member
+from inbound.coordinators.nodes import BadNodeError, MemberInfo, decode_member
+from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.zookeeper import Create, Delete, Node, Op, RefusedError, SetData, ZooKeeper, unavailable
+from inbound.errors import ConsumerIdTakenError, ZkAmbiguousError
+
+log = logging.getLogger(__name__)
+
+
+class Registration(Enum):
+    """How an attempt to register ended."""
+
+    DONE = "done"
+    OCCUPIED = "occupied"  # another session has the id node; wait for it to go, or take over if it is provably dead
+
+
+@dataclass
+class Membership:
+    """Our id node. Used from the controller's thread only.
+
+    The node changes hands only when a process starts. Afterwards, another session in it means that a second live
+    process uses our id: we stop for good instead of taking it back, else the two would evict each other for ever.
+    """
+
+    zk: ZooKeeper
+    paths: GroupPaths
+    consumer_id: str
+    info: MemberInfo
+    #: The sessions that were ours. A left-over node of one of them may be replaced.
+    sessions: set[int]
+    registered: bool = False
+    #: Sessions of a process that had our id, and is provably dead although its session still lives.
+    dead_sessions: set[int] = field(default_factory=set)
+
+    @property
+    def path(self) -> str:
+        return self.paths.member(self.consumer_id)
+
+    async def register(self, *, owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False) -> Registration:
+        """Write the id node in the current session, keeping the seniority of an earlier one.
+
+        Raises:
+            ConsumerIdTakenError: we were registered, and another live session has the node now.
+            TransientError: ZooKeeper did not answer.
+        """
+        session = self._session()
+        self.sessions.add(session)
+        node = await self.zk.get(self.path)
+        if node is not None and node.stat.ephemeral_owner == session:
+            await self._keep(node)
+            return Registration.DONE
+        ops: list[Op] = [Create(self.path, self.info.encode(), ephemeral=True)]
+        if node is not None:
+            left_over = node.stat.ephemeral_owner in self.sessions
+            if not left_over and self.registered:
+                raise self._taken(node)
+            if not left_over and not owner_is_dead(decode_member(self.path, node.data)):
+                return Registration.OCCUPIED
+            if not left_over:
+                self.dead_sessions.add(node.stat.ephemeral_owner)
+            ops.insert(0, Delete(self.path))
+        try:
+            await self.zk.transaction(ops)
+        except RefusedError:
+            return Registration.OCCUPIED  # it came, or went, between; the caller looks again
+        except ZkAmbiguousError:
+            pass  # read back below
+        node = await self.zk.get(self.path)
+        if node is None or node.stat.ephemeral_owner != self._session():
+            return Registration.OCCUPIED
+        await self._keep(node)
+        return Registration.DONE
+
+    async def check(self) -> bool:
+        """Return whether our node is there and ours; False: register again.
+
+        Raises:
+            ConsumerIdTakenError: another live session has it.
+        """
+        session = self._session()
+        node = await self.zk.get(self.path)
+        if node is None or node.stat.ephemeral_owner in self.sessions - {session}:
+            return False
+        if node.stat.ephemeral_owner != session:
+            raise self._taken(node)
+        return True
+
+    async def publish_topics(self, topics: tuple[str, ...]) -> None:
+        """Say in the id node which topics we read, where that has changed (a pattern can match new ones)."""
+        if topics == self.info.topics or not self.registered:
+            return
+        node = await self.zk.get(self.path)
+        if node is None or node.stat.ephemeral_owner != self._session():
+            return
+        info = replace(self.info, topics=topics)
+        try:
+            await self.zk.transaction([SetData(self.path, info.encode(), node.stat.version)])
+        except RefusedError:
+            return  # the node went; registering again writes the topics
+        self.info = info
+
+    async def unregister(self) -> None:
+        """Delete our id node, if it is ours."""
+        node = await self.zk.get(self.path)
+        self.registered = False
+        if node is not None and node.stat.ephemeral_owner == self._session():
+            with suppress(RefusedError):  # gone already
+                await self.zk.transaction([Delete(self.path)])
+
+    async def _keep(self, node: Node) -> None:
+        self.registered = True
+        if self.info.joined is None:
+            # The node says by its own czxid when it was made; written out, the order survives a recreation.
+            self.info = replace(self.info, joined=node.stat.czxid)
+            try:
+                await self.zk.transaction([SetData(self.path, self.info.encode(), node.stat.version)])
+            except RefusedError:
+                self.info = replace(self.info, joined=None)
+
+    def _session(self) -> int:
+        connection = self.zk.connection
+        if connection is None:
+            raise unavailable(f"registration of {self.consumer_id}")
+        return connection.session.id
+
+    def _taken(self, node: Node) -> ConsumerIdTakenError:
+        try:
+            info = decode_member(self.path, node.data)
+            who = f"process {info.pid} on {info.host}, started {info.started}"
+        except BadNodeError:
+            who = "an unknown program"
+        return ConsumerIdTakenError(
+            f"consumer id {self.consumer_id!r} is in use by {who} (session {node.stat.ephemeral_owner:#x} in {self.path}); "
+            "this process stops: give each consumer its own consumer_id, or leave it out"
+        )
+
+
+async def read_members(
+    zk: ZooKeeper, paths: GroupPaths, cache: dict[str, Member], watch: Callable[[], None]
+) -> tuple[Member, ...]:
+    """Read the group's members, in no order. `cache` keeps what was read while its watch has not fired.
+
+    A node that cannot be read as ours is left out, loudly: it would count as a member that takes nothing.
+    """
+    names = await zk.children(paths.ids, watch) or []
+    for gone in set(cache) - set(names):
+        del cache[gone]
+    members = []
+    for name in names:
+        if (known := cache.get(name)) is not None:
+            members.append(known)
+            continue
+
+        stale = threading.Event()
+
+        def changed(name: str = name, stale: threading.Event = stale) -> None:
+            stale.set()  # first: the answer may be on its way to us still
+            cache.pop(name, None)
+            watch()
+
+        node = await zk.get(paths.member(name), changed)
+        if node is None:
+            continue
+        try:
+            info = decode_member(paths.member(name), node.data)
+        except BadNodeError as error:
+            log.warning("%s; it is not counted as a member", error)
+            continue
+        joined = info.joined if info.joined is not None else node.stat.czxid
+        members.append(Member(name, joined, info.topics, info.coordinator))
+        if not stale.is_set():
+            cache[name] = members[-1]
+    return tuple(members)

@@ -1,0 +1,133 @@
+"""What stands in the nodes. Every JSON node carries the format version `v`; unknown keys of newer versions are kept out
+of the way, so that neighbouring versions of inbound work in one group."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from inbound.errors import InboundError
+
+FORMAT = 1
+OPEN = b"open"
+
+
+class BadNodeError(InboundError):
+    """A node holds something that this version cannot read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberInfo:
+    """The data of `ids/<consumer>`."""
+
+    host: str
+    pid: int
+    started: str  # ISO 8601, for people
+    topics: tuple[str, ...]
+    coordinator: dict[str, Any] = field(default_factory=lambda: {"type": "dynamic"})
+    joined: int | None = None  # zxid of the first registration; None: the node's own czxid
+    admin: str | None = None  # URL of the admin listener
+    #: Names the lock file that the process holds for its id, and the machine's boot: who holds the same file now knows
+    #: that the process is dead.
+    lock: str | None = None
+
+    def encode(self) -> bytes:
+        return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+
+
+def decode_member(path: str, data: bytes) -> MemberInfo:
+    """Read an id node.
+
+    Raises:
+        BadNodeError: the node is no JSON object of a version we know.
+    """
+    body = _object(path, data)
+    try:
+        return MemberInfo(
+            host=str(body["host"]),
+            pid=int(body["pid"]),
+            started=str(body["started"]),
+            topics=tuple(body["topics"]),
+            coordinator=dict(body["coordinator"]),
+            joined=body.get("joined"),
+            admin=body.get("admin"),
+            lock=body.get("lock"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadNodeError(
+            f"{path}: not the id node of an inbound consumer ({error!r}); is another tool using it?"
+        ) from None
+
+
+@dataclass(frozen=True)
+class EpochInfo:
+    """The data of `epochs/<topic>/<partition>`: who claimed last. The node's *version* is the fencing token."""
+
+    consumer: str
+    session: int
+    nonce: str
+
+    def encode(self) -> bytes:
+        return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+
+
+def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
+    """Read an epoch node; None where nobody has claimed yet."""
+    if not data:
+        return None
+    body = _object(path, data)
+    return EpochInfo(str(body.get("consumer")), int(body.get("session", 0)), str(body.get("nonce")))
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """The data of `epochs/<topic>`: the topic as the group first saw it.
+
+    A partition numbered `partitions` or above was added later, and starts at its smallest offset: with `latest`,
+    what was published before we noticed it would be lost.
+    """
+
+    partitions: int
+    topic_id: str | None = None
+
+    def encode(self) -> bytes:
+        return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+
+
+def decode_topic(path: str, data: bytes) -> TopicInfo:
+    """Read an `epochs/<topic>` node; one without data was made by hand: every partition counts as known."""
+    if not data:
+        return TopicInfo(1 << 31)
+    body = _object(path, data)
+    return TopicInfo(int(body.get("partitions", 1 << 31)), body.get("topic_id"))
+
+
+def decode_offset(path: str, data: bytes) -> int | None:
+    """Read an offset node: decimal text; empty where nothing was committed yet.
+
+    Raises:
+        BadNodeError: it is neither.
+    """
+    text = data.strip()
+    if not text:
+        return None
+    if not text.isdigit():
+        raise BadNodeError(f"{path}: holds {data[:40]!r}, not an offset; write the next offset to read as decimal text")
+    return int(text)
+
+
+def encode_offset(offset: int) -> bytes:
+    return b"%d" % offset
+
+
+def _object(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        body = json.loads(data)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict) or not isinstance(body.get("v"), int):
+        raise BadNodeError(f"{path}: holds {data[:40]!r}, not a node of inbound; remove it, or use another group name")
+    if body["v"] > FORMAT + 1:
+        raise BadNodeError(f"{path}: format {body['v']}, this inbound reads up to {FORMAT + 1}; upgrade this consumer")
+    return body

@@ -1,0 +1,268 @@
+"""Claim, recover, release: the transactions by which a consumer comes to own a partition and gives it up.
+
+Reads are hints; only transactions decide. "Ours" means that a node's `ephemeralOwner` is our session, never that the
+consumer id matches. A partition is *held* while its owner node is ours and its epoch has the version that our claim
+got: that version is the fence of every commit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from inbound.coordinators.nodes import (
+    OPEN,
+    BadNodeError,
+    EpochInfo,
+    TopicInfo,
+    decode_epoch,
+    decode_offset,
+    decode_topic,
+    encode_offset,
+)
+from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.zookeeper import (
+    MAX_TRANSACTION_OPS,
+    Check,
+    Create,
+    Delete,
+    Node,
+    Op,
+    RefusedError,
+    SetData,
+    ZooKeeper,
+    unavailable,
+)
+from inbound.errors import TransientError, ZkAmbiguousError
+from inbound.topic_partition import TopicPartition
+
+_nonces = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What makes a partition ours: the epoch's version after our claim, and the session of the owner node."""
+
+    epoch: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A successful claim. `offset` is the group's commit; None where there is none yet."""
+
+    fence: Fence
+    offset: int | None
+    #: Added to the topic after the group had begun: starts at its smallest offset.
+    added_later: bool = False
+
+
+class Verdict(Enum):
+    """What an evaluation found about a partition that we hold, or wanted."""
+
+    HELD = "held"  # ours, under our epoch
+    UNVERIFIED = "unverified"  # neither confirmed nor refuted; look again
+    CLOSED = "closed"  # the gate is closed; look again when it opens
+    LOST = "lost"  # somebody else's epoch
+    BROKEN = "broken"  # our node, but not our epoch: drop it and claim anew
+
+
+class Ownership:
+    """One consumer's transactions in one group. Used from the controller's thread only."""
+
+    def __init__(self, zk: ZooKeeper, group: str, consumer_id: str) -> None:
+        self.zk = zk
+        self.paths = GroupPaths(group)
+        self.consumer_id = consumer_id
+        self._known: dict[str, tuple[TopicInfo, int]] = {}  # topic: its node, and up to which partition all exists
+
+    async def ensure(self, topic: str, partitions: int) -> None:
+        """Create what `partitions` partitions of `topic` need: parents, gate, epochs, offsets; never the owners.
+
+        Raises:
+            TransientError: ZooKeeper did not answer; what was made stays, and the next call goes on.
+        """
+        info, ready = self._known.get(topic, (None, 0))
+        if info is not None and ready >= partitions:
+            return
+        paths = self.paths
+        for path in paths.parents(topic):
+            if await self.zk.get(path) is None:
+                await self._create_if_absent(Create(path))
+        await self._create_if_absent(Create(paths.gate(topic), OPEN))
+        # One creator decides what "the topic as the group first saw it" was; everyone else reads it.
+        await self._create_if_absent(Create(paths.epochs(topic), TopicInfo(partitions).encode()))
+        node = await self.zk.get(paths.epochs(topic))
+        info = decode_topic(paths.epochs(topic), node.data if node else b"")
+        for parent, child in ((paths.epochs(topic), paths.epoch), (paths.offsets(topic), paths.offset)):
+            present = set(await self.zk.children(parent) or ())
+            missing = [Create(child(topic, p)) for p in range(partitions) if str(p) not in present]
+            for start in range(0, len(missing), MAX_TRANSACTION_OPS):
+                await self._create_all(missing[start : start + MAX_TRANSACTION_OPS])
+        self._known[topic] = (info, partitions)
+
+    async def claim(self, tp: TopicPartition, dead_sessions: Collection[int] = ()) -> Claim | None:
+        """Take a partition that has no owner (or whose owner node is a left-over of ours); None if it is not free.
+
+        The offset is read after the claim and in the same session: read before, another owner could still commit and
+        release between the two, and its records would be repeated. An owner node of one of `dead_sessions` (of a
+        process that is provably dead) is replaced; if that session's node was another's by now, its claim has raised
+        the epoch and ours is refused.
+
+        Raises:
+            TransientError: no usable answer; whether it is ours is for the next evaluation to find out.
+            BadNodeError: a node holds what it must not.
+        """
+        session = self._session(f"claim of {tp}")
+        epoch_path, owner_path = self.paths.epoch(*tp), self.paths.owner(*tp)
+        gate, member, epoch, owner = await self._look(tp)
+        if gate is None or gate.data != OPEN or member is None:
+            return None
+        if epoch is None or (owner is not None and owner.stat.ephemeral_owner not in {session, *dead_sessions}):
+            return None
+        info = EpochInfo(self.consumer_id, session, f"{os.urandom(8).hex()}-{next(_nonces)}")
+        ops: list[Op] = [
+            Check(self.paths.gate(tp.topic), gate.stat.version),
+            SetData(epoch_path, info.encode(), epoch.stat.version),
+            *([Delete(owner_path)] if owner is not None else []),
+            Create(owner_path, self.consumer_id.encode(), ephemeral=True),
+        ]
+        try:
+            await self.zk.transaction(ops)
+        except RefusedError:
+            return None
+        except ZkAmbiguousError:
+            if not await self._claim_landed(tp, info):
+                return None
+        offset_path = self.paths.offset(*tp)
+        node = await self.zk.get(offset_path)
+        if self._session(f"claim of {tp}") != session:
+            raise unavailable(f"claim of {tp}")  # the session changed between: the owner node went with it
+        offset = decode_offset(offset_path, node.data if node else b"")
+        known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
+        return Claim(Fence(epoch.stat.version + 1, session), offset, tp.partition >= known.partitions)
+
+    async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
+        """Get the owner node back in a new session, under the same epoch: nothing is lost and nothing repeated.
+
+        Only once the server has declared the fence's session expired. While that session may still live, a commit of
+        it may be on its way, and could land after a newer one of ours under the same epoch.
+        """
+        session = self._session(f"recovery of {tp}")
+        gate = await self.zk.get(self.paths.gate(tp.topic))
+        if gate is None or gate.data != OPEN:
+            return Verdict.CLOSED, fence
+        ops: list[Op] = [
+            Check(self.paths.gate(tp.topic), gate.stat.version),
+            Check(self.paths.epoch(*tp), fence.epoch),
+            Create(self.paths.owner(*tp), self.consumer_id.encode(), ephemeral=True),
+        ]
+        try:
+            await self.zk.transaction(ops)
+        except (RefusedError, ZkAmbiguousError):
+            # Refused is not lost: the node may be our own, from an attempt whose answer did not come.
+            return await self.verify(tp, Fence(fence.epoch, session))
+        return Verdict.HELD, Fence(fence.epoch, session)
+
+    async def verify(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
+        """Find out whether a partition is held under `fence`, in the order gate, id node, epoch, owner."""
+        session = self._session(f"check of {tp}")
+        gate, member, epoch, owner = await self._look(tp)
+        if epoch is None or epoch.stat.version != fence.epoch:
+            ours = owner is not None and owner.stat.ephemeral_owner == session
+            return (Verdict.BROKEN if ours else Verdict.LOST), fence
+        if owner is None:
+            closed = gate is None or gate.data != OPEN
+            return (Verdict.CLOSED if closed else Verdict.UNVERIFIED), fence
+        if owner.stat.ephemeral_owner != session or member is None:
+            return Verdict.UNVERIFIED, fence  # a node of a session that is about to go, or a server behind the times
+        return Verdict.HELD, Fence(fence.epoch, session)
+
+    async def release(self, tp: TopicPartition, fence: Fence, offset: int | None) -> int | None:
+        """Give a partition up, committing `offset` with it where one is given; one transaction that checks the epoch.
+
+        The epoch and not the owner node's version: a recreated node starts at version 0 again, and a late second
+        attempt would delete a stranger's.
+
+        Returns:
+            The transaction id (mzxid) of the commit, where one was asked for and has landed; else None.
+        Raises:
+            TransientError: no answer; ask again, with the same offset.
+        """
+        self._session(f"release of {tp}")
+        ops: list[Op] = [Check(self.paths.epoch(*tp), fence.epoch)]
+        if offset is not None:
+            ops.append(SetData(self.paths.offset(*tp), encode_offset(offset)))
+        ops.append(Delete(self.paths.owner(*tp)))
+        try:
+            stats = await self.zk.transaction(ops)
+        except RefusedError as refused:
+            if isinstance(refused.op, Delete) and offset is not None:
+                # No owner node although the epoch is ours: it went with an old session. Commit alone.
+                return await self._commit_alone(tp, fence, offset)
+            return None  # not ours any more
+        stat = stats[1] if offset is not None else None
+        return stat.mzxid if stat else None
+
+    async def drop(self, tp: TopicPartition, fence: Fence) -> None:
+        """Give a partition up without a commit, if the owner node is ours at all."""
+        await self.release(tp, fence, None)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    async def _look(self, tp: TopicPartition) -> tuple[Node | None, Node | None, Node | None, Node | None]:
+        """Read gate, our id node, epoch and owner, in this order, in one round trip.
+
+        The owner last: read before the epoch, it could be the one that our own successor has already replaced, and
+        the old process would evict the new one.
+        """
+        paths = self.paths
+        calls = [
+            self.zk.get(paths.gate(tp.topic)),
+            self.zk.get(paths.member(self.consumer_id)),
+            self.zk.get(paths.epoch(*tp)),
+            self.zk.get(paths.owner(*tp)),
+        ]
+        gate, member, epoch, owner = [await call for call in calls]
+        return gate, member, epoch, owner
+
+    def _session(self, what: str) -> int:
+        connection = self.zk.connection
+        if connection is None:
+            raise unavailable(what)
+        return connection.session.id
+
+    async def _claim_landed(self, tp: TopicPartition, info: EpochInfo) -> bool:
+        epoch = await self.zk.get(self.paths.epoch(*tp))
+        return epoch is not None and decode_epoch(self.paths.epoch(*tp), epoch.data) == info
+
+    async def _commit_alone(self, tp: TopicPartition, fence: Fence, offset: int) -> int | None:
+        path = self.paths.offset(*tp)
+        try:
+            stats = await self.zk.transaction(
+                [Check(self.paths.epoch(*tp), fence.epoch), SetData(path, encode_offset(offset))]
+            )
+        except RefusedError:
+            return None
+        return stats[1].mzxid if stats[1] else None
+
+    async def _create_if_absent(self, op: Create) -> None:
+        try:
+            await self.zk.transaction([op])
+        except RefusedError as refused:
+            if refused.reason != "NodeExists":
+                raise
+
+    async def _create_all(self, ops: list[Create]) -> None:
+        """Create all of `ops`; where another member is doing the same, one at a time."""
+        try:
+            await self.zk.transaction(ops)
+        except RefusedError:
+            for op in ops:
+                await self._create_if_absent(op)
+
+
+__all__ = ["BadNodeError", "Claim", "Fence", "Ownership", "TransientError", "Verdict"]

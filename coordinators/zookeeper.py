@@ -1,0 +1,236 @@
+"""ZooKeeper as the coordination code sees it: requests that answer later, and a session that can be doubted.
+
+The real client is `inbound.controller.kazoo_zk.KazooZooKeeper`, the fake one `inbound.testing.FakeZooKeeper`. Both are
+used without ever blocking: a request returns a `Call`, and coroutines run by `Tasks` await it. That is what lets a
+seeded scheduler drive the very code that runs in production.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from inbound.clock import Clock
+from inbound.errors import InboundError, ZkAmbiguousError, ZkUnavailableError
+
+T = TypeVar("T")
+
+#: A transaction above this many operations or bytes is never built: ZooKeeper drops the connection above 1 MiB
+#: (jute.maxbuffer), which then looks like an ambiguous answer.
+MAX_TRANSACTION_OPS = 500
+MAX_TRANSACTION_BYTES = 512 * 1024
+
+
+class Stat(NamedTuple):
+    """What ZooKeeper keeps about a node."""
+
+    version: int
+    ephemeral_owner: int  # session id; 0 where the node is persistent
+    czxid: int
+    mzxid: int
+
+
+class Node(NamedTuple):
+    """A node as read: a hint only, it may have changed since."""
+
+    data: bytes
+    stat: Stat
+
+
+class Create(NamedTuple):
+    """Create a node; refused where it exists or its parent does not."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+
+
+class SetData(NamedTuple):
+    """Write a node; refused where its version is another one (-1: any)."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+class Delete(NamedTuple):
+    """Delete a node; refused where its version is another one (-1: any), or where it has children."""
+
+    path: str
+    version: int = -1
+
+
+class Check(NamedTuple):
+    """Refuse the transaction unless the node exists in this version."""
+
+    path: str
+    version: int
+
+
+Op = Create | SetData | Delete | Check
+
+
+class RefusedError(InboundError):
+    """ZooKeeper refused a transaction as a whole: nothing of it was done. `index` is the operation to blame."""
+
+    def __init__(self, index: int, op: Op, reason: str) -> None:
+        super().__init__(f"{op.path}: {type(op).__name__.lower()} refused: {reason}")
+        self.index = index
+        self.op = op
+        self.reason = reason
+
+
+class Session(NamedTuple):
+    """One ZooKeeper session."""
+
+    id: int
+    timeout: float  # seconds, as negotiated with the server
+
+
+class Connection(NamedTuple):
+    """A session on a live connection. `generation` counts connections: watches do not outlive theirs."""
+
+    generation: int
+    session: Session
+
+
+class Call(Generic[T]):
+    """The answer to one request: completed once, by any thread; awaited by one task."""
+
+    __slots__ = ("_callbacks", "_error", "_lock", "_value", "deadline", "done", "what")
+
+    def __init__(self, what: str = "", deadline: float | None = None) -> None:
+        self.what = what
+        self.deadline = deadline  #: on the clock; past it the awaiting task gets ZkAmbiguousError
+        self.done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def succeed(self, value: T) -> None:
+        """Give the answer. A second answer is ignored: the first one, or a time-out, was already acted on."""
+        self._complete(value, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Give an error as the answer."""
+        self._complete(None, error)
+
+    def when_done(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the answer is there: at once if it is, else on the completing thread."""
+        with self._lock:
+            if not self.done:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def result(self) -> T:
+        """Return the answer or raise it; only once `done`."""
+        if not self.done:
+            raise RuntimeError(f"no answer yet: {self.what}")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[no-any-return]
+
+    def __await__(self) -> Generator[Call[T], None, T]:
+        if not self.done:
+            yield self
+        return self.result()
+
+    def _complete(self, value: Any, error: BaseException | None) -> None:
+        with self._lock:
+            if self.done:
+                return
+            self._value, self._error = value, error
+            self.done = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """The moment the last answered request was sent, and in which session."""
+
+    session: int
+    sent_at: float
+
+
+class ZooKeeper(ABC):
+    """A connection to ZooKeeper for one process. Every method may be called from any thread and returns at once.
+
+    A request made while there is no connection fails with ZkUnavailableError (it was never sent). One whose answer is
+    lost, or late, fails with ZkAmbiguousError. A refused transaction fails with RefusedError.
+    """
+
+    def __init__(self, clock: Clock, call_timeout: float) -> None:
+        self.clock = clock
+        self.call_timeout = call_timeout
+        #: Called, on any thread, whenever the connection changed.
+        self.on_change: Callable[[], None] = lambda: None
+        self._contact = Contact(0, float("-inf"))
+        self._contact_lock = threading.Lock()
+
+    @property
+    @abstractmethod
+    def connection(self) -> Connection | None:
+        """The connection with its session, or None while there is none."""
+
+    @abstractmethod
+    def get(self, path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
+        """Read a node; None where there is none. The watch (on a present or absent node) fires at most once."""
+
+    @abstractmethod
+    def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
+        """List a node's children, unsorted; None where the node does not exist (then no watch is set)."""
+
+    @abstractmethod
+    def transaction(self, ops: Sequence[Op]) -> Call[list[Stat | None]]:
+        """Do all of `ops` or none. Answers one entry per operation: the new Stat for SetData, else None."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session in good order (its ephemeral nodes go at once) and free everything."""
+
+    # -- doubt -------------------------------------------------------------------------------------------------------
+
+    def heard(self, session: int, sent_at: float) -> None:
+        """Take note that a request sent at `sent_at` was answered in `session`.
+
+        The time of sending counts: the server renews a session when the request arrives, which is after it was sent
+        and maybe long before a paused process reads the answer.
+        """
+        with self._contact_lock:
+            if session != self._contact.session or sent_at > self._contact.sent_at:
+                self._contact = Contact(session, sent_at)
+
+    def certain_until(self, session: int) -> float:
+        """Return the time on the clock until which `session` cannot have expired; -inf where nothing is known.
+
+        Two thirds of the negotiated time after the last answered request was sent; the rest is the margin for the
+        hand-out that follows the check.
+        """
+        connection = self.connection
+        if connection is None or connection.session.id != session or self._contact.session != session:
+            return float("-inf")
+        return self._contact.sent_at + connection.session.timeout * 2 / 3
+
+    def certain(self, session: int) -> bool:
+        """Whether `session` is connected and cannot have expired by now."""
+        return self.clock.now() < self.certain_until(session)
+
+    def _new_call(self, what: str) -> Call[Any]:
+        return Call(what, self.clock.now() + self.call_timeout)
+
+
+def unavailable(what: str) -> ZkUnavailableError:
+    """Return the error for a request that was not sent."""
+    return ZkUnavailableError(f"ZooKeeper: {what} was not sent: no connection; it is tried again after reconnecting")
+
+
+def ambiguous(what: str, why: str) -> ZkAmbiguousError:
+    """Return the error for a request whose answer did not come."""
+    return ZkAmbiguousError(f"ZooKeeper: {what} may or may not have executed: {why}; the node is read back")

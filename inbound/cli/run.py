@@ -1,0 +1,98 @@
+"""`inbound run`: consume until told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+from inbound.application import Application, plan_channels
+from inbound.cli.files import add_config_options, load_config
+from inbound.cli.places import state_dir
+
+log = logging.getLogger("inbound")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "run",
+        help="consume until stopped",
+        description="Consume until stopped. SIGTERM or Ctrl-C: finish batches, commit, leave; twice: at once. "
+        "Exit code 0 after a graceful stop, 1 after a failure, 2 for a bad configuration.",
+    )
+    add_config_options(parser)
+    parser.add_argument(
+        "--processes", type=_count, default=1, metavar="N", help="run N consumer processes behind one admin port"
+    )
+    parser.add_argument("--child", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--announce", type=int, default=None, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one process, or watch over several."""
+    loaded = load_config(args)
+    if args.processes > 1:
+        from inbound.cli.processes import Supervisor
+
+        plan_channels(loaded)
+        return Supervisor(args, loaded).run()
+    child = args.child is not None
+    application = Application(
+        loaded, lock_dir=state_dir() / "ids", index=args.child, listen="127.0.0.1:0" if child else None
+    )
+    stop = _Signals(application)
+    if child:
+        _follow_parent(application)
+    try:
+        application.start()
+        if args.announce is not None and application.admin is not None:
+            os.write(args.announce, f"{application.admin.url}\n".encode())
+            os.close(args.announce)
+        application.wait()
+    finally:
+        log.info("stopping: batches in flight end, commits are written, partitions released")
+        fatal = application.stop(at_once=lambda: stop.count > 1)
+    if fatal is not None:
+        print(f"error: {fatal}", file=sys.stderr)
+        return 1
+    log.info("stopped")
+    return 0
+
+
+class _Signals:
+    """SIGTERM and SIGINT: once for a graceful stop, twice for at once."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self.count = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        self._application.request_stop()
+
+
+def _follow_parent(application: Application) -> None:
+    """Stop when standard input ends: our parent holds its other end, and is gone."""
+
+    def follow() -> None:
+        while sys.stdin.buffer.read1(4096):
+            continue
+        application.request_stop()
+
+    threading.Thread(target=follow, name="parent", daemon=True).start()
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 256:
+        raise argparse.ArgumentTypeError(f"need 1 to 256 processes, got {number}")
+    return number

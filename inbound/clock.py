@@ -1,0 +1,42 @@
+"""Time as the parts of inbound see it: passed in, so that tests and the simulator can own it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+
+
+class Clock(ABC):
+    """Where a part gets the time from. Production uses `SystemClock`, tests `inbound.testing.ManualClock`."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Return seconds on a clock that never goes back and goes on while the machine sleeps."""
+
+    @abstractmethod
+    def wall(self) -> float:
+        """Return seconds since the Unix epoch, for timestamps that people read; never for deciding order."""
+
+    @abstractmethod
+    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+        """Block until `event` is set (True) or `seconds` have passed (False); None waits without limit."""
+
+
+class SystemClock(Clock):
+    """The machine's clock.
+
+    `CLOCK_BOOTTIME` runs on through suspend. With `CLOCK_MONOTONIC` a laptop that slept past its ZooKeeper session
+    would wake believing that its session is fresh, and hand out a batch as a zombie.
+    """
+
+    _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+    def now(self) -> float:
+        return time.clock_gettime(self._clock)
+
+    def wall(self) -> float:
+        return time.time()
+
+    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+        return event.wait(seconds)

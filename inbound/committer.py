@@ -1,0 +1,282 @@
+"""Writes commits: ledger first, then ZooKeeper, many partitions in one transaction, one transaction in flight.
+
+A partition has at most one commit here at a time (it is not handed out again before), so the newest position issued is
+always the one that is sent, also again after an ambiguous answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+from inbound.coordinators.nodes import encode_offset
+from inbound.coordinators.ownership import Fence
+from inbound.coordinators.zookeeper import (
+    MAX_TRANSACTION_BYTES,
+    MAX_TRANSACTION_OPS,
+    Call,
+    Check,
+    Create,
+    Node,
+    Op,
+    RefusedError,
+    SetData,
+    Stat,
+)
+from inbound.errors import LedgerError, TransientError
+from inbound.ledger.base import Done, Outcome, Settled
+from inbound.partition import Fate, Partition
+from inbound.parts import Parts
+from inbound.processors.batch import Batch
+
+log = logging.getLogger(__name__)
+
+#: How long to wait before trying again what failed without a connection being lost.
+RETRY = 1.0
+
+
+@dataclass(eq=False)
+class Pending:
+    """One commit on its way."""
+
+    partition: Partition
+    fence: Fence  # the one that the batch was handed out under
+    offset: int
+    batch: Batch | None = None
+    first: bool = False  # the first position of a group without a commit: no batch was handed out yet
+    recorded: bool = False  # `done` is in the ledger
+    create: bool = False  # the offset node is missing
+
+    def ops(self, parts: Parts) -> list[Op]:
+        tp = self.partition.tp
+        path, data = parts.paths.offset(*tp), encode_offset(self.offset)
+        write: Op = Create(path, data) if self.create else SetData(path, data)
+        return [Check(parts.paths.epoch(*tp), self.fence.epoch), write]
+
+
+class Committer:
+    """The committing part of one channel: see `inbound.driver.Part`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._lock = threading.Lock()
+        self._queue: deque[Pending] = deque()
+        self._group: list[Pending] = []  # in the transaction that is in flight
+        self._call: Call[list[Stat | None]] | None = None
+        self._epochs: list[Call[Node | None]] | None = None  # being read after a second refusal
+        self._refusals = 0
+        self._not_before = 0.0
+        self.transactions = 0
+        self.commits = 0
+        self.fenced = 0
+
+    def submit(self, pending: Pending) -> None:
+        """Take over a partition's commit. Any thread."""
+        with self._lock:
+            self._queue.append(pending)
+        self._parts.committer_wakeup.set()
+
+    @property
+    def waiting(self) -> int:
+        """How many commits have not landed yet."""
+        return len(self._queue) + len(self._group)
+
+    def run_once(self) -> float | None:
+        now = self._parts.clock.now()
+        if self._epochs is not None:
+            if not self._arrived(self._epochs, now):
+                return min(call.deadline or now for call in self._epochs)
+            self._drop_moved()
+        elif self._call is not None:
+            if not self._arrived([self._call], now):
+                return self._call.deadline
+            self._answered(self._call)
+        if self._call is None and self._epochs is None:
+            return self._send(now)
+        return self._call.deadline if self._call else now
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def _send(self, now: float) -> float | None:
+        if now < self._not_before:
+            return self._not_before
+        group = self._collect()
+        if not group or not self._record(group):
+            return self._not_before if self._not_before > now else None
+        ops = [op for pending in group for op in pending.ops(self._parts)]
+        self._group = group
+        self.transactions += 1
+        self._call = self._parts.zk.transaction(ops)
+        self._call.when_done(self._parts.committer_wakeup.set)
+        return self._call.deadline
+
+    def _collect(self) -> list[Pending]:
+        """Take from the queue what may be sent now; what is in doubt stays, what is lost is discarded."""
+        parts = self._parts
+        connection = parts.zk.connection
+        session = connection.session.id if connection and parts.zk.certain(connection.session.id) else None
+        group: list[Pending] = []
+        discarded: list[Pending] = []
+        size = 0
+        with self._lock:
+            kept: deque[Pending] = deque()
+            while self._queue:
+                pending = self._queue.popleft()
+                partition = pending.partition
+                cost = 100 + 2 * len(parts.paths.offset(*partition.tp))
+                if partition.fate is Fate.DROP or partition.fence.epoch != pending.fence.epoch:
+                    discarded.append(pending)
+                elif (
+                    partition.fence.session != session
+                    or 2 * len(group) + 2 > MAX_TRANSACTION_OPS
+                    or size + cost > MAX_TRANSACTION_BYTES
+                ):
+                    kept.append(pending)
+                else:
+                    group.append(pending)
+                    size += cost
+            self._queue = kept
+        for pending in discarded:
+            self._discard(pending, "unknown")
+        return group
+
+    def _record(self, group: list[Pending]) -> bool:
+        """Write `done` for the group, with one fsync. False: nothing may be sent now."""
+        parts = self._parts
+        entries = [
+            Done(*p.partition.tp, p.fence.epoch, p.batch.first_offset if p.batch else p.offset, p.offset, p.offset)
+            for p in group
+            if not p.recorded
+        ]
+        try:
+            if entries:
+                parts.ledger.done(entries)
+        except LedgerError as error:
+            self._ledger_failed(error)
+            if not parts.degrade:
+                self._requeue(group)
+                self._not_before = parts.clock.now() + RETRY
+                return False
+        else:
+            parts.ledger_problem = None
+        for pending in group:
+            pending.recorded = True
+        return True
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    def _arrived(self, calls: list[Call[Node | None]] | list[Call[list[Stat | None]]], now: float) -> bool:
+        for call in calls:
+            if not call.done:
+                if call.deadline is None or now < call.deadline:
+                    return False
+                call.fail(TransientError(f"{call.what}: no answer in time"))
+        return True
+
+    def _answered(self, call: Call[list[Stat | None]]) -> None:
+        group, self._group, self._call = self._group, [], None
+        try:
+            stats = call.result()
+        except RefusedError as refused:
+            self._refused(group, refused)
+        except TransientError as error:
+            # It may have landed. The same offsets are sent again once the session is verified; until then they wait.
+            log.info("channel %s: a commit of %d partitions waits: %s", self._parts.name, len(group), error)
+            self._requeue(group)
+            self._not_before = self._parts.clock.now() + 0.05
+            self._parts.evaluate()
+        else:
+            self._refusals = 0
+            self._settle_in_ledger(group, "landed", stats)  # before the next `begun` of these partitions
+            for pending in group:
+                self._landed(pending)
+
+    def _refused(self, group: list[Pending], refused: RefusedError) -> None:
+        culprit = group[refused.index // 2]
+        self._refusals += 1
+        if refused.index % 2 == 0:
+            self._discard(culprit, "fenced")
+            group.remove(culprit)
+            self._parts.evaluate()
+        else:
+            culprit.create = refused.reason == "NoNode"  # somebody deleted, or made, the offset node
+        self._requeue(group)
+        if self._refusals >= 2 and group:
+            zk, paths = self._parts.zk, self._parts.paths
+            with self._lock:
+                self._group, self._queue = list(self._queue), deque()
+            self._epochs = [zk.get(paths.epoch(*pending.partition.tp)) for pending in self._group]
+            for call in self._epochs:
+                call.when_done(self._parts.committer_wakeup.set)
+
+    def _drop_moved(self) -> None:
+        group, self._group = self._group, []
+        calls, self._epochs = self._epochs or [], None
+        self._refusals = 0
+        kept = []
+        for pending, call in zip(group, calls, strict=True):
+            try:
+                node = call.result()
+            except TransientError:
+                kept.append(pending)
+                continue
+            if node is None or node.stat.version != pending.fence.epoch:
+                self._discard(pending, "fenced")
+                self._parts.evaluate()
+            else:
+                kept.append(pending)
+        self._requeue(kept)
+
+    def _landed(self, pending: Pending) -> None:
+        parts, partition = self._parts, pending.partition
+        partition.committed = pending.offset
+        self.commits += 1
+        if pending.first:
+            parts.schedule.start(partition)
+            return
+        partition.commits_total += 1
+        if pending.batch is not None:
+            batch = pending.batch
+            partition.callbacks.append(lambda: parts.processor.on_batch_processed(batch))
+        parts.schedule.settled(partition, max(parts.clock.now(), partition.rest_until))
+
+    def _discard(self, pending: Pending, outcome: Outcome) -> None:
+        """The partition is not ours any more: its commit is dropped, its records are another's to read."""
+        parts, partition = self._parts, pending.partition
+        if outcome == "fenced":
+            self.fenced += 1
+            log.warning(
+                "%s: lost: the commit of offset %d was refused, the epoch moved on; its new owner reads on from the last commit",
+                partition.tp,
+                pending.offset,
+            )
+        parts.schedule.doom(partition, Fate.DROP)
+        parts.schedule.settled(partition, parts.clock.now())
+        self._settle_in_ledger([pending], outcome, None)
+
+    def _settle_in_ledger(self, group: list[Pending], outcome: Outcome, stats: list[Stat | None] | None) -> None:
+        entries = []
+        for index, pending in enumerate(group):
+            stat = stats[2 * index + 1] if stats else None
+            entries.append(
+                Settled(
+                    *pending.partition.tp, pending.fence.epoch, pending.offset, outcome, stat.mzxid if stat else None
+                )
+            )
+        try:
+            self._parts.ledger.settled(entries)
+        except LedgerError as error:
+            self._ledger_failed(error)  # the commit stands; the ledger lacks the word, and says so by its absence
+
+    def _ledger_failed(self, error: LedgerError) -> None:
+        parts = self._parts
+        if parts.ledger_problem is None:
+            log.error("channel %s: %s; %s", parts.name, error, "going on" if parts.degrade else "commits wait for it")
+        parts.ledger_problem = str(error)
+        parts.not_provable = parts.not_provable or parts.degrade
+
+    def _requeue(self, group: list[Pending]) -> None:
+        with self._lock:
+            self._queue.extendleft(reversed(group))

@@ -1,0 +1,113 @@
+"""Threads, and how they are woken. Every active part offers `run_once() -> when to run next`; a driver calls it.
+
+In production each part has its driver; in the simulator a seeded scheduler calls `run_once` itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Protocol
+
+from inbound.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Part(Protocol):
+    """Something that works in short steps."""
+
+    def run_once(self) -> float | None:
+        """Do what is due. Returns the clock time of the next thing to do, or None to wait until woken."""
+
+
+class Wakeup:
+    """Wakes up to `waiters` threads: one for each `set`, none of them lost."""
+
+    def __init__(self, waiters: int = 1) -> None:
+        self._condition = threading.Condition()
+        self._waiters = waiters
+        self._pending = 0
+
+    def set(self) -> None:
+        """Let one waiting thread, or the next one to wait, go on at once."""
+        with self._condition:
+            self._pending = min(self._pending + 1, self._waiters)
+            self._condition.notify()
+
+    def set_all(self) -> None:
+        """Let every thread go on."""
+        with self._condition:
+            self._pending = self._waiters
+            self._condition.notify_all()
+
+    def wait(self, seconds: float | None) -> None:
+        """Block until woken, or for `seconds`."""
+        with self._condition:
+            if not self._pending and (seconds is None or seconds > 0):
+                self._condition.wait(seconds)
+            self._pending = max(0, self._pending - 1)
+
+
+class Driver:
+    """Runs one part in a thread of its own until `stop`.
+
+    A part that raises has a defect: it is logged, the driver waits a second and goes on, and `failures` counts.
+    `last_step` is the clock time at which the part last came back: what `/healthz` looks at.
+    """
+
+    #: No part needs to wait longer than this without a look around.
+    MAX_WAIT = 5.0
+
+    def __init__(self, name: str, part: Part, wakeup: Wakeup, clock: Clock, on_failure: Callable[[], None]) -> None:
+        self.name = name
+        self._part = part
+        self._wakeup = wakeup
+        self._clock = clock
+        self._on_failure = on_failure
+        self._stopping = threading.Event()
+        self.last_step = clock.now()
+        self.failures = 0
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self.last_step = self._clock.now()
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Ask the thread to end after the step it is in."""
+        self._stopping.set()
+        self._wakeup.set_all()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread to end. Returns False, and logs where it is, if it did not."""
+        if self.thread.ident is None:
+            return True
+        self.thread.join(seconds)
+        if self.thread.is_alive():
+            log.error("thread %s did not end within %.1f s; it is at:\n%s", self.name, seconds, self.stack())
+            return False
+        return True
+
+    def stack(self) -> str:
+        """Return where the thread is at the moment."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame else "(not running)"
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                due = self._part.run_once()
+            except Exception:
+                self.failures += 1
+                log.exception("%s failed; this is a defect of inbound, please report it; it goes on in 1 s", self.name)
+                self._on_failure()
+                self._stopping.wait(1.0)
+                due = None
+            self.last_step = now = self._clock.now()
+            wait = self.MAX_WAIT if due is None else min(due - now, self.MAX_WAIT)
+            if wait > 0:
+                self._wakeup.wait(wait)

@@ -1,0 +1,216 @@
+"""`EmbeddedCluster`: real Kafka and ZooKeeper servers as child processes, for tests, demos and trying things out."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+from inbound.embedded import layout
+from inbound.embedded.jars import Progress, fetch_jars, silent
+from inbound.embedded.java import check_java
+from inbound.embedded.kafka import KafkaServer, format_template
+from inbound.embedded.locks import LockFile, alive, holder
+from inbound.embedded.server import START_TIMEOUT, STOP_TIMEOUT, Server
+from inbound.embedded.zookeeper import ZooKeeperServer
+from inbound.errors import EmbeddedClusterError
+
+#: How often ports are chosen anew when another program takes one between the choice and the server's start.
+_PORT_ATTEMPTS = 3
+#: The servers of an owner that was killed end within a second or two; so long their folder stays locked. Seconds.
+_LEFTOVER_TIMEOUT = 10.0
+
+
+class EmbeddedCluster:
+    """Real servers on loopback ports, which never outlive this process, however it ends.
+
+    `directory` keeps data, configuration and logs; a given one is kept at close (and gives the same data and, where
+    they are free, the same ports the next time), None is a temporary one that is removed. `jars` is the cache folder
+    of the servers' jars, filled at the first start (about 40 s). `java` is a program name or path.
+
+    Not for production: one address, no encryption, no authentication.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        jars: Path,
+        brokers: int = 1,
+        zookeepers: int = 1,
+        java: str = "java",
+        progress: Progress = silent,
+    ) -> None:
+        for what, count in (("brokers", brokers), ("zookeepers", zookeepers)):
+            if count < 1:
+                raise EmbeddedClusterError(f"embedded cluster: {what} must be at least 1, got {count}.")
+        self.brokers: list[KafkaServer] = []
+        self.zookeepers: list[ZooKeeperServer] = []
+        self._counts = (brokers, zookeepers)
+        self._given = directory
+        self._directory: Path | None = None
+        self._jars = jars
+        self._java = java
+        self._progress = progress
+        self._lock_file: LockFile | None = None
+        self._verb = threading.RLock()
+
+    @property
+    def directory(self) -> Path:
+        """The folder with data, configuration and logs; there is one only while the cluster is started."""
+        if self._directory is None:
+            raise EmbeddedClusterError("embedded cluster: it is not started. Call start() first.")
+        return self._directory
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers' addresses, for `kafka.bootstrap.servers`: host:port,host:port."""
+        return ",".join(server.address for server in self.brokers)
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        """The ZooKeeper servers' addresses, for `zookeeper.hosts`: host:port,host:port."""
+        return ",".join(server.address for server in self.zookeepers)
+
+    @property
+    def servers(self) -> list[Server]:
+        """All servers, ZooKeeper first."""
+        return [*self.zookeepers, *self.brokers]
+
+    def start(self) -> EmbeddedCluster:
+        """Start all servers side by side and wait until every one serves clients and the brokers see each other.
+
+        Raises EmbeddedClusterError: Java or PySpark is missing, the directory is in use, or a server did not come up;
+        then nothing is left running.
+        """
+        with self._verb:
+            if self._directory is not None:
+                raise EmbeddedClusterError(f"embedded cluster: already started in {self._directory}. Close it first.")
+            began = time.monotonic()
+            java = check_java(self._java)
+            jars = fetch_jars(self._jars, java=java, progress=self._progress)
+            template = format_template(java, jars.kafka)
+            self._take_directory()
+            try:
+                self._start_servers(java, jars.kafka, jars.zookeeper, template)
+            except BaseException:
+                self.close()
+                raise
+            self._progress(f"{self._describe()} up after {time.monotonic() - began:.1f} s")
+        return self
+
+    def close(self) -> None:
+        """End all servers, and remove the directory if it was a temporary one. May be called again."""
+        with self._verb:
+            if self._directory is None:
+                return
+            try:
+                if self._given is not None:
+                    self._end_in_good_order()
+            finally:
+                for server in self.servers:
+                    server.kill()
+                if self._lock_file is not None:
+                    self._lock_file.release()
+                    self._lock_file = None
+                if self._given is None:
+                    shutil.rmtree(self._directory)
+                self._directory = None
+
+    def __enter__(self) -> EmbeddedCluster:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _describe(self) -> str:
+        brokers, zookeepers = self._counts
+        return (
+            f"embedded cluster: {brokers} Kafka server{'s' * (brokers > 1)} "
+            f"and {zookeepers} ZooKeeper server{'s' * (zookeepers > 1)}"
+        )
+
+    def _take_directory(self) -> None:
+        if self._given is None:
+            directory = Path(tempfile.mkdtemp(prefix="inbound-cluster-"))
+        else:
+            directory = self._given.absolute()
+            directory.mkdir(parents=True, exist_ok=True)
+        lock = LockFile(directory / "cluster.lock")
+        if not lock.acquire():
+            owner = holder(lock.path)
+            # A dead owner: its servers are being killed by their guardians, which hold the lock until that is done.
+            if owner is None or (owner and not alive(owner)):
+                self._progress(f"{directory}: waiting for the servers of an owner that was killed (pid {owner}) to end")
+            if (owner and alive(owner)) or not lock.acquire(_LEFTOVER_TIMEOUT):
+                raise EmbeddedClusterError(
+                    f"{directory}: in use by the live cluster of pid {owner}. "
+                    "End that one (`python -m inbound cluster down` if it is detached), or give another directory."
+                )
+        self._lock_file = lock
+        self._directory = directory
+
+    def _start_servers(self, java: str, kafka: Path, zookeeper: Path, template: Path) -> None:
+        assert self._lock_file is not None
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            plan = layout.load_or_choose(self.directory, *self._counts)
+            self.zookeepers = [
+                ZooKeeperServer(
+                    index, plan.zookeepers, self.directory / f"zookeeper-{index}", java=java, jars=zookeeper
+                )
+                for index in range(len(plan.zookeepers))
+            ]
+            self.brokers = [
+                KafkaServer(
+                    index, plan.brokers, self.directory / f"kafka-{index}",
+                    cluster_id=plan.cluster_id, java=java, jars=kafka, template=template,
+                )
+                for index in range(len(plan.brokers))
+            ]  # fmt: skip
+            for server in self.servers:
+                server.keep_open = (self._lock_file.fileno(),)
+            self._progress(f"{self._describe()} starting in {self.directory}")
+            try:
+                for server in self.servers:
+                    server.start(wait=False)
+                self._wait_ready()
+                return
+            except EmbeddedClusterError:
+                taken = any(server.died_of_a_taken_port() for server in self.servers)
+                if not taken or attempt == _PORT_ATTEMPTS:
+                    raise
+                for server in self.servers:
+                    server.kill()
+                self._progress("a chosen port was taken meanwhile: choosing others")
+
+    def _wait_ready(self) -> None:
+        began = time.monotonic()
+        deadline = began + START_TIMEOUT
+        for server in self.servers:
+            server.wait_ready(max(1.0, deadline - time.monotonic()))
+            self._progress(f"{server.name} serves on {server.address} after {time.monotonic() - began:.1f} s")
+        everyone = {server.node_id for server in self.brokers}
+        # A topic with a copy on each broker can be created once every broker knows of all others.
+        while any(server.sees() != everyone for server in self.brokers):
+            if time.monotonic() > deadline or not all(server.running for server in self.servers):
+                seen = {server.name: sorted(server.sees()) for server in self.brokers}
+                raise EmbeddedClusterError(
+                    f"{self._describe()}: the brokers do not see each other ({seen}, wanted {sorted(everyone)}). "
+                    f"Their logs are in {self.directory}."
+                )
+            time.sleep(0.05)
+
+    def _end_in_good_order(self) -> None:
+        """Ask all brokers at once, then the ZooKeeper servers, to end; what takes longer than the limit is killed.
+
+        All at once, because the last brokers of a quorum can't hand over without a majority and would wait for minutes.
+        """
+        for group in (self.brokers, self.zookeepers):
+            for server in group:
+                server.terminate()
+            deadline = time.monotonic() + STOP_TIMEOUT / 2
+            while any(server.running for server in group) and time.monotonic() < deadline:
+                time.sleep(0.05)

@@ -1,0 +1,74 @@
+"""The small process that stands between an owner and one server, so that the server never outlives the owner.
+
+Run as a plain script, with the standard library only: `python -I -S guardian.py LOG COMMAND...`. It starts the command
+and reads its standard input, whose other end only the owner holds. A line there is a signal number to send, answered
+by a line on standard output; the end of the input means that the owner is gone, however it went, and kills the
+command. The guardian ends with its command, and as the command did: the exit code, or 128 + the signal.
+
+Only the command's parent can signal it safely: to others its pid may by then be a stranger's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+
+#: Where the pipe is held open by a stranger, such as a child that the owner forked without exec, a changed parent
+#: still tells us that the owner is gone. Seconds between looks.
+_LOOK_EVERY = 1.0
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_guardian() -> None:
+    """In the child, before exec: be killed if the guardian itself is killed (Linux; elsewhere there is no such call).
+
+    It fires when the *thread* that forked ends, which is why the owner's threads can't rely on it; we have only one.
+    """
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main(log: str, command: list[str]) -> int:
+    """Run `command` with its output appended to `log`, until it ends or the owner does. Returns our exit code."""
+    owner = os.getppid()
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    with open(log, "ab") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_guardian,
+        )
+    pending = b""
+    while child.poll() is None:
+        ready, _, _ = select.select([0, wake_read], [], [], _LOOK_EVERY)
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+        gone = os.getppid() != owner
+        if 0 in ready and not gone:
+            data = os.read(0, 4096)
+            gone = not data
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                child.send_signal(int(line))  # does nothing once the command has been waited for
+                with contextlib.suppress(BrokenPipeError):  # the owner died while we did: seen in the next round
+                    os.write(1, b"%d\n" % child.pid)
+        if gone:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,195 @@
+"""Fetches the servers' jars once, with the Ivy that PySpark ships, into a cache folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from inbound.embedded.java import check_java
+from inbound.embedded.locks import LockFile
+from inbound.errors import EmbeddedClusterError
+
+KAFKA_VERSION = "4.2.0"
+ZOOKEEPER_VERSION = "3.9.6"
+
+Progress = Callable[[str], None]
+#: How long another process may take to fetch the same jars before we give up waiting for it, in seconds.
+_LOCK_TIMEOUT = 900.0
+#: Ivy gives up on a dead server by itself; this only bounds a transfer that never ends. Seconds.
+_FETCH_TIMEOUT = 840.0
+
+
+def silent(message: str) -> None:
+    """The progress callback for those who want none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One server's jars: a folder name in the cache, and what Ivy is asked for."""
+
+    name: str
+    #: (organisation, module, revision) of each dependency.
+    modules: tuple[tuple[str, str, str], ...]
+    #: Whether Ivy follows the modules' own dependencies.
+    transitive: bool
+
+    def ivy_file(self) -> str:
+        """Return the text of the ivy.xml that asks for these modules."""
+        # Without conf="default->default" Ivy brings sources, javadoc and every optional dependency as well.
+        lines = "".join(
+            f'    <dependency org="{org}" name="{module}" rev="{revision}" conf="default->default"/>\n'
+            for org, module, revision in self.modules
+        )
+        return (
+            '<ivy-module version="2.0">\n'
+            f'  <info organisation="inbound" module="{self.name}"/>\n'
+            '  <configurations><conf name="default"/></configurations>\n'
+            f"  <dependencies>\n{lines}  </dependencies>\n"
+            "</ivy-module>\n"
+        )
+
+
+#: slf4j-simple is what makes a server's log appear at all: Kafka's dependencies name no logger.
+KAFKA = Bundle(
+    f"kafka_2.13-{KAFKA_VERSION}",
+    (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")),
+    transitive=True,
+)
+#: Named one by one: ZooKeeper's own list leaves out metrics-core and snappy, which the server needs, brings 5 MB of
+#: netty, which it does not, and reading it needs a parent description that not every mirror of 3.9.6 has.
+ZOOKEEPER = Bundle(
+    f"zookeeper-{ZOOKEEPER_VERSION}",
+    (
+        ("org.apache.zookeeper", "zookeeper", ZOOKEEPER_VERSION),
+        ("org.apache.zookeeper", "zookeeper-jute", ZOOKEEPER_VERSION),
+        ("org.apache.yetus", "audience-annotations", "0.12.0"),
+        ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+        ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+        ("commons-io", "commons-io", "2.17.0"),
+        ("org.slf4j", "slf4j-api", "2.0.13"),
+        ("org.slf4j", "slf4j-simple", "2.0.13"),
+    ),
+    transitive=False,
+)
+_SETTINGS_WITHOUT_POMS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Jars:
+    """Where the servers' jars are."""
+
+    kafka: Path
+    zookeeper: Path
+
+
+def fetch_jars(cache: Path, *, java: str = "java", progress: Progress = silent) -> Jars:
+    """Return the jar folders in `cache`, fetching what is missing (48 MB, about 40 s; once).
+
+    A folder appears under its final name only when it is complete. Several processes may call this at the same time:
+    one fetches, the others wait. Raises EmbeddedClusterError: PySpark or Java is missing, or the fetch failed.
+    """
+    return Jars(*(_ensure(cache, bundle, java, progress) for bundle in (KAFKA, ZOOKEEPER)))
+
+
+def _ensure(cache: Path, bundle: Bundle, java: str, progress: Progress) -> Path:
+    target = cache / bundle.name
+    if target.is_dir():
+        return target
+    java = check_java(java)
+    ivy = find_ivy()
+    with LockFile(cache / f"{bundle.name}.lock") as lock:
+        if not lock.acquire():
+            progress(f"{bundle.name}: another process is fetching the jars, waiting for it")
+            if not lock.acquire(_LOCK_TIMEOUT):
+                raise EmbeddedClusterError(
+                    f"{bundle.name}: another process has held {lock.path} for {_LOCK_TIMEOUT:.0f} s. "
+                    "End it, then try again."
+                )
+        if not target.is_dir():  # the one we waited for has fetched it
+            # What is left of an interrupted fetch; nobody else can be in here, we hold the lock.
+            for leftover in cache.glob(f".{bundle.name}.*"):
+                shutil.rmtree(leftover)
+            part = Path(tempfile.mkdtemp(prefix=f".{bundle.name}.", dir=cache))
+            try:
+                _retrieve(java, ivy, cache, bundle, part, progress)
+                (part / "jars").rename(target)
+            finally:
+                shutil.rmtree(part)
+    return target
+
+
+def find_ivy() -> Path:
+    """Return PySpark's own Ivy jar, without importing PySpark (which takes a second).
+
+    Raises EmbeddedClusterError: PySpark is not installed, or has no Ivy jar.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise EmbeddedClusterError(
+            "embedded cluster: PySpark is not installed, and its Ivy is what fetches the servers. "
+            "Install it: pip install 'inbound-kafka[embedded]'"
+        )
+    jars = Path(spec.origin).parent / "jars"
+    found = sorted(jars.glob("ivy-*.jar"))
+    if not found:
+        raise EmbeddedClusterError(
+            f"embedded cluster: {jars} holds no ivy-*.jar. "
+            "Install a full PySpark: pip install --force-reinstall 'inbound-kafka[embedded]'"
+        )
+    return found[-1]
+
+
+def _retrieve(java: str, ivy: Path, cache: Path, bundle: Bundle, part: Path, progress: Progress) -> None:
+    """Run Ivy, and leave exactly the bundle's jars in `part`/jars."""
+    progress(f"{bundle.name}: fetching the jars (once)")
+    (part / "ivy.xml").write_text(bundle.ivy_file())
+    command = [java, "-jar", str(ivy), "-ivy", str(part / "ivy.xml"), "-cache", str(cache / "ivy"), "-confs", "default"]
+    if not bundle.transitive:
+        (part / "settings.xml").write_text(_SETTINGS_WITHOUT_POMS)
+        command += ["-settings", str(part / "settings.xml")]
+    command += ["-types", "jar", "bundle", "-retrieve", f"{part / 'jars'}/[artifact]-[revision].[ext]"]
+    last: deque[str] = deque(maxlen=400)
+    count = 0
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        assert process.stdout is not None
+        limit = threading.Timer(_FETCH_TIMEOUT, process.kill)
+        limit.start()
+        try:
+            for line in process.stdout:
+                last.append(line)
+                if "[SUCCESSFUL ]" in line and ".jar" in line:
+                    count += 1
+                    if count % 5 == 0:
+                        progress(f"{bundle.name}: {count} jars fetched")
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            limit.cancel()
+    if process.returncode != 0 or not any((part / "jars").glob("*.jar")):
+        raise EmbeddedClusterError(
+            f"{bundle.name}: Ivy ended with {process.returncode} and could not fetch the jars: {_reasons(last)}. "
+            "Check that this machine reaches the Maven Central repository, then try again."
+        )
+    progress(f"{bundle.name}: {len(list((part / 'jars').glob('*.jar')))} jars are ready")
+
+
+def _reasons(lines: deque[str]) -> str:
+    """Return Ivy's own complaints among its output, or its last lines where it has none."""
+    marks = ("not found", "problem", "exception", "unreachable", "timed out", "failed", "error")
+    picked = [line.strip() for line in lines if any(mark in line.lower() for mark in marks) and "::::" not in line]
+    return "; ".join(dict.fromkeys(picked[:6] or [line.strip() for line in lines][-6:])) or "it printed nothing"

@@ -1,0 +1,103 @@
+"""Every error that inbound raises, grouped by who must act.
+
+    InboundError
+    ├── ConfigError                     you: the configuration or a plugin is wrong (exit 2)
+    ├── TransientError                  nobody: inbound retries by itself
+    │   ├── ZkUnavailableError          no usable ZooKeeper connection; the request did not execute
+    │   ├── ZkAmbiguousError            the answer was lost; the request may or may not have executed
+    │   └── BrokerUnavailableError      Kafka does not answer
+    ├── PartitionError                  one partition; the others go on
+    │   ├── PartitionLostError          another consumer owns it; nothing more is committed
+    │   ├── OffsetOutOfRangeError       the position is not in the log
+    │   └── CommitFencedError           a commit was refused by the epoch
+    ├── ProcessorError                  the processor: it raised, or answered with something unusable
+    │   ├── BadResponseError            not a BatchResponse, or an offset that may not be used
+    │   └── UndecodableError            a record that is no CloudEvent, where the processor insists on one
+    ├── LedgerError                     the ledger cannot be written or read
+    ├── ConsumerIdTakenError            another live process runs under our consumer id (exit 1)
+    ├── EmbeddedClusterError            a server of the embedded cluster did not come up
+    └── IllegalTransitionError          a defect of inbound: please report it
+
+A message says the subject, what happened, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class InboundError(Exception):
+    """Base of all errors of inbound."""
+
+
+class ConfigError(InboundError):
+    """The configuration, or something it names, cannot be used. The process ends with exit code 2."""
+
+
+class TransientError(InboundError):
+    """Something outside is away for now; inbound retries."""
+
+
+class ZkUnavailableError(TransientError):
+    """ZooKeeper cannot be reached, and the request was not sent."""
+
+
+class ZkAmbiguousError(TransientError):
+    """The connection or the time ran out before the answer came: the request may have executed."""
+
+
+class BrokerUnavailableError(TransientError):
+    """Kafka does not answer, or the partition has no leader at the moment."""
+
+
+class PartitionError(InboundError):
+    """Something about one partition; `topic` and `partition` say which."""
+
+    def __init__(self, topic: str, partition: int, message: str) -> None:
+        super().__init__(f"{topic}/{partition}: {message}")
+        self.topic = topic
+        self.partition = partition
+
+
+class PartitionLostError(PartitionError):
+    """Another consumer owns the partition now. Its offset was not committed by us."""
+
+
+class OffsetOutOfRangeError(PartitionError):
+    """The position to read from is not in the partition's log."""
+
+    def __init__(self, topic: str, partition: int, offset: int, start: int, end: int) -> None:
+        super().__init__(topic, partition, f"offset {offset} is outside the log, which holds {start} to {end}")
+        self.offset = offset
+        self.start = start
+        self.end = end
+
+
+class CommitFencedError(PartitionError):
+    """ZooKeeper refused a commit because the partition's epoch has moved on."""
+
+
+class ProcessorError(InboundError):
+    """The processor raised, or gave an answer that cannot be used."""
+
+
+class BadResponseError(ProcessorError):
+    """The processor returned something other than a usable BatchResponse."""
+
+
+class UndecodableError(ProcessorError):
+    """A record is not a CloudEvent."""
+
+
+class LedgerError(InboundError):
+    """The ledger cannot be written or read."""
+
+
+class ConsumerIdTakenError(InboundError):
+    """Another live process of the group uses the same consumer id."""
+
+
+class EmbeddedClusterError(InboundError):
+    """A server of the embedded cluster did not come up, or a jar could not be fetched."""
+
+
+class IllegalTransitionError(InboundError):
+    """A state machine was asked for a step that its table does not list."""

@@ -1,0 +1,206 @@
+"""The reader's client over kafka-python."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import kafka
+import kafka.errors
+from kafka.structs import TopicPartition as KafkaPartition
+
+from inbound.errors import BrokerUnavailableError, ConfigError
+from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: How long one blocking question to the brokers may take, in seconds; the reading of all partitions waits for it.
+ANSWER_TIMEOUT = 5.0
+CLOSE_TIMEOUT_MS = 3000
+
+_sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for f in (
+    "serialized_key_size", "serialized_value_size", "serialized_header_size")))  # fmt: skip
+
+
+class KafkaPythonClient(LogClient):
+    """One `kafka.KafkaConsumer` with partitions assigned by hand.
+
+    Its records are handed on as they are: they have what `Record` asks for, and copying them would cost a tenth of the
+    whole.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        client_id: str,
+        isolation: str = "read_committed",
+        fetch_wait: float = 0.1,
+        fetch_bytes: int = 1024 * 1024,
+        max_poll_records: int = 4000,
+    ) -> None:
+        """Connect.
+
+        Raises:
+            BrokerUnavailableError: no broker answers.
+            ConfigError: kafka-python does not take one of `properties`.
+        """
+        settings = to_kafka_python(properties)
+        self._where = settings.get("bootstrap_servers", "")
+        self._max_poll_records = max_poll_records
+        defaults: dict[str, Any] = {
+            "client_id": client_id,
+            "fetch_max_wait_ms": max(1, round(fetch_wait * 1000)),
+            "max_partition_fetch_bytes": fetch_bytes,
+            "reconnect_backoff_max_ms": 1000,  # the default of 30 s would be added to every broker's restart
+            "metadata_max_age_ms": 30_000,
+            "bootstrap_timeout_ms": round(ANSWER_TIMEOUT * 1000),
+        }
+        fixed: dict[str, Any] = {
+            "group_id": None,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "none",
+            "allow_auto_create_topics": False,
+            "isolation_level": isolation,
+        }
+        try:
+            self._consumer = kafka.KafkaConsumer(**{**defaults, **settings, **fixed})
+        except kafka.errors.KafkaConfigurationError as error:
+            raise ConfigError(f"kafka: {error}") from None
+        except (kafka.errors.KafkaError, OSError) as error:
+            raise BrokerUnavailableError(
+                f"Kafka at {self._where} does not answer ({type(error).__name__}: {error}); check that a broker runs there"
+            ) from None
+        self._cluster = self._consumer._cluster
+        self._assignment = self._consumer._subscription.assignment
+        self._cluster.need_all_topic_metadata = True  # one answer for all topics, also those not assigned to us
+        self._update: Any = None
+        self._keys: dict[TopicPartition, KafkaPartition] = {}
+        self._ours: dict[KafkaPartition, TopicPartition] = {}
+
+    def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
+        import re
+
+        first = self._update is None
+        if first or self._update.is_done:
+            done, self._update = self._update, self._cluster.request_update()
+            if done is not None and done.exception is not None:
+                raise BrokerUnavailableError(f"Kafka at {self._where} does not answer: {done.exception}")
+        if first:
+            manager, net = self._consumer._manager, self._consumer._net
+            self._ask(lambda: net.run(manager.wait_for, self._update, ANSWER_TIMEOUT * 1000), "the list of topics")
+        known = self._cluster.topics()
+        wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
+        found = {}
+        for name in known:
+            if wanted(name):
+                partitions = self._cluster.partitions_for_topic(name) or set()
+                topic_id = self._cluster.topic_id(name)
+                # A topic being created can be listed with some partitions missing: what counts is the highest number.
+                found[name] = TopicMeta(max(partitions, default=-1) + 1, str(topic_id) if topic_id else None)
+        return {name: meta for name, meta in found.items() if meta.partitions}
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        keys = [KafkaPartition(*tp) for tp in partitions]
+        timeout = ANSWER_TIMEOUT * 1000
+        starts = self._ask(lambda: self._consumer.beginning_offsets(keys, timeout_ms=timeout), "the logs' starts")
+        ends = self._ask(lambda: self._consumer.end_offsets(keys, timeout_ms=timeout), "the logs' ends")
+        return {
+            tp: LogRange(starts[key], ends[key])
+            for tp, key in zip(partitions, keys, strict=True)
+            if starts.get(key) is not None and ends.get(key) is not None
+        }
+
+    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+        for tp in positions:
+            if tp not in self._keys:
+                self._keys[tp] = KafkaPartition(*tp)
+                self._ours[self._keys[tp]] = tp
+        self._assign()
+        for tp, offset in positions.items():
+            self._consumer.seek(self._keys[tp], offset)
+        self.resume(positions)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            self._ours.pop(self._keys.pop(tp), None)
+        self._assign()
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self._consumer.pause(*[self._keys[tp] for tp in partitions])
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self._consumer.resume(*[self._keys[tp] for tp in partitions])
+
+    def poll(self, seconds: float) -> Poll:
+        result = Poll()
+        try:
+            fetched = self._consumer.poll(timeout_ms=round(seconds * 1000), max_records=self._max_poll_records)
+        except kafka.errors.OffsetOutOfRangeError as error:
+            result.out_of_range = {TopicPartition(*key): offset for key, offset in error.args[0].items()}
+            return result
+        except kafka.errors.LogTruncationError as error:
+            result.out_of_range = self._truncated(error)
+            return result
+        except kafka.errors.KafkaError as error:
+            if isinstance(error, kafka.errors.RetriableError):
+                raise BrokerUnavailableError(f"Kafka at {self._where}: {type(error).__name__}: {error}") from None
+            result.failed = dict.fromkeys(self._keys, error)
+            return result
+        for key, records in fetched.items():
+            state = self._assignment.get(key)
+            if state is None or key not in self._ours:
+                continue
+            result.fetched[self._ours[key]] = Fetched(
+                records, state.position.offset, _total_size(records), state.highwater
+            )
+        return result
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
+
+    def _assign(self) -> None:
+        # assign() keeps the position and the prefetched records of those that stay.
+        self._consumer.assign(list(self._ours))
+        self._assignment = self._consumer._subscription.assignment
+
+    def _truncated(self, error: kafka.errors.LogTruncationError) -> dict[TopicPartition, int]:
+        diverged = getattr(error, "divergent_offsets", None) or {}
+        return {
+            TopicPartition(key.topic, key.partition): self._assignment[key].position.offset
+            for key in diverged
+            if key in self._assignment and self._assignment[key].position is not None
+        }
+
+    def _ask(self, question: Callable[[], T], what: str) -> T:
+        try:
+            return question()
+        except kafka.errors.KafkaError as error:
+            raise BrokerUnavailableError(
+                f"Kafka at {self._where} did not answer a question for {what}: {type(error).__name__}: {error}"
+            ) from None
+
+
+def to_kafka_python(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate Kafka's own property names to kafka-python's.
+
+    Raises:
+        ConfigError: kafka-python has no such setting.
+    """
+    settings: dict[str, Any] = {}
+    for name, value in properties.items():
+        key = name.replace(".", "_")
+        if key not in kafka.KafkaConsumer.DEFAULT_CONFIG:
+            raise ConfigError(f"kafka.{name}: the kafka-python reader has no such setting; remove it")
+        settings[key] = value
+    return settings
+
+
+def _total_size(records: list[Any]) -> int:
+    """Return the decoded bytes of records; kafka-python gives -1 for what is absent."""
+    return sum(map(sum, map(_sizes, records)))

@@ -1,0 +1,267 @@
+"""The reading part of a channel: one client, one thread, all of the channel's partitions."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from inbound.buffer import Chunk
+from inbound.committer import Committer, Pending
+from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
+from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
+from inbound.partition import Fate, Partition, Place
+from inbound.parts import Parts
+from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+#: How often the topics' partitions are looked up, in seconds.
+METADATA_INTERVAL = 5.0
+#: A poll never waits longer than this, so that a newly claimed partition need not either.
+MAX_POLL = 0.1
+RETRY = 0.5
+
+
+@dataclass(eq=False)
+class Stream:
+    """A partition that is being read."""
+
+    partition: Partition
+    generation: int
+    paused: bool = False
+
+
+class Reader:
+    """Fills the partitions' buffers: see `inbound.driver.Part`. Only `open`, `jump`, `nudge` come from other threads."""
+
+    def __init__(
+        self, parts: Parts, committer: Committer, connect: Callable[[], LogClient], on_topics: Callable[[], None]
+    ) -> None:
+        self._parts = parts
+        self._committer = committer
+        self._connect = connect
+        self._client: LogClient | None = None
+        self._on_topics = on_topics
+        self._lock = threading.Lock()
+        self._opening: deque[Partition] = deque()
+        self._jumps: deque[Partition] = deque()
+        self._streams: dict[TopicPartition, Stream] = {}
+        self._metadata_due = 0.0
+        self._retry_at = 0.0
+        self._lag_due = 0.0
+        #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
+        self.topics: Mapping[str, TopicMeta] = {}
+        self.problem: str | None = None  # why Kafka cannot be read; None while it can
+
+    # -- called by others --------------------------------------------------------------------------------------------
+
+    def open(self, partition: Partition) -> None:
+        """Begin to read a partition that was just claimed."""
+        with self._lock:
+            self._opening.append(partition)
+        self._parts.reader_wakeup.set()
+
+    def jump(self, partition: Partition) -> None:
+        """Read on from `partition.position`; its buffer has jumped."""
+        with self._lock:
+            self._jumps.append(partition)
+        self._parts.reader_wakeup.set()
+
+    def close(self) -> None:
+        """Close the client; after the reader's thread has ended."""
+        if self._client is not None:
+            self._client.close()
+
+    # -- the part ----------------------------------------------------------------------------------------------------
+
+    def run_once(self) -> float | None:
+        now = self._parts.clock.now()
+        if now < self._retry_at:
+            return self._retry_at
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            self._refresh_topics(now)
+            self._forget_left()
+            self._open_new()
+            self._apply_jumps()
+            self._throttle()
+            reading = any(not stream.paused for stream in self._streams.values())
+            if reading:
+                self._feed(self._client.poll(min(MAX_POLL, self._parts.config.reader.idle_wait)))
+        except BrokerUnavailableError as error:
+            self._unavailable(error)
+            return self._retry_at
+        if self.problem is not None:
+            log.info("channel %s: Kafka answers again", self._parts.name)
+            self.problem = None
+        if reading:
+            return self._parts.clock.now()
+        return min(self._metadata_due, self._parts.clock.now() + MAX_POLL) if self._streams else self._metadata_due
+
+    def _unavailable(self, error: BrokerUnavailableError) -> None:
+        self._retry_at = self._parts.clock.now() + RETRY
+        if self.problem is None:
+            log.warning("channel %s: %s; trying again every %s s", self._parts.name, error, RETRY)
+        self.problem = str(error)
+
+    def _refresh_topics(self, now: float) -> None:
+        if now < self._metadata_due:
+            return
+        assert self._client is not None
+        config = self._parts.config
+        found = dict(self._client.topics(config.topics or (), config.topics_pattern))
+        self._metadata_due = now + (METADATA_INTERVAL if found else RETRY)
+        missing = sorted(set(config.topics or ()) - set(found))
+        known_missing = set(config.topics or ()) - set(self.topics)
+        if missing and (not self.topics or set(missing) != known_missing):
+            log.warning(
+                "channel %s: topic %s does not exist on these brokers; create it, or correct `topics`; looking again",
+                self._parts.name,
+                ", ".join(missing),
+            )
+        if found != self.topics:
+            self.topics = found
+            self._on_topics()
+
+    # -- which partitions --------------------------------------------------------------------------------------------
+
+    def _forget_left(self) -> None:
+        left = [
+            tp
+            for tp, stream in self._streams.items()
+            if stream.partition.place in (Place.GONE, Place.LEAVING, Place.ABANDONED)
+        ]
+        if left:
+            assert self._client is not None
+            self._client.forget(left)
+            for tp in left:
+                del self._streams[tp]
+
+    def _open_new(self) -> None:
+        with self._lock:
+            opening, self._opening = list(self._opening), deque()
+        if not opening:
+            return
+        try:
+            self._start(opening)
+        except BrokerUnavailableError:
+            with self._lock:
+                self._opening.extendleft(reversed(opening))
+            raise
+
+    def _start(self, opening: list[Partition]) -> None:
+        assert self._client is not None
+        opening = [p for p in opening if p.place is Place.STARTING]
+        unknown = [p for p in opening if p.committed is None]
+        ranges: Mapping[TopicPartition, LogRange] = self._client.log_ranges([p.tp for p in unknown]) if unknown else {}
+        positions: dict[TopicPartition, int] = {}
+        for partition in opening:
+            if partition.committed is not None:
+                partition.position = partition.committed
+            elif (limits := ranges.get(partition.tp)) is not None:
+                latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
+                partition.position = limits.end if latest else limits.start
+                partition.high_watermark = limits.end
+            else:
+                with self._lock:
+                    self._opening.append(partition)  # no leader at the moment: next round
+                continue
+            positions[partition.tp] = partition.position
+            self._streams[partition.tp] = Stream(partition, partition.buffer.generation)
+        self._client.read(positions)
+        for partition in opening:
+            if partition.tp not in positions:
+                continue
+            if partition.committed is None:
+                # Committed before the first batch. With `latest`, a crash before the first commit would else let the
+                # next owner begin at a later end, and everything between would be lost.
+                self._committer.submit(Pending(partition, partition.fence, partition.position, first=True))
+            else:
+                self._parts.schedule.start(partition)
+
+    def _apply_jumps(self) -> None:
+        with self._lock:
+            jumps, self._jumps = list(self._jumps), deque()
+        positions = {}
+        for partition in jumps:
+            stream = self._streams.get(partition.tp)
+            if stream is not None and stream.partition is partition:
+                stream.generation = partition.buffer.generation
+                positions[partition.tp] = partition.position
+        if positions:
+            assert self._client is not None
+            self._client.read(positions)
+            for tp in positions:
+                self._streams[tp].paused = False
+
+    def _throttle(self) -> None:
+        """Pause what has enough read ahead, resume what ran low. The bound is for the channel, shared out evenly."""
+        assert self._client is not None
+        settings = self._parts.config.reader
+        if not self._streams:
+            return
+        share = max(settings.batch_bytes // 4, settings.prefetch_bytes // len(self._streams))
+        total = sum(stream.partition.buffer.size for stream in self._streams.values())
+        full = total >= settings.prefetch_bytes
+        pause, resume = [], []
+        for tp, stream in self._streams.items():
+            size = stream.partition.buffer.size
+            if not stream.paused and (size >= share or (full and size > 0) or stream.partition.held):
+                pause.append(tp)
+            elif stream.paused and size <= share // 2 and not (full and size > 0) and not stream.partition.held:
+                resume.append(tp)
+        for tp in pause:
+            self._streams[tp].paused = True
+        for tp in resume:
+            self._streams[tp].paused = False
+        if pause:
+            self._client.pause(pause)
+        if resume:
+            self._client.resume(resume)
+
+    # -- what came ---------------------------------------------------------------------------------------------------
+
+    def _feed(self, poll: Poll) -> None:
+        ready = []
+        for tp, fetched in poll.fetched.items():
+            stream = self._streams.get(tp)
+            if stream is None or stream.generation != stream.partition.buffer.generation:
+                continue  # read for a position that is not wanted any more; the jump is in the queue
+            stream.partition.high_watermark = fetched.high_watermark
+            chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
+            if fetched.records and stream.partition.buffer.add(chunk, stream.generation):
+                ready.append(stream.partition)
+        for tp, offset in poll.out_of_range.items():
+            self._out_of_range(tp, offset, ready)
+        for tp, error in poll.failed.items():
+            stream = self._streams.get(tp)
+            if stream is not None:
+                if stream.partition.last_error != str(error):
+                    log.warning("%s: cannot be read: %s; trying again", tp, error)
+                stream.partition.last_error = str(error)
+        if ready:
+            self._parts.schedule.hurry(ready)
+
+    def _out_of_range(self, tp: TopicPartition, offset: int, ready: list[Partition]) -> None:
+        assert self._client is not None
+        stream = self._streams.get(tp)
+        if stream is None or stream.partition.problem is not None:
+            return
+        limits = self._client.log_ranges([tp]).get(tp)
+        if (
+            limits is None
+            or stream.generation != stream.partition.buffer.generation
+            or stream.partition.fate is Fate.DROP
+        ):
+            return  # asked again with the next poll
+        if limits.start <= offset <= limits.end:
+            self._client.read({tp: offset})  # the log has grown to it meanwhile
+            return
+        stream.paused = True
+        self._client.pause([tp])
+        stream.partition.problem = OffsetOutOfRangeError(*tp, offset, *limits)
+        ready.append(stream.partition)

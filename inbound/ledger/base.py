@@ -1,0 +1,103 @@
+"""What every ledger takes: `Range`, `Done`, `Settled` and notes, and the `Ledger` that records them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+#: What became of a commit: it is in ZooKeeper, it was refused by the epoch, or the answer was lost.
+Outcome = Literal["landed", "fenced", "unknown"]
+
+#: The kinds of notes, and the facts that each must carry. More facts may be added.
+NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "claimed": frozenset({"position", "session"}),  # position: None if the group had no offset yet
+        "released": frozenset(),
+        "lost": frozenset(),
+        "reset": frozenset({"old", "new"}),
+        "revert": frozenset({"from", "to"}),
+        "skip": frozenset({"from", "to", "reason"}),
+        "retention": frozenset({"first", "next"}),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets `first` up to but without `next`, about to be handed to the processor as `records` records."""
+
+    topic: str
+    partition: int
+    epoch: int
+    first: int
+    next: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The processor has answered for a range; `commit` is the offset to be committed, None if nothing is."""
+
+    topic: str
+    partition: int
+    epoch: int
+    first: int
+    next: int
+    commit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of the commit of offset `commit`; `mzxid` is the offset node's, known if it landed."""
+
+    topic: str
+    partition: int
+    epoch: int
+    commit: int
+    outcome: Outcome
+    mzxid: int | None = None
+
+
+class Ledger(ABC):
+    """An append-only record of what this process did with offset ranges, independent of ZooKeeper.
+
+    Any method may be called from any thread. Each raises LedgerError if the entry could not be recorded; the same
+    call may succeed later, and entries of a call that raised count as not recorded: give them again.
+    """
+
+    @abstractmethod
+    def begun(self, entry: Range) -> None:
+        """Record that a range is about to be handed out. On return it survives SIGKILL; no fsync is waited for."""
+
+    @abstractmethod
+    def done(self, entries: Sequence[Done]) -> None:
+        """Record that ranges are through the processor. On return all of them survive power loss (one fsync)."""
+
+    @abstractmethod
+    def settled(self, entries: Sequence[Settled]) -> None:
+        """Record what became of commits. On return they survive SIGKILL."""
+
+    @abstractmethod
+    def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
+        """Record an event of a partition. On return it survives SIGKILL.
+
+        `kind` and its facts are listed in `NOTES`; a trailing underscore is dropped, so `from_=` writes `from`.
+        Anything else is a defect of the caller and raises ValueError; facts must be JSON values.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write the mark of a clean end and let go of everything. A second call does nothing."""
+
+
+def checked_facts(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts under the names they are recorded by, or raise ValueError if `kind` needs others."""
+    if kind not in NOTES:
+        raise ValueError(f"ledger note {kind!r}: no such kind; use one of {', '.join(sorted(NOTES))}")
+    named = {name.removesuffix("_"): value for name, value in facts.items()}
+    if missing := NOTES[kind] - named.keys():
+        raise ValueError(f"ledger note {kind!r}: the facts lack {', '.join(sorted(missing))}; give them by these names")
+    return named

@@ -1,0 +1,238 @@
+"""The ledger in files: JSON lines, one series of files per process run."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from inbound.clock import Clock
+from inbound.errors import LedgerError
+from inbound.ledger.base import Done, Ledger, Range, Settled, checked_facts
+from inbound.ledger.disk import Disk, advice, reason
+from inbound.ledger.file import LedgerFile
+from inbound.ledger.format import FileName, path_part, seal, start_stamp
+from inbound.ledger.lines import Lines
+
+log = logging.getLogger("inbound.ledger")
+
+#: Lines kept in memory for the case that the next fsync fails. More than all workers write between two commits.
+_UNSYNCED_LINES = 4096
+
+
+class FilesLedger(Ledger):
+    """Writes `<directory>/<group>/<consumer>-<start>-<number>.jsonl`, never to a file of another run.
+
+    One lock guards the current file and the sequence numbers; it is held for a `write()`, never during an fsync. A
+    file that reaches `max_file_bytes` is ended and followed by the next. After a failure that leaves a file in an
+    unknown state, the next call opens a fresh one: an fsync that failed must not be repeated on the same file, because
+    the kernel marks the lost pages clean and answers the second one with success.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        group: str,
+        consumer_id: str,
+        clock: Clock,
+        max_file_bytes: int = 64 * 1024 * 1024,
+        *,
+        disk: Disk | None = None,
+    ) -> None:
+        """Open the first file; LedgerError if that is not possible."""
+        self._directory = directory / path_part(group)
+        self._consumer_id = consumer_id
+        self._clock = clock
+        self._max_file_bytes = max_file_bytes
+        self._disk = disk or Disk()
+        self._lines = Lines(group, consumer_id)
+        self._lock = threading.Lock()
+        # All below: under the lock.
+        self._closed = False
+        self._seq = 0
+        self._started = int(clock.wall() * 1000)
+        self._number = 0  # of the newest file that was made
+        self._file: LedgerFile | None = None  # None: the next call opens a fresh one
+        self._previous: str | None = None
+        self._why = "start"  # why the next file is opened
+        self._unsynced: dict[int, bytes] = {}  # the lines since the last fsync that no caller waits for, by number
+        self._in_doubt = False  # the unsynced lines may be gone from the file that was given up
+        with self._lock:
+            self._ready_file()
+
+    @property
+    def path(self) -> Path | None:
+        """The file being written; None after `close`, and between a failure and the call that opens a fresh one."""
+        file = self._file
+        return None if file is None else file.path
+
+    def begun(self, entry: Range) -> None:
+        self._append([self._lines.begun(entry, self._clock.wall())])
+
+    def done(self, entries: Sequence[Done]) -> None:
+        if not entries:
+            return
+        wall = self._clock.wall()
+        bodies = [self._lines.done(entry, wall) for entry in entries]
+        with self._lock:
+            file = self._ready_file()
+            data = b"".join(self._number_and_write(file, bodies).values())
+            last = self._seq
+            file.pins += 1
+        if self._sync(file) is not None:
+            with self._lock:
+                file = self._ready_file()
+                self._write(file, data)  # the same lines with the same numbers: readers take them once
+                file.pins += 1
+            if (failure := self._sync(file)) is not None:
+                raise _failed(f"file {file.path}", "could not be synced: what of it is on the disk is unknown", failure)
+        with self._lock:
+            self._unsynced = {seq: line for seq, line in self._unsynced.items() if seq > last}
+
+    def settled(self, entries: Sequence[Settled]) -> None:
+        wall = self._clock.wall()
+        self._append([self._lines.settled(entry, wall) for entry in entries])
+
+    def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
+        named = checked_facts(kind, facts)
+        self._append([self._lines.note(kind, topic, partition, epoch, named, self._clock.wall())])
+
+    def close(self) -> None:
+        """Write the mark of a clean end, fsync, close. LedgerError if the mark may not be on the disk."""
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                file = self._ready_file()
+                self._write(file, self._end_mark("closed"))
+                file.pins += 1
+            finally:
+                self._closed = True
+                if self._file is not None:
+                    self._file.retire()
+                    self._file = None
+        if (failure := self._sync(file)) is not None:
+            raise _failed(f"file {file.path}", "could not be synced at its end: its last lines may be lost", failure)
+
+    def _append(self, bodies: Sequence[str]) -> None:
+        if not bodies:
+            return
+        with self._lock:
+            self._unsynced.update(self._number_and_write(self._ready_file(), bodies))
+            if len(self._unsynced) > _UNSYNCED_LINES:
+                for seq in list(islice(self._unsynced, _UNSYNCED_LINES // 2)):
+                    del self._unsynced[seq]
+
+    def _sync(self, file: LedgerFile) -> OSError | None:
+        """Fsync a pinned file and unpin it; give it up if that fails. Called without the lock."""
+        failure = None
+        try:
+            file.sync()
+        except OSError as error:
+            failure = error
+        with self._lock:
+            if failure is not None:
+                self._give_up(file, f"fsync failed: {reason(failure)}", in_doubt=True)
+            file.unpin()
+        return failure
+
+    # The rest is called under the lock.
+
+    def _number_and_write(self, file: LedgerFile, bodies: Sequence[str]) -> dict[int, bytes]:
+        """Give each line the next number and write them. A failed call gives its numbers back: gaps mean loss."""
+        lines = {seq: seal(f'{body},"seq":{seq}'.encode()) for seq, body in enumerate(bodies, start=self._seq + 1)}
+        try:
+            self._write(file, b"".join(lines.values()))
+        except LedgerError:
+            if file.torn:  # some of the lines may stand in the file: their numbers are used up
+                self._seq += len(lines)
+            raise
+        self._seq += len(lines)
+        return lines
+
+    def _write(self, file: LedgerFile, data: bytes) -> None:
+        try:
+            file.append(data)
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if file.deleted or file.torn or not full:  # a full disk is the one failure that the file outlives
+                self._give_up(file, f"write failed: {reason(error)}", in_doubt=file.deleted)
+            raise _failed(f"file {file.path}", "could not be written, so the entry is not recorded", error) from error
+
+    def _give_up(self, file: LedgerFile, why: str, *, in_doubt: bool) -> None:
+        log.warning("ledger file %s is given up: %s", file.path, why)
+        file.retire()
+        if self._file is file or in_doubt:  # with a neighbour rolled on meanwhile, its lines go to the fresh file too
+            self._leave(why)
+        self._in_doubt |= in_doubt
+
+    def _leave(self, why: str) -> None:
+        if self._file is not None:
+            self._file.retire()
+        self._file = None
+        self._why = why
+
+    def _ready_file(self) -> LedgerFile:
+        """Return the file to write to: the current one, the next if that is full, or a fresh one after a failure."""
+        if self._closed:
+            raise LedgerError(f"ledger in {self._directory}: it is closed, so the entry is not recorded")
+        if self._file is not None and self._file.size >= self._max_file_bytes:
+            self._end_full(self._file)
+        if self._file is None:
+            try:
+                self._file = self._open_next()
+            except OSError as error:
+                what = "no file could be opened in it, so the entry is not recorded"
+                raise _failed(f"directory {self._directory}", what, error) from error
+            self._previous = self._file.path.name
+            self._in_doubt = False
+        return self._file
+
+    def _end_full(self, file: LedgerFile) -> None:
+        try:
+            file.append(self._end_mark("rolled"))
+        except OSError as error:
+            if file.deleted:
+                self._give_up(file, f"write failed: {reason(error)}", in_doubt=True)
+                what = "what it held is lost, and the entry is not recorded"
+                raise _failed(f"file {file.path}", what, error) from error
+            log.warning("ledger file %s lacks its end mark: %s", file.path, reason(error))  # the next header says it
+        self._leave("rolled")
+
+    def _open_next(self) -> LedgerFile:
+        """Make the next file of this run, with its header and the lines that are in doubt."""
+        self._disk.make_directory(self._directory)
+        while True:
+            name = FileName(self._consumer_id, start_stamp(self._started), self._number + 1)
+            try:
+                file = LedgerFile(self._directory / str(name), self._disk)
+                break
+            except FileExistsError:
+                if self._number:  # not ours: we count
+                    self._number += 1
+                else:  # another run of this consumer began in the same millisecond
+                    self._started += 1
+        header = self._lines.header(name, self._previous, self._why, self._clock.wall())
+        try:
+            file.append(self._sealed(header) + b"".join(self._unsynced.values() if self._in_doubt else ()))
+        except OSError:
+            file.retire()
+            self._disk.remove(file.path)  # it holds no entry that would not stand elsewhere or be given again
+            raise
+        self._number = name.number
+        return file
+
+    def _end_mark(self, why: str) -> bytes:
+        return self._sealed(self._lines.end(why, self._clock.wall()))
+
+    def _sealed(self, body: str) -> bytes:
+        """Seal a header or an end mark: they carry the last number given, and take none."""
+        return seal(f'{body},"seq":{self._seq}'.encode())
+
+
+def _failed(subject: str, what: str, error: OSError) -> LedgerError:
+    return LedgerError(f"ledger {subject}: {what} ({reason(error)}); {advice(error)}")

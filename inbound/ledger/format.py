@@ -1,0 +1,91 @@
+"""The ledger's files: their names, and the lines in them. `docs/ledger.md` describes the format for readers.
+
+A line is a JSON object whose last member is the CRC32C of everything before it:
+`{"kind":"begun", ... ,"seq":7,"crc":"1c291ca3"}`. The first line of a file is its header. How a line is sealed and
+where the header carries its version (`v`) stay as they are in every later version of the format, so that a reader
+always tells "newer than I am" from "damaged".
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from crc32c import crc32c
+
+from inbound.errors import LedgerError
+
+#: Of the lines and their meaning. A new kind of line, or a new member, needs no new version; a changed one does.
+FORMAT_VERSION = 1
+
+SUFFIX = ".jsonl"
+
+#: No file system in use takes longer names.
+_LONGEST_NAME = 255
+
+#: len(',"crc":"01234567"}')
+_SEAL_LENGTH = 18
+
+
+def seal(body: bytes) -> bytes:
+    """Make a line of a JSON object that lacks its closing brace."""
+    return b'%b,"crc":"%08x"}\n' % (body, crc32c(body))
+
+
+def unseal(line: bytes) -> bytes | None:
+    """Return the JSON object of a line without its newline, or None if the line is not as `seal` made it."""
+    body = line[:-_SEAL_LENGTH]
+    if line[-_SEAL_LENGTH:] != b',"crc":"%08x"}' % crc32c(body):
+        return None
+    return body + b"}"
+
+
+def path_part(name: str) -> str:
+    """Write any name so that it can be one part of a path; `name_of` reads it back."""
+    if not name:
+        raise LedgerError("ledger: a group or consumer id is empty; give it a name")
+    part = quote(name, safe="", errors="surrogatepass")
+    return "%2E" + part[1:] if part.startswith(".") else part
+
+
+def name_of(part: str) -> str:
+    """Read back what `path_part` wrote."""
+    return unquote(part, errors="surrogatepass")
+
+
+class FileName(NamedTuple):
+    """`<consumer>-<start>-<number>.jsonl`: whose file, of the run that began when, and the how manieth of that run."""
+
+    consumer: str
+    start: str
+    number: int
+
+    @property
+    def run(self) -> str:
+        """What all files of one process run share, and no other file of the group has."""
+        return f"{path_part(self.consumer)}-{self.start}"
+
+    def __str__(self) -> str:
+        name = f"{self.run}-{self.number:04d}{SUFFIX}"
+        if len(name) > _LONGEST_NAME:
+            raise LedgerError(
+                f"ledger: consumer id {self.consumer!r} makes a file name of {len(name)} characters, {_LONGEST_NAME} "
+                "are possible; set a shorter consumer_id"
+            )
+        return name
+
+    @classmethod
+    def parse(cls, name: str) -> FileName | None:
+        """Return the parts of a file's name, or None if it is not the name of a ledger file."""
+        consumer, _, rest = name.removesuffix(SUFFIX).rpartition("-")
+        consumer, _, start = consumer.rpartition("-")
+        if not (name.endswith(SUFFIX) and consumer and start and rest.isdecimal()):
+            return None
+        return cls(name_of(consumer), start, int(rest))
+
+
+def start_stamp(milliseconds: int) -> str:
+    """Write milliseconds since the Unix epoch as `20250131T235959123Z` (UTC), which sorts as text."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}{rest:03d}Z"

@@ -1,0 +1,70 @@
+"""A ledger in memory, for tests and the simulator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from inbound.errors import LedgerError
+from inbound.ledger.base import Done, Ledger, Range, Settled, checked_facts
+
+Verb = Literal["begun", "done", "settled", "note", "close"]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event of a partition, as given to `Ledger.note`."""
+
+    kind: str
+    topic: str
+    partition: int
+    epoch: int
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class MemoryLedger(Ledger):
+    """Keeps what it is given in `entries`, in order; `fail_next` makes it fail like a disk."""
+
+    def __init__(self) -> None:
+        self.entries: list[Range | Done | Settled | Note] = []
+        self.closed = False
+        self._lock = threading.Lock()
+        self._failures: list[tuple[Verb | None, Exception]] = []
+
+    def fail_next(self, error: Exception, verb: Verb | None = None) -> None:
+        """Make the next call (of `verb` if given) raise `error` and record nothing. Several calls queue up."""
+        with self._lock:
+            self._failures.append((verb, error))
+
+    def begun(self, entry: Range) -> None:
+        self._record("begun", [entry])
+
+    def done(self, entries: Sequence[Done]) -> None:
+        self._record("done", entries)
+
+    def settled(self, entries: Sequence[Settled]) -> None:
+        self._record("settled", entries)
+
+    def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
+        self._record("note", [Note(kind, topic, partition, epoch, checked_facts(kind, facts))])
+
+    def close(self) -> None:
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self._fail_if_asked("close")
+
+    def _record(self, verb: Verb, entries: Sequence[Range | Done | Settled | Note]) -> None:
+        with self._lock:
+            if self.closed:
+                raise LedgerError(f"memory ledger: {verb} after close; nothing was recorded")
+            self._fail_if_asked(verb)
+            self.entries.extend(entries)
+
+    def _fail_if_asked(self, verb: Verb) -> None:
+        for index, (wanted, error) in enumerate(self._failures):
+            if wanted in (None, verb):
+                del self._failures[index]
+                raise error

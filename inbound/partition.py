@@ -1,0 +1,126 @@
+"""One partition that this consumer holds: where it is, what is to become of it, and what is known of it.
+
+Where it is, is a table. A partition is in exactly one place, and only who has it there may touch it; that is what
+keeps callbacks of one partition from overlapping, without flags.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from inbound.buffer import RecordBuffer
+from inbound.coordinators.ownership import Fence
+from inbound.errors import IllegalTransitionError
+from inbound.processors.batch import Batch
+from inbound.topic_partition import TopicPartition
+
+
+class Place(Enum):
+    """Where a partition is, and so who may touch it."""
+
+    STARTING = "starting"  # the reader resolves its position, the committer may be writing the first one
+    SCHEDULED = "scheduled"  # in the heap: due at a time, or when records come
+    RUNNING = "running"  # with one worker
+    SETTLING = "settling"  # with the committer
+    LEAVING = "leaving"  # with the controller, which deletes the owner node
+    ABANDONED = "abandoned"  # given up while its callback still runs; not claimed again before that has ended
+    GONE = "gone"
+
+
+class Step(Enum):
+    """What moves a partition."""
+
+    START = "start"  # its position is known, and committed
+    TAKE = "take"  # a worker took it
+    PUT_BACK = "put back"  # the worker is done, nothing to commit
+    SETTLE = "settle"  # the worker is done, the committer has a commit to write
+    SETTLED = "settled"  # landed, or refused
+    GIVE_UP = "give up"  # nothing more to do but to delete the owner node
+    LEAVE = "leave"  # it is not ours any more
+    ABANDON = "abandon"  # its callback did not end in time
+
+
+P, S = Place, Step
+TRANSITIONS: Mapping[tuple[Place, Step], Place] = {
+    (P.STARTING, S.START): P.SCHEDULED,
+    (P.STARTING, S.GIVE_UP): P.LEAVING,  # asked to release before the first batch: no callback has seen it
+    (P.STARTING, S.LEAVE): P.GONE,
+    (P.SCHEDULED, S.TAKE): P.RUNNING,
+    (P.RUNNING, S.PUT_BACK): P.SCHEDULED,
+    (P.RUNNING, S.SETTLE): P.SETTLING,
+    (P.RUNNING, S.GIVE_UP): P.LEAVING,  # on_stream_termination is done, with nothing to commit
+    (P.RUNNING, S.LEAVE): P.GONE,  # PartitionLost was told
+    (P.RUNNING, S.ABANDON): P.ABANDONED,
+    (P.SETTLING, S.SETTLED): P.SCHEDULED,
+    (P.SETTLING, S.GIVE_UP): P.LEAVING,  # the last commit, asked for by on_stream_termination, is through
+    (P.SETTLING, S.ABANDON): P.GONE,  # ZooKeeper did not answer until the end of the shutdown
+    (P.SCHEDULED, S.ABANDON): P.GONE,
+    (P.STARTING, S.ABANDON): P.GONE,
+    (P.LEAVING, S.LEAVE): P.GONE,
+    (P.LEAVING, S.ABANDON): P.GONE,
+    (P.ABANDONED, S.LEAVE): P.GONE,  # the callback has ended after all; its answer is discarded
+}
+
+
+class Fate(IntEnum):
+    """What is to become of a partition; it only ever gets worse."""
+
+    KEEP = 0
+    RELEASE = 1  # in good order: let the batch end, commit, tell the processor, delete the owner node
+    DROP = 2  # at once and without commit: it is not ours any more
+
+
+@dataclass(eq=False)
+class Partition:
+    """A held partition. Fields are written by whoever has it in its place, `fate` and `fence` under the schedule's lock."""
+
+    tp: TopicPartition
+    fence: Fence
+    committed: int | None  # what stands in ZooKeeper, as far as we know
+    added_later: bool = False
+    place: Place = Place.STARTING
+    fate: Fate = Fate.KEEP
+    position: int = 0  # next offset to hand out
+    high_watermark: int | None = None
+    buffer: RecordBuffer = field(default_factory=RecordBuffer)
+    batch: Batch | None = None  # the one inside a callback
+    last: bool = False  # the commit that is settling is the last one before the release
+    callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
+    problem: Exception | None = None  # found by the reader; for the worker to tell the processor
+    max_bytes: int | None = None  # asked for by the last response, for the next read only
+    attempts: int = 0  # failures in a row
+    isolate_until: int = 0  # below this offset batches have one record each: we look for the one that fails
+    held: str | None = None  # why it is not read, for status; None while it is
+    idle_since: float | None = None  # clock time; None while there is something to read
+    idle_told: bool = False  # on_idle was called in this idle spell
+    due: float = 0.0
+    rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before
+    ticket: int = 0  # tells the heap's current entry from outdated ones
+    #: Completed, by the schedule, when the partition has come to LEAVING or GONE.
+    on_given_up: Callable[[], None] | None = None
+    records_total: int = 0
+    batches_total: int = 0
+    commits_total: int = 0
+    last_error: str | None = None
+    last_batch_at: float | None = None  # wall time
+
+    def move(self, step: Step) -> None:
+        """Go where the table says.
+
+        Raises:
+            IllegalTransitionError: the table has no such step from here; nothing is changed.
+        """
+        try:
+            self.place = TRANSITIONS[self.place, step]
+        except KeyError:
+            raise IllegalTransitionError(f"{self.tp}: no step {step.value!r} from {self.place.value!r}") from None
+
+    @property
+    def lag(self) -> int | None:
+        """Records in the log that are not committed yet; None while the log's end is not known."""
+        if self.high_watermark is None:
+            return None
+        return max(0, self.high_watermark - (self.committed if self.committed is not None else self.position))

@@ -1,0 +1,222 @@
+"""The partitions of one channel: who has each, and which is due next."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+
+from inbound.clock import Clock
+from inbound.coordinators.ownership import Fence
+from inbound.partition import Fate, Partition, Place, Step
+from inbound.topic_partition import TopicPartition
+
+#: A partition that is due at this time waits for records, or for somebody to hurry it.
+NEVER = float("inf")
+
+
+class Schedule:
+    """Holds every partition in exactly one place. All methods may be called from any thread.
+
+    One lock guards places, fates, fences and the heap; it is held for the length of a few statements, never over I/O
+    or a callback.
+    """
+
+    def __init__(self, clock: Clock, wake_worker: Callable[[], None]) -> None:
+        self._clock = clock
+        self._wake = wake_worker
+        self._lock = threading.RLock()
+        self._heap: list[tuple[float, int, Partition]] = []
+        self._tickets = itertools.count(1)
+        self._partitions: dict[TopicPartition, Partition] = {}
+        #: Callbacks that outlived their partition; a claim of it waits for them.
+        self._abandoned: dict[TopicPartition, Partition] = {}
+
+    # -- the controller's side -----------------------------------------------------------------------------------------
+
+    def adopt(self, partition: Partition) -> None:
+        """Take in a partition that was just claimed."""
+        with self._lock:
+            if partition.tp in self._partitions:
+                raise RuntimeError(f"{partition.tp} is held already")
+            self._partitions[partition.tp] = partition
+
+    def held(self) -> list[Partition]:
+        """Return all partitions that are not gone."""
+        with self._lock:
+            return list(self._partitions.values())
+
+    def get(self, tp: TopicPartition) -> Partition | None:
+        with self._lock:
+            return self._partitions.get(tp)
+
+    def may_claim(self, tp: TopicPartition) -> bool:
+        """Whether nothing of this process still works on `tp`."""
+        with self._lock:
+            return tp not in self._partitions and tp not in self._abandoned
+
+    def abandoned(self) -> list[Partition]:
+        """Return those whose callback runs on although they were given up."""
+        with self._lock:
+            return list(self._abandoned.values())
+
+    def doom(self, partition: Partition, fate: Fate) -> None:
+        """Worsen a partition's fate, and see that it is acted on."""
+        with self._lock:
+            if fate <= partition.fate or partition.place in (Place.GONE, Place.ABANDONED):
+                return
+            partition.fate = fate
+            if fate is Fate.DROP and partition.batch is not None:
+                partition.batch.lost.set()
+            if partition.place is Place.STARTING:
+                partition.move(Step.GIVE_UP if fate is Fate.RELEASE else Step.LEAVE)
+                self._given_up(partition)
+            elif partition.place is Place.LEAVING and fate is Fate.DROP:
+                partition.move(Step.LEAVE)
+                self._given_up(partition)
+            elif partition.place is Place.SCHEDULED:
+                self._push(partition, self._clock.now())
+
+    def leave(self, partition: Partition) -> None:
+        """Forget a partition whose owner node is deleted, or was found to be another's."""
+        with self._lock:
+            if partition.place is not Place.GONE:
+                partition.move(Step.LEAVE)
+            self._given_up(partition)
+
+    def abandon(self, partition: Partition) -> None:
+        """Give a partition up although its callback still runs. Its answer will be discarded."""
+        with self._lock:
+            if partition.place in (Place.GONE, Place.ABANDONED):
+                return
+            running = partition.place is Place.RUNNING
+            if partition.batch is not None:
+                partition.batch.lost.set()
+            partition.fate = Fate.DROP
+            partition.move(Step.ABANDON)
+            self._partitions.pop(partition.tp, None)
+            if running:
+                self._abandoned[partition.tp] = partition
+            self._call(partition)
+
+    def refence(self, partition: Partition, fence: Fence) -> None:
+        """Take note that a partition was recovered in a new session, under the same epoch."""
+        with self._lock:
+            partition.fence = fence
+            if partition.place is Place.SCHEDULED:
+                self._push(partition, min(partition.due, self._clock.now()) if partition.buffer else partition.due)
+
+    def doubt(self) -> None:
+        """Tell every running batch that ownership is doubtful."""
+        with self._lock:
+            for partition in self._partitions.values():
+                if partition.place is Place.RUNNING and partition.batch is not None:
+                    partition.batch.lost.set()
+
+    # -- the workers' side ---------------------------------------------------------------------------------------------
+
+    def take_due(self) -> tuple[Partition | None, float | None]:
+        """Return a due partition, now running with the caller; or None and when the next one is due (None: never)."""
+        with self._lock:
+            now = self._clock.now()
+            while self._heap:
+                due, ticket, partition = self._heap[0]
+                if ticket != partition.ticket or partition.place is not Place.SCHEDULED:
+                    heapq.heappop(self._heap)
+                elif due <= now:
+                    heapq.heappop(self._heap)
+                    partition.move(Step.TAKE)
+                    return partition, None
+                else:
+                    return None, due
+            return None, None
+
+    def put_back(self, partition: Partition, due: float) -> bool:
+        """Schedule a partition again. Returns False if it was abandoned meanwhile: its callback has ended now."""
+        with self._lock:
+            partition.batch = None
+            if partition.place is Place.ABANDONED:
+                self._end_abandoned(partition)
+                return False
+            partition.move(Step.PUT_BACK)
+            self._push(partition, due)
+            return True
+
+    def to_committer(self, partition: Partition, *, last: bool = False) -> bool:
+        """Move a partition from its worker to the committer. Returns False if it was abandoned meanwhile."""
+        with self._lock:
+            partition.batch = None
+            if partition.place is Place.ABANDONED:
+                self._end_abandoned(partition)
+                return False
+            partition.last = last
+            partition.move(Step.SETTLE)
+            return True
+
+    def give_up(self, partition: Partition) -> None:
+        """The worker is through with a partition that is being released: the controller deletes the owner node."""
+        with self._lock:
+            partition.batch = None
+            if partition.place is Place.ABANDONED:
+                self._end_abandoned(partition)
+                return
+            partition.move(Step.GIVE_UP)
+            self._call(partition)
+
+    # -- the reader's and the committer's side -------------------------------------------------------------------------
+
+    def start(self, partition: Partition) -> None:
+        """The position is known and committed: batches may be handed out."""
+        with self._lock:
+            if partition.place is Place.STARTING:
+                partition.move(Step.START)
+                self._push(partition, self._clock.now())
+
+    def settled(self, partition: Partition, due: float) -> None:
+        """The committer is through with a partition."""
+        with self._lock:
+            if partition.place is Place.SETTLING:
+                if partition.last and partition.fate is Fate.RELEASE:
+                    partition.move(Step.GIVE_UP)
+                    self._call(partition)
+                else:
+                    partition.move(Step.SETTLED)
+                    self._push(partition, due)
+
+    def hurry(self, partitions: Iterable[Partition]) -> None:
+        """Make these due now, if they wait for records."""
+        with self._lock:
+            now = self._clock.now()
+            for partition in partitions:
+                if partition.place is Place.SCHEDULED and partition.due > now and partition.due >= partition.rest_until:
+                    self._push(partition, max(now, partition.rest_until))
+
+    def hurry_all(self) -> None:
+        """Make every scheduled partition due when its rest is over: something general has changed."""
+        self.hurry(self.held())
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _push(self, partition: Partition, due: float) -> None:
+        if partition.fate is not Fate.KEEP:
+            due = min(due, self._clock.now())
+        partition.due = due
+        partition.ticket = next(self._tickets)
+        if due < NEVER:
+            heapq.heappush(self._heap, (due, partition.ticket, partition))
+            self._wake()
+
+    def _given_up(self, partition: Partition) -> None:
+        if partition.place is Place.GONE:
+            self._partitions.pop(partition.tp, None)
+        self._call(partition)
+
+    def _end_abandoned(self, partition: Partition) -> None:
+        partition.move(Step.LEAVE)
+        self._abandoned.pop(partition.tp, None)
+
+    def _call(self, partition: Partition) -> None:
+        callback, partition.on_given_up = partition.on_given_up, None
+        if callback is not None:
+            callback()

@@ -1,0 +1,158 @@
+"""What a processor is handed (`Batch`) and what it answers (`BatchResponse`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from cloudevents.core.v1.event import CloudEvent
+
+
+class Record(Protocol):
+    """One Kafka record, as every reader's client delivers it (their own objects are passed through unchanged)."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the Unix epoch; -1 where the record has none."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None:
+        """The payload; None is a tombstone."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        """In the record's order, repeated names kept."""
+
+
+class PlainRecord(NamedTuple):
+    """A record made by hand: in tests of processors, and by the fakes."""
+
+    offset: int
+    timestamp: int = -1
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class Undecodable(NamedTuple):
+    """A record that is no CloudEvent, and why."""
+
+    record: Record
+    reason: str
+
+
+@dataclass(eq=False)
+class Batch:
+    """Consecutive records of one partition, in offset order.
+
+    `next_offset` is the offset to read after this batch. It can be more than the last record's offset + 1: compacted
+    records and transaction markers take offsets too.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    records: Sequence[Record]
+    epoch: int = 0
+    #: Set when ownership was lost, or became doubtful, while you work on this batch: whatever you answer will not be
+    #: committed, and another consumer may already be handed the same records.
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Batch {self.topic}/{self.partition} {self.first_offset}..{self.next_offset - 1} ({len(self)} records)>"
+        )
+
+    @property
+    def events(self) -> Sequence[CloudEvent]:
+        """The records as CloudEvents, in order; those that are none are in `undecodable`. Decoded on first use."""
+        return self._decoded[0]
+
+    @property
+    def event_offsets(self) -> Sequence[int]:
+        """The offset of each of `events`, in the same order."""
+        if not self.undecodable:
+            return [record.offset for record in self.records]
+        others = {undecodable.record.offset for undecodable in self.undecodable}
+        return [record.offset for record in self.records if record.offset not in others]
+
+    @property
+    def undecodable(self) -> Sequence[Undecodable]:
+        """The records of this batch that are no CloudEvents, each with the reason."""
+        return self._decoded[1]
+
+    @cached_property
+    def _decoded(self) -> tuple[list[CloudEvent], list[Undecodable]]:
+        from inbound.processors.cloudevents_kafka import decode_records
+
+        return decode_records(self.topic, self.partition, self.records)
+
+
+class Verb(Enum):
+    """What a BatchResponse asks for."""
+
+    ADVANCE = "advance"
+    REVERT = "revert"
+    NEXT = "next"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResponse:
+    """A processor's answer. Made by `advance`, `revert` and `next`, never changed afterwards.
+
+    `wait` is in seconds until the next read of this partition; `max_bytes` bounds the next read only.
+    """
+
+    verb: Verb
+    offset: int | None = None
+    wait: float = 0.0
+    max_bytes: int | None = None
+    skip: bool = False
+
+    @classmethod
+    def advance(
+        cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None, skip: bool = False
+    ) -> BatchResponse:
+        """Commit: everything of the batch, or what is before `offset` (the rest is read again).
+
+        `offset` is the next one to read. Below the commit it is refused; past the batch only with `skip=True`.
+        """
+        return cls(Verb.ADVANCE, offset, wait, max_bytes, skip)
+
+    @classmethod
+    def revert(cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None) -> BatchResponse:
+        """Commit nothing and read again from the commit, or from `offset`."""
+        return cls(Verb.REVERT, offset, wait, max_bytes)
+
+    @classmethod
+    def next(cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None) -> BatchResponse:
+        """Commit nothing and read on after the batch, or from `offset`."""
+        return cls(Verb.NEXT, offset, wait, max_bytes)
+
+    def __post_init__(self) -> None:
+        problem = _problem(self.offset, self.wait, self.max_bytes)
+        if problem:
+            raise ValueError(f"BatchResponse.{self.verb.value}: {problem}")
+
+
+def _problem(offset: Any, wait: Any, max_bytes: Any) -> str | None:
+    if offset is not None and (type(offset) is not int or offset < 0):
+        return f"offset must be an integer of at least 0, got {offset!r}"
+    if not isinstance(wait, (int, float)) or not 0 <= wait < float("inf"):
+        return f"wait must be seconds of at least 0, got {wait!r}"
+    if max_bytes is not None and (type(max_bytes) is not int or max_bytes < 1):
+        return f"max_bytes must be an integer of at least 1, got {max_bytes!r}"
+    return None

@@ -1,0 +1,223 @@
+"""CloudEvents in Kafka records, as the Kafka protocol binding 1.0.2 says.
+
+Decoding is pure: the same record always gives the same event. Nothing is invented (no id, no time, no partitionkey from
+the record's key), and what is no valid CloudEvent is handed out as `Undecodable`, never guessed at.
+
+What `get_data()` gives depends on the content type alone, in both modes: `*/json` and `*+json` parsed, `text/*` as
+str, anything else, and data without a content type, as bytes. (The JSON format may carry other data as a string: it
+stays one. There, data without a content type is JSON.) A binary record with a null value is an event with data None.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from cloudevents.core.base import BaseCloudEvent
+from cloudevents.core.v1.event import CloudEvent
+
+from inbound.processors.batch import Record, Undecodable
+from inbound.processors.cloudevents_values import (
+    STRUCTURED_CONTENT_TYPE,
+    ContentType,
+    Kind,
+    Refused,
+    check_attribute,
+    check_attributes,
+    check_text,
+    content_type,
+    content_type_of_header,
+    is_name,
+    read_base64,
+    read_data,
+    read_json,
+    write_attribute,
+    write_data,
+    write_json,
+)
+
+Headers: TypeAlias = list[tuple[str, bytes | None]]
+
+#: Header name -> attribute; "" for a header that is none of the binding's. Only names that can be used are kept, and
+#: only so many: they come from the network.
+_attribute_of: dict[str, str] = {}
+_NAMES_KEPT = 4096
+_CONTENT_TYPE = "content-type"
+_NO_EVENT = f"no CloudEvent: no ce_specversion header and content-type is not {STRUCTURED_CONTENT_TYPE}"
+
+
+def decode_records(topic: str, partition: int, records: Sequence[Record]) -> tuple[list[CloudEvent], list[Undecodable]]:
+    """Decode `records` in order; those that are no CloudEvents are returned apart, each with the reason.
+
+    Never raises for what a record holds. `topic` and `partition` are not part of any event. Any thread.
+    """
+    events: list[CloudEvent] = []
+    undecodable: list[Undecodable] = []
+    for record in records:
+        try:
+            events.append(decode_record(record))
+        except Refused as refused:
+            undecodable.append(Undecodable(record, str(refused)))
+    return events, undecodable
+
+
+def decode_record(record: Record) -> CloudEvent:
+    """Decode one record. Raises Refused, a ValueError that says why it is no CloudEvent."""
+    attributes: dict[str, Any] = {}
+    kind: ContentType | None = None
+    problem = ""  # kept until all headers are seen: in structured mode the ce_ headers do not count
+    for name, raw in record.headers:
+        attribute = _attribute_of.get(name)
+        if attribute is None:
+            attribute = _learn(name)
+            if attribute is None:
+                problem = problem or f"header {name[:80]!r} names no attribute: after ce_ only a-z and 0-9 are allowed"
+                continue
+        if not attribute or raw is None:  # a null value is an attribute that is not set
+            continue
+        if attribute == _CONTENT_TYPE:
+            if kind:
+                raise Refused("header content-type is there more than once")
+            kind = content_type_of_header(raw)
+            continue
+        if attribute in attributes:
+            problem = problem or f"header ce_{attribute} is there more than once"
+        try:
+            value = attributes[attribute] = raw.decode()
+        except UnicodeDecodeError:
+            problem = problem or f"header ce_{attribute} is not UTF-8: {raw[:80]!r}"
+        else:
+            if not value.isprintable():
+                problem = problem or _problem_of(attribute, value)
+    if kind and kind.kind is Kind.EVENT:
+        return _decode_structured(record.value)
+    if kind and kind.kind is Kind.FOREIGN_EVENT:
+        raise Refused(f"content-type is {kind.text!r}; of the event formats only {STRUCTURED_CONTENT_TYPE} is read")
+    if not attributes and not problem:
+        raise Refused(_NO_EVENT)
+    if problem:
+        raise Refused(problem)
+    return _decode_binary(attributes, kind, record.value)
+
+
+def _learn(header: str) -> str | None:
+    """Return the attribute that `header` carries, and remember it; None if it carries one that cannot be.
+
+    Names are compared without regard to case, as the SDK does.
+    """
+    lower = header.lower()
+    attribute = ""
+    if lower == _CONTENT_TYPE:
+        attribute = _CONTENT_TYPE
+    elif lower.startswith("ce_"):
+        attribute = lower[3:]
+        if not is_name(attribute):
+            return None
+    if len(_attribute_of) < _NAMES_KEPT:
+        _attribute_of[header] = attribute
+    return attribute
+
+
+def _problem_of(attribute: str, value: str) -> str:
+    try:
+        check_text(f"header ce_{attribute}", value)
+    except Refused as refused:
+        return str(refused)
+    return ""
+
+
+def _decode_binary(attributes: dict[str, Any], kind: ContentType | None, value: bytes | None) -> CloudEvent:
+    if kind:
+        if "datacontenttype" in attributes:
+            raise Refused("both content-type and ce_datacontenttype are there")
+        attributes["datacontenttype"] = kind.text
+    elif "datacontenttype" in attributes:
+        kind = content_type(attributes["datacontenttype"])
+    check_attributes(attributes)
+    return _event(attributes, read_data(value, kind))
+
+
+def _decode_structured(value: bytes | None) -> CloudEvent:
+    if value is None:
+        raise Refused(f"content-type is {STRUCTURED_CONTENT_TYPE}, but the record has no value")
+    members = read_json(value)
+    if not isinstance(members, dict):
+        raise Refused("the JSON is no object, so no event")
+    has_data = members.get("data") is not None
+    data = members.pop("data", None)
+    encoded = members.pop("data_base64", None)
+    attributes = {name: member for name, member in members.items() if member is not None}
+    for name, member in attributes.items():
+        if not is_name(name):
+            raise Refused(f"member {name[:80]!r} cannot be an attribute: only a-z and 0-9 are allowed in its name")
+        check_attribute(name, member)
+    check_attributes(attributes)
+    if encoded is not None:
+        if has_data:
+            raise Refused("both data and data_base64 are there")
+        declared = attributes.get("datacontenttype")
+        data = read_data(read_base64(encoded), content_type(declared) if declared else None)
+    return _event(attributes, data)
+
+
+def _event(attributes: dict[str, Any], data: Any) -> CloudEvent:
+    # The constructor would give an event without time the present one, so that each reading gave another event; and
+    # checking everything a second time costs more than all of the above.
+    event = CloudEvent.__new__(CloudEvent)
+    event._attributes = attributes
+    event._data = data
+    return event
+
+
+def partition_key(event: BaseCloudEvent) -> bytes | None:
+    """Return the `partitionkey` extension as a record's key: the binding's key mapper, for who wants it."""
+    value = event.get_extension("partitionkey")
+    return None if value is None else str(value).encode()
+
+
+def encode_binary(event: BaseCloudEvent, key: bytes | None = None) -> tuple[bytes | None, bytes | None, Headers]:
+    """Return key, value and headers of the record that carries `event` in binary mode.
+
+    Data that is no bytes is written as its content type says; without one it is JSON, and declared as such. Raises
+    ValueError for data or attributes that cannot be written.
+    """
+    attributes = event.get_attributes()
+    value, declared = write_data(event.get_data(), attributes.get("datacontenttype"))
+    if declared and content_type(declared).kind in (Kind.EVENT, Kind.FOREIGN_EVENT):
+        raise ValueError(f"datacontenttype {declared!r} would pass for structured mode: use encode_structured")
+    headers: Headers = []
+    for name, attribute in attributes.items():
+        if attribute is None or name == "datacontenttype":
+            continue
+        written = write_attribute(name, attribute)
+        text = str(written).lower() if isinstance(written, bool) else str(written)
+        headers.append((f"ce_{name}", text.encode()))
+    if declared:
+        headers.append((_CONTENT_TYPE, declared.encode()))
+    return key, value, headers
+
+
+def encode_structured(event: BaseCloudEvent, key: bytes | None = None) -> tuple[bytes | None, bytes, Headers]:
+    """Return key, value and headers of the record that carries `event` in structured mode, as JSON.
+
+    Raises ValueError for data or attributes that cannot be written.
+    """
+    return key, write_json(json_object(event)), [(_CONTENT_TYPE, STRUCTURED_CONTENT_TYPE.encode())]
+
+
+def json_object(event: BaseCloudEvent) -> dict[str, Any]:
+    """Return `event` as the object of the CloudEvents JSON format. Raises ValueError for what that cannot carry."""
+    attributes = event.get_attributes()
+    members: dict[str, Any] = {
+        name: write_attribute(name, value) for name, value in attributes.items() if value is not None
+    }
+    data = event.get_data()
+    if isinstance(data, (bytes, bytearray)):
+        members["data_base64"] = base64.b64encode(data).decode("ascii")
+    elif data is not None:
+        kind = content_type(attributes.get("datacontenttype") or "application/json").kind
+        if kind is not Kind.JSON and not isinstance(data, str):
+            raise ValueError(f"data is a {type(data).__name__}, but its content type is no JSON: give str or bytes")
+        members["data"] = data
+    return members

@@ -1,0 +1,252 @@
+"""What the values of a CloudEvent may be, and how they are read and written (CloudEvents 1.0.2, JSON format 1.0.2)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, NoReturn
+
+REQUIRED: Final = ("specversion", "id", "source", "type")
+#: Attributes that, when they are there, must say something.
+NOT_EMPTY: Final = ("subject", "datacontenttype", "dataschema")
+CORE: Final = frozenset((*REQUIRED, *NOT_EMPTY, "time"))
+STRUCTURED_CONTENT_TYPE: Final = "application/cloudevents+json"
+
+_SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**31), 2**31 - 1
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
+_CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([^\s;"']+)""", re.IGNORECASE).search
+#: Control characters, surrogates and the code points that Unicode keeps for no character.
+_FORBIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+    + "]"
+).search
+_NAME = re.compile(r"[a-z0-9]+").fullmatch
+
+
+class Refused(ValueError):
+    """The record is no CloudEvent; the message is the reason that users see."""
+
+
+class Kind(Enum):
+    """What a content type says about the bytes that it describes."""
+
+    JSON = "parsed"
+    TEXT = "given as str"
+    OPAQUE = "given as bytes"
+    EVENT = "a whole event in JSON"
+    FOREIGN_EVENT = "a whole event, or several, in a format that is not read here"
+
+
+class ContentType(NamedTuple):
+    """A content type as it was written, and what follows from it."""
+
+    text: str
+    kind: Kind
+    charset: str
+
+
+@lru_cache(maxsize=1024)
+def content_type(text: str) -> ContentType:
+    """Classify a content type. A text in a character set that Python does not know is opaque."""
+    media = text.partition(";")[0].strip().lower()
+    subtype = media.partition("/")[2]
+    if media.startswith("application/cloudevents"):
+        kind = Kind.EVENT if media == STRUCTURED_CONTENT_TYPE else Kind.FOREIGN_EVENT
+    elif subtype == "json" or subtype.endswith("+json"):
+        kind = Kind.JSON
+    elif media.startswith("text/") and subtype != "xml" and not subtype.endswith("+xml"):
+        kind = Kind.TEXT  # XML names its character set itself, so its parser wants the bytes
+    else:
+        kind = Kind.OPAQUE
+    named = _CHARSET(text)
+    charset = named[1].lower() if named and kind is Kind.TEXT else "utf-8"
+    return ContentType(text, kind if _is_charset(charset) else Kind.OPAQUE, charset)
+
+
+def _is_charset(name: str) -> bool:
+    try:
+        b" ".decode(name)
+    except UnicodeError:
+        return True  # a character set, though not one in which a lone space means something
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def content_type_of_header(raw: bytes) -> ContentType:
+    """Classify a `content-type` header. Raises Refused."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"header content-type is not UTF-8: {raw[:80]!r}") from None
+    check_text("content-type", text)
+    return content_type(text)
+
+
+def is_name(name: str) -> bool:
+    """Tell whether `name` can be the name of an attribute; `data` is taken."""
+    return name != "data" and _NAME(name) is not None
+
+
+def check_text(name: str, value: str) -> None:
+    """Raise Refused if `value` holds characters that no attribute may hold."""
+    if value.isprintable():  # much faster than the search, and right nearly always
+        return
+    bad = _FORBIDDEN(value)
+    if bad:
+        raise Refused(f"{name} holds U+{ord(bad[0]):04X}, which is not allowed in an attribute")
+
+
+def check_attributes(attributes: dict[str, Any]) -> None:
+    """Check the attributes that CloudEvents defines, and turn `time` into a datetime. Raises Refused."""
+    get = attributes.get
+    if get("specversion") != "1.0" or not (get("id") and get("source") and get("type")):
+        raise Refused(_missing(attributes))
+    for name in NOT_EMPTY:
+        if name in attributes and not attributes[name]:
+            raise Refused(f"attribute {name} is empty")
+    if "time" in attributes:
+        attributes["time"] = read_time(attributes["time"])
+
+
+def _missing(attributes: Mapping[str, Any]) -> str:
+    for name in REQUIRED:
+        if not attributes.get(name):
+            return f"required attribute {name} is {'empty' if name in attributes else 'missing'}"
+    return f"specversion is {attributes['specversion'][:80]!r}; only '1.0' is known"
+
+
+def read_time(text: str) -> datetime:
+    """Read an RFC 3339 timestamp; digits past the microsecond are dropped. Raises Refused."""
+    if _TIMESTAMP(text):
+        try:
+            return datetime.fromisoformat(text.upper())
+        except ValueError:
+            pass  # a leap second, or no date of the calendar: looked at below
+        if text[17:19] == "60":
+            try:
+                return datetime.fromisoformat(f"{text[:17]}59{text[19:]}".upper()) + timedelta(seconds=1)
+            except (ValueError, OverflowError):
+                pass  # no date of the calendar either: refused below
+    raise Refused(f"time is {text[:80]!r}, which is no RFC 3339 timestamp")
+
+
+def write_time(moment: datetime) -> str:
+    """Write `moment` as RFC 3339. Raises ValueError if it has no time zone."""
+    offset = moment.utcoffset()
+    if offset is None:
+        raise ValueError(f"{moment!r} has no time zone")
+    if offset.total_seconds() % 60:  # RFC 3339 has no room for an offset's seconds
+        moment = moment.astimezone(UTC)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_decode_json = json.JSONDecoder(parse_constant=_no_number).decode
+
+
+def read_json(raw: bytes) -> Any:
+    """Parse UTF-8 JSON, strictly: no other encoding, no NaN. Raises Refused."""
+    try:
+        return _decode_json(raw.decode())
+    except UnicodeDecodeError as error:
+        raise Refused(f"JSON that is not UTF-8: byte 0x{raw[error.start]:02x} at {error.start}") from None
+    except ValueError as error:
+        raise Refused(f"bad JSON: {error}") from None
+    except RecursionError:
+        raise Refused("bad JSON: nested too deeply") from None
+
+
+def write_json(value: Any) -> bytes:
+    """Write compact JSON, datetimes as RFC 3339. Raises ValueError for what JSON cannot carry."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"), default=_write_other).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"cannot be written as JSON: {error}") from error
+
+
+def _write_other(value: Any) -> str:
+    if isinstance(value, datetime):
+        return write_time(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def read_data(raw: bytes | None, kind: ContentType | None) -> Any:
+    """Give data as its content type says: parsed JSON, str, or bytes; None where there is none. Raises Refused."""
+    if raw is None or kind is None:
+        return raw
+    if kind.kind is Kind.JSON:
+        # No data should be a null value, but many producers cannot write one; empty bytes are no JSON anyway.
+        return read_json(raw) if raw else None
+    if kind.kind is not Kind.TEXT:
+        return raw
+    try:
+        return raw.decode(kind.charset)
+    except ValueError as error:
+        raise Refused(f"data is {kind.text!r} but not in {kind.charset}: {error}") from None
+
+
+def write_data(data: Any, declared: str | None) -> tuple[bytes | None, str | None]:
+    """Return the bytes for `data`, and the content type to declare for them.
+
+    Bytes are taken as they are. Anything else is JSON where the content type says so, or where there is none: it is
+    then declared. Raises ValueError if the content type and the data do not fit.
+    """
+    if data is None or isinstance(data, (bytes, bytearray)):
+        return (None if data is None else bytes(data)), declared
+    kind = content_type(declared or "application/json")
+    if kind.kind is Kind.JSON:
+        return write_json(data), kind.text
+    if isinstance(data, str):
+        try:
+            return data.encode(kind.charset), declared
+        except LookupError as error:
+            raise ValueError(f"data cannot be written as {declared!r}: {error}; give bytes") from error
+    raise ValueError(f"data is a {type(data).__name__}, which cannot be written as {declared!r}: give str or bytes")
+
+
+def write_attribute(name: str, value: Any) -> str | int | bool:
+    """Return the JSON form of an attribute's value. Raises ValueError for a value of no CloudEvents type."""
+    if isinstance(value, datetime):
+        return write_time(value)
+    if isinstance(value, (bytes, bytearray)):
+        return base64.b64encode(value).decode("ascii")
+    check_attribute(name, value)
+    return value  # type: ignore[no-any-return]
+
+
+def check_attribute(name: str, value: Any) -> None:
+    """Raise Refused unless `value` is a str, bool or int that CloudEvents allows for `name`."""
+    if isinstance(value, str):
+        check_text(name, value)
+    elif name in CORE or not isinstance(value, int):
+        wanted = "a string" if name in CORE else "a string, a boolean or an integer"
+        raise Refused(f"attribute {name} is {_named(value)}; it must be {wanted}")
+    elif not _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER:
+        raise Refused(f"attribute {name} is {value}; integers have 32 bits")
+
+
+def read_base64(value: Any) -> bytes:
+    """Decode the member `data_base64`. Raises Refused."""
+    if not isinstance(value, str):
+        raise Refused(f"data_base64 is {_named(value)}; it must be a string")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(f"data_base64 is not Base64: {error}") from None
+
+
+def _named(value: Any) -> str:
+    kinds: Mapping[type, str] = {dict: "an object", list: "an array", bool: "a boolean", int: "a number"}
+    return kinds.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,115 @@
+"""The `jsonl` sink: appends one JSON line per record to a file."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from inbound.errors import ConfigError
+from inbound.processors.base import Context
+from inbound.processors.batch import Batch, Record
+from inbound.processors.cloudevents_kafka import json_object
+from inbound.processors.cloudevents_values import write_json
+from inbound.processors.sinks.base import BatchEventSink
+
+
+class JsonlOptions(BaseModel):
+    """Where to write, and how safely."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Path = Field(description="the file to append to, relative to the working directory; its folder must exist")
+    fsync: bool = Field(default=False, description="also wait for the disk: survives a power cut, not only a kill")
+
+
+class JsonlSink(BatchEventSink):
+    """Appends each batch to a file, whole, before it is committed.
+
+    A line has topic, partition, offset, timestamp (ms) and key (`key_base64` if it is not UTF-8), then `event` in the
+    CloudEvents JSON format; or, for a record that is none, `value_base64`, `headers` and the `reason`.
+
+    Each batch is one append, so several processes can share a file. A kill, or a full disk, can leave a torn last line;
+    the batch it is of comes again, on a new line. Readers skip a line that is no JSON, or empty.
+    """
+
+    Options = JsonlOptions
+
+    def open(self, context: Context) -> None:
+        """Open the file, and create it where it is missing. Raises ConfigError if that fails."""
+        options: JsonlOptions = context.options
+        self._path = options.path
+        self._fsync = options.fsync
+        self._lock = threading.Lock()
+        try:
+            # O_RDWR: the last byte is read back.
+            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(
+                f"jsonl sink: cannot write {self._path} ({error.strerror}): create its folder, or correct `path`"
+            ) from error
+
+    def send(self, batch: Batch) -> None:
+        """Append `batch`. Raises OSError if the file does not take it."""
+        lines = _lines(batch)
+        with self._lock:
+            self._append(lines)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _append(self, lines: bytes) -> None:
+        size = os.fstat(self._file).st_size
+        # Another process may append between the look and the write: an empty line at worst.
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            lines = b"\n" + lines
+        left = memoryview(lines)
+        while left:  # short writes happen only when the disk is full, and then the next one raises
+            left = left[os.write(self._file, left) :]
+        if self._fsync:
+            os.fsync(self._file)
+
+
+def _lines(batch: Batch) -> bytes:
+    """Write `batch` as JSON lines, in offset order."""
+    reasons = {record.offset: reason for record, reason in batch.undecodable}
+    events = iter(batch.events)
+    lines = []
+    for record in batch.records:
+        line: dict[str, Any] = {
+            "topic": batch.topic,
+            "partition": batch.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            **_key(record.key),
+        }
+        reason = reasons.get(record.offset)
+        if reason is None:
+            try:
+                lines.append(write_json(line | {"event": json_object(next(events))}))
+                continue
+            except ValueError as error:  # an event that JSON cannot carry, such as a number that is too large
+                reason = str(error)
+        lines.append(write_json(line | _raw(record) | {"reason": reason}))
+    lines.append(b"")
+    return b"\n".join(lines)
+
+
+def _key(key: bytes | None) -> dict[str, str | None]:
+    try:
+        return {"key": None if key is None else key.decode()}
+    except UnicodeDecodeError:
+        return {"key_base64": _base64(key)}
+
+
+def _raw(record: Record) -> dict[str, Any]:
+    headers = [[name, _base64(value)] for name, value in record.headers]
+    return {"value_base64": _base64(record.value), "headers": headers}
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode("ascii")

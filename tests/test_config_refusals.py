@@ -1,0 +1,281 @@
+"""Wrong configurations: each is refused with file, line, key, what is needed and what was given."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inbound.config import load, read_text
+from inbound.errors import ConfigError
+
+CHANNEL_KEYS = (
+    "allowed: auto_offset_reset, consumer_id, coordinator, group, idle_time, isolation, on_error, on_truncation, "
+    "processor, reader, shutdown_timeout, topics, topics_pattern, workers"
+)
+DURATION = "need a duration such as 10s (units: ms, s, m, h, d), got "
+SIZE = "need a size such as 1MiB (units: B, KiB, MiB, GiB, kB, KB, MB, GB), got "
+PATH = "which cannot be part of a ZooKeeper path; choose another name"
+TOPIC = "need a Kafka topic (1 to 249 of a-z A-Z 0-9 . _ -, not . or ..), got "
+
+
+def refusal(text: str) -> str:
+    """Return the message that `text` is refused with."""
+    with pytest.raises(ConfigError) as caught:
+        load(text, filename="inbound.yaml")
+    return str(caught.value)
+
+
+def channel(line: str) -> str:
+    """Return a configuration whose line 3 is `line`, a key of the channel `orders`, before the keys it must have."""
+    rest = [f"    {key}" for key in ("topics: [orders]", "group: g", "processor: {type: simple}")]
+    return "\n".join(
+        [
+            "channels:",
+            "  orders:",
+            f"    {line}",
+            *(r for r in rest if r.split(":")[0].strip() not in re.findall(r"[a-z_]+(?=:)", line)[:1]),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("wokers: 3", "wokers: unknown key; did you mean workers? " + CHANNEL_KEYS),
+        ("xyz: 3", "xyz: unknown key; " + CHANNEL_KEYS),
+        ("workers: 0", "workers: need at least 1, got 0"),
+        ("workers: 1001", "workers: need at most 1000, got 1001"),
+        ("workers: -1", "workers: need at least 1, got -1"),
+        ("workers: five", "workers: need a whole number, got 'five'"),
+        ("workers: '5'", "workers: need a whole number, got '5'"),
+        ("workers: 2.5", "workers: need a whole number, got 2.5"),
+        ("workers: yes", "workers: need a whole number, got true"),
+        ("workers: 1:30", "workers: need a whole number, got '1:30'"),
+        ("workers: 010", "workers: need a whole number, got '010'"),
+        ("workers: .nan", "workers: need a whole number, got nan"),
+        (f"workers: {'9' * 5000}", f"workers: need a whole number, got '{'9' * 76}..."),
+        (f"workers: {'9' * 90}", "workers: need at most 1000, got a huge number"),
+        ("workers:", "workers: need a whole number, got nothing"),
+        ("idle_time: 10", "idle_time: " + DURATION + "10"),
+        ("idle_time: 10x", "idle_time: " + DURATION + "'10x'"),
+        ("idle_time: 0", "idle_time: need more than 0s, got 0s"),
+        ("shutdown_timeout: -5s", "shutdown_timeout: need at least 0s, got -5s"),
+        (
+            "isolation: read_comitted",
+            "isolation: need one of read_committed, read_uncommitted, got 'read_comitted'; "
+            "did you mean read_committed?",
+        ),
+        ("auto_offset_reset: none", "auto_offset_reset: need one of earliest, latest, got 'none'"),
+        ("on_truncation: on", "on_truncation: need one of hold, earliest, latest, got on, which YAML reads as true"),
+        ("coordinator: {type: dynamc}", "coordinator.type: need dynamic, got 'dynamc'"),
+        ("coordinator: {type: dynamic, count: 4}", "coordinator.count: unknown key; allowed: type"),
+        ("coordinator: dynamic", "coordinator: need a mapping, got 'dynamic'"),
+        ("group: no", 'group: need text, got no, which YAML reads as false; put it in quotes: "no"'),
+        ("group: 123", 'group: need text, got 123; put it in quotes: "123"'),
+        ("group:", "group: need text, got nothing"),
+        ("group: ''", "group: need a name, got empty text"),
+        ("group: a/b", f"group: 'a/b' holds '/', {PATH}"),
+        ('group: "a\\tb"', f"group: 'a\\tb' holds '\\t', {PATH}"),
+        ('group: "a\\ud800"', f"group: 'a\\ud800' holds '\\ud800', {PATH}"),
+        ("group: ..", "group: '..' cannot be part of a ZooKeeper path; choose another name"),
+        ("group: ' a'", "group: ' a' has blanks at its ends; remove them"),
+        ("consumer_id: a/b", f"consumer_id: 'a/b' holds '/', {PATH}"),
+        ("topics: orders", "topics: need a list such as [orders], got 'orders'"),
+        ("topics: []", "topics: need at least one topic, got an empty list"),
+        ("topics: [a, a]", "topics: lists 'a' twice; keep one"),
+        ("topics: [a, b/c]", "topics[1]: " + TOPIC + "'b/c'"),
+        ("topics: [..]", "topics[0]: " + TOPIC + "'..'"),
+        (f"topics: [{'x' * 250}]", f"topics[0]: {TOPIC}'{'x' * 76}..."),
+        ("topics: [1]", 'topics[0]: need text, got 1; put it in quotes: "1"'),
+        ("topics_pattern: a.*", "topics_pattern: give topics or topics_pattern, not both"),
+        (
+            "topics_pattern: '('",
+            "topics_pattern: need a regular expression, got '(': missing ), unterminated subpattern at position 0",
+        ),
+        ("topics_pattern: ''", "topics_pattern: need a regular expression, got empty text"),
+        ("on_error: {then: dead-letter}", "on_error.dead_letter_topic: needs a topic, because then is dead-letter"),
+        (
+            "on_error: {dead_letter_topic: x}",
+            "on_error.dead_letter_topic: is used only with then: dead-letter, but then is hold; change one of the two",
+        ),
+        ("on_error: {max_attempts: -1}", "on_error.max_attempts: need at least 0, got -1"),
+        (
+            "on_error: {then: skipp}",
+            "on_error.then: need one of hold, skip, dead-letter, got 'skipp'; did you mean skip?",
+        ),
+        ("reader:", "reader: need a mapping, got nothing; write its keys below it, or remove it"),
+        ("reader: [1]", "reader: need a mapping, got a list"),
+        ("reader: {client: confluent}", "reader.client: need kafka-python, got 'confluent'"),
+        ("reader: {batch_bytes: 100}", "reader.batch_bytes: " + SIZE + "100"),
+        ("reader: {batch_bytes: 0}", "reader.batch_bytes: need at least 1B, got 0B"),
+        ("reader: {max_batch_bytes: 1KiB}", "reader.max_batch_bytes: need at least batch_bytes (1MiB), got 1KiB"),
+        ("reader: {prefetch_bytes: 1B}", "reader.prefetch_bytes: need at least batch_bytes (1MiB), got 1B"),
+        ("reader: {max_batch_records: 0}", "reader.max_batch_records: need at least 1, got 0"),
+        ("reader: {idle_wait: 0s}", "reader.idle_wait: need more than 0s, got 0s"),
+        ("processor: simple", "processor: need a mapping, got 'simple'"),
+        ("processor: {}", "processor.type: missing; this key is required"),
+        ("processor: {type: 'a b'}", "processor.type: need the name of a processor, or module:Class, got 'a b'"),
+        ("processor: {type: 'a:'}", "processor.type: need the name of a processor, or module:Class, got 'a:'"),
+        ("processor: {type: simple, options: 1}", "processor.options: need a mapping, got 1"),
+    ],
+)
+def test_a_wrong_channel_key_is_refused_with_its_line(line: str, problem: str) -> None:
+    """Line 3 holds the one thing that is wrong, and is the one thing named."""
+    assert refusal(channel(line)) == f"inbound.yaml:3: channels.orders.{problem}"
+
+
+GOOD = "channels: {orders: {topics: [orders], group: g, processor: {type: simple}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            "zookeper: {}",
+            "zookeper: unknown key; did you mean zookeeper? allowed: admin, channels, controller, kafka, "
+            "ledger, zookeeper",
+        ),
+        ("zookeeper: {auth: x}", "zookeeper.auth: unknown key; allowed: chroot, hosts, session_timeout"),
+        ("zookeeper: {session_timeout: 500ms}", "zookeeper.session_timeout: need at least 1s, got 500ms"),
+        ("zookeeper: {session_timeout: 25d}", "zookeeper.session_timeout: need at most 24d, got 25d"),
+        (
+            "zookeeper: {hosts: 'zk:2181/kafka'}",
+            "zookeeper.hosts: holds a path: 'zk:2181/kafka'; put the path into zookeeper.chroot",
+        ),
+        ("zookeeper: {hosts: 'a:2181,,b'}", "zookeeper.hosts: need host:port, with commas between several, got ''"),
+        (
+            "zookeeper: {hosts: 'a:99999'}",
+            "zookeeper.hosts: need host:port, with commas between several, got 'a:99999'",
+        ),
+        (
+            "zookeeper: {chroot: kafka}",
+            "zookeeper.chroot: need a path that starts with /, such as /kafka, or empty text, got 'kafka'",
+        ),
+        ("zookeeper: {chroot: /a/}", "zookeeper.chroot: need a path that does not end with /, got '/a/'"),
+        ("zookeeper: {chroot: /a//b}", "zookeeper.chroot: need a path without //, got '/a//b'"),
+        (
+            "zookeeper: {chroot: /a/..}",
+            "zookeeper.chroot: '..' cannot be part of a ZooKeeper path; choose another name",
+        ),
+        ("controller: {rebalance_delay: 300}", "controller.rebalance_delay: " + DURATION + "300"),
+        ("admin: {listen: 8081}", 'admin.listen: need text, got 8081; put it in quotes: "8081"'),
+        ("admin: {listen: ':8081'}", "admin.listen: need host:port such as 127.0.0.1:8081, got ':8081'"),
+        ("ledger: {type: kafka}", "ledger.type: need one of files, none, got 'kafka'"),
+        ("ledger: {type: ~}", "ledger.type: need one of files, none, got nothing"),
+        ("ledger: {path: ''}", "ledger.path: need the path of a folder, got ''"),
+        ("ledger: {retention: 0}", "ledger.retention: need more than 0s, got 0s"),
+        ("kafka: []", "kafka: need a mapping of Kafka client properties, got a list"),
+        (
+            "ledger: !!python/object:os.system {}",
+            "ledger: tags (!) are not allowed; remove it, or put text that starts with ! in quotes",
+        ),
+        ("ledger: &l {path: *l}", "ledger.path: an alias (*) that contains itself; write the value out"),
+        ("ledger: {{ path }}: x", None),
+    ],
+)
+def test_a_wrong_value_elsewhere_is_refused_with_its_line(line: str, problem: str | None) -> None:
+    """Line 2 holds the one thing that is wrong."""
+    expected = (
+        f"inbound.yaml:2: {problem}" if problem else "inbound.yaml:2: not YAML: mapping values are not allowed here"
+    )
+    assert refusal(GOOD + line) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "inbound.yaml: is empty; it needs at least `channels`"),
+        ("# nothing\n", "inbound.yaml: is empty; it needs at least `channels`"),
+        ("- a\n", "inbound.yaml:1: need a mapping of keys such as `channels:` at the top level"),
+        ("just text", "inbound.yaml:1: need a mapping of keys such as `channels:` at the top level"),
+        ("kafka: {}", "inbound.yaml: channels: missing; this key is required"),
+        ("channels: {}", "inbound.yaml:1: channels: need at least one channel, got none"),
+        ("channels:", "inbound.yaml:1: channels: need a mapping, got nothing; write its keys below it, or remove it"),
+        ("channels:\n\torders: 1\n", "inbound.yaml:2: a tab where YAML needs spaces; replace it"),
+        ("channels:\n  a: [1\n  b: 2\n", "inbound.yaml:3: not YAML: expected ',' or ']', but got ':' "
+                                        "(while parsing a flow sequence, line 2)"),
+        ("a: 'x\n", "inbound.yaml:2: not YAML: found unexpected end of stream "
+                    "(while scanning a quoted scalar, line 1)"),
+        ("a: 1\n---\nb: 2\n", "inbound.yaml:2: a second document begins here ('---'); only one is read"),
+        ("a: 1\r\nb: \x00\r\n", "inbound.yaml:2: holds U+0000, which YAML does not allow; remove it"),
+        ("a: *hunter2\n", "inbound.yaml:1: an alias (*) without its anchor (&), or an anchor given twice; put text "
+                          "that starts so in quotes"),
+        ("[" * 500, "inbound.yaml: nested too deeply to be a configuration"),
+    ],
+)  # fmt: skip
+def test_what_is_no_configuration_at_all_is_refused_with_a_reason(text: str, message: str) -> None:
+    """Syntax errors say the line and, where PyYAML is cryptic, plain words; unquoted secrets are not repeated."""
+    assert refusal(text) == message
+
+
+def test_every_problem_is_named_at_once_in_the_order_of_the_file() -> None:
+    """Nobody has to run `check` five times to find five slips."""
+    text = (
+        "channels:\n  orders:\n    topics: [orders]\n    group: no\n    workers: 0\n    wokers: 1\n"
+        "    reader: {batch_bytes: 5MiB, max_batch_bytes: 1MiB}\n    processor: {type: simple}\n"
+        "    workers: 2\nkafka: {group.id: x}\n"
+    )
+    assert refusal(text).splitlines() == [
+        'inbound.yaml:4: channels.orders.group: need text, got no, which YAML reads as false; put it in quotes: "no"',
+        "inbound.yaml:5: channels.orders.workers: need at least 1, got 0",
+        "inbound.yaml:6: channels.orders.wokers: unknown key; did you mean workers? " + CHANNEL_KEYS,
+        "inbound.yaml:7: channels.orders.reader.max_batch_bytes: need at least batch_bytes (5MiB), got 1MiB",
+        "inbound.yaml:9: channels.orders.workers: given twice, also in line 5; keep one",
+        "inbound.yaml:10: kafka.group.id: is not set here: set channels.<name>.group instead",
+    ]
+
+
+def test_a_channel_without_its_keys_is_told_which() -> None:
+    """What is missing is reported at the channel it is missing from."""
+    assert refusal("channels:\n\n  orders: {workers: 2}\n").splitlines() == [
+        "inbound.yaml:3: channels.orders.group: missing; this key is required",
+        "inbound.yaml:3: channels.orders.processor: missing; this key is required",
+    ]
+    without_topics = "channels:\n  orders: {group: g, processor: {type: simple}}\n"
+    assert refusal(without_topics) == (
+        "inbound.yaml:2: channels.orders.topics: missing; give topics (a list) or topics_pattern (a regular expression)"
+    )
+
+
+def test_one_member_cannot_be_in_two_channels() -> None:
+    """Two channels of one group need two consumer ids: the second would evict the first for ever."""
+    text = "channels:\n" + "".join(
+        f"  {name}: {{topics: [{name}], group: g, consumer_id: c1, processor: {{type: simple}}}}\n" for name in "ab"
+    )
+    assert refusal(text) == (
+        "inbound.yaml:3: channels.b.consumer_id: channel a is already member 'c1' of group 'g'; "
+        "give each its own consumer_id"
+    )
+
+
+def test_a_channel_name_must_fit_commands_and_variables() -> None:
+    """Names with blanks or slashes could not be typed as an argument or an environment variable."""
+    assert refusal("channels: {a b: {topics: [x], group: g, processor: {type: simple}}}") == (
+        "inbound.yaml:1: channels.'a b': need a channel name (1 to 100 of a-z A-Z 0-9 . _ -, first a letter or digit), "
+        "got 'a b'"
+    )
+
+
+def test_aliases_that_multiply_are_stopped() -> None:
+    """A few lines that stand for billions of values end in a message, not in an empty memory."""
+    layers = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    layers += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    assert refusal("\n".join(layers)) == "inbound.yaml: more than 20000 values; are aliases (*) nested?"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Missing, a folder, not UTF-8: each says which file and what to do."""
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes(b"channels:\n  caf\xe9: {}\n")
+    messages = []
+    for path in (tmp_path / "none.yaml", tmp_path, latin):
+        with pytest.raises(ConfigError) as caught:
+            read_text(path)
+        messages.append(str(caught.value).removeprefix(str(tmp_path)))
+    assert messages == [
+        "/none.yaml: no such file; name the configuration with -c",
+        ": is a folder; name the file in it",
+        "/latin.yaml:2: byte 0xe9 is not UTF-8; save the file as UTF-8",
+    ]
