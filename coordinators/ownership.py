@@ -77,7 +77,14 @@ class Ownership:
         self.zk = zk
         self.paths = GroupPaths(group)
         self.consumer_id = consumer_id
+        self._group_ready = False
         self._known: dict[str, tuple[TopicInfo, int]] = {}  # topic: its node, and up to which partition all exists
+
+    async def ensure_group(self) -> None:
+        """Create the group's folders, once; before anything is registered in them."""
+        if not self._group_ready:
+            await self._ensure_paths(self.paths.group_parents())
+            self._group_ready = True
 
     async def ensure(self, topic: str, partitions: int) -> None:
         """Create what `partitions` partitions of `topic` need: parents, gate, epochs, offsets; never the owners.
@@ -89,9 +96,8 @@ class Ownership:
         if info is not None and ready >= partitions:
             return
         paths = self.paths
-        for path in paths.parents(topic):
-            if await self.zk.get(path) is None:
-                await self._create_if_absent(Create(path))
+        await self.ensure_group()
+        await self._ensure_paths(paths.topic_parents(topic))
         await self._create_if_absent(Create(paths.gate(topic), OPEN))
         # One creator decides what "the topic as the group first saw it" was; everyone else reads it.
         await self._create_if_absent(Create(paths.epochs(topic), TopicInfo(partitions).encode()))
@@ -248,6 +254,11 @@ class Ownership:
         except RefusedError:
             return None
         return stats[1].mzxid if stats[1] else None
+
+    async def _ensure_paths(self, paths: list[str]) -> None:
+        for path in paths:
+            if await self.zk.get(path) is None:
+                await self._create_if_absent(Create(path))
 
     async def _create_if_absent(self, op: Create) -> None:
         try:

@@ -54,14 +54,10 @@ class GroupPaths:
     def epoch(self, topic: str, partition: int) -> str:
         return f"{self.root}/epochs/{topic}/{partition}"
 
-    def parents(self, topic: str) -> list[str]:
-        """The persistent folders that a topic's nodes need, parents first (`epochs/<topic>` is made with its data)."""
-        families = ["gates", "owners", "offsets", "epochs"]
-        return [
-            "/consumers",
-            self.root,
-            self.ids,
-            *(f"{self.root}/{family}" for family in families),
-            self.owners(path_part(topic, "topic")),
-            self.offsets(topic),
-        ]
+    def group_parents(self) -> list[str]:
+        """The persistent folders that a group needs, parents first."""
+        return ["/consumers", self.root, self.ids, *(f"{self.root}/{family}" for family in ("gates", "owners", "offsets", "epochs"))]
+
+    def topic_parents(self, topic: str) -> list[str]:
+        """The persistent folders that a topic needs besides (`epochs/<topic>` is made with its data)."""
+        return [self.owners(path_part(topic, "topic")), self.offsets(topic)]

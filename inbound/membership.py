@@ -77,6 +77,7 @@ class GroupMembership:
             return
         if new_session:
             self._suspects.clear()  # their session is gone, and their nodes with it
+        await self.ownership.ensure_group()
         had_registered = self.membership.registered
         if await self.membership.register(owner_is_dead=self._owner_is_dead) is Registration.OCCUPIED:
             if not self._waiting_for_id:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,3 +114,28 @@ class ProcessStatus:
         if self.stopping:
             return ["stopping"]
         return [f"channel {c.name}: not yet a member of group {c.group}" for c in self.channels if not c.registered]
+
+
+def process_status(body: Mapping[str, Any]) -> ProcessStatus:
+    """Return the status that another process gave as JSON; keys that this version does not know are left out.
+
+    Raises:
+        ValueError: it is no status.
+    """
+    try:
+        channels = [
+            _known(
+                ChannelStatus, {**channel, "partitions": [_known(PartitionStatus, p) for p in channel["partitions"]]}
+            )
+            for channel in body["channels"]
+        ]
+        session = _known(SessionStatus, body["session"])
+        threads = [_known(ThreadStatus, thread) for thread in body["threads"]]
+        return _known(ProcessStatus, {**body, "session": session, "channels": channels, "threads": threads})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not the status of an inbound process: {error!r}") from None
+
+
+def _known(cls: type[T], values: Mapping[str, Any]) -> T:
+    names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in values.items() if name in names})

@@ -84,7 +84,7 @@ def _follow_parent(application: Application) -> None:
     """Stop when standard input ends: our parent holds its other end, and is gone."""
 
     def follow() -> None:
-        while sys.stdin.buffer.read1(4096):
+        while os.read(0, 4096):
             continue
         application.request_stop()
 

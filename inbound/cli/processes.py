@@ -1,0 +1,180 @@
+"""`inbound run --processes N`: a parent that starts N consumer processes, watches them and shows one admin port."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections import deque
+from dataclasses import dataclass
+from types import FrameType
+
+from inbound.clock import Clock, SystemClock
+from inbound.config import Loaded
+from inbound.http.admin import AdminServer
+from inbound.status import ProcessStatus, process_status
+
+log = logging.getLogger("inbound")
+
+#: A dead child is started again after 1 s, doubling to 30 s; a child that lived a minute starts afresh.
+FIRST_BACKOFF, LONGEST_BACKOFF, LIVED_WELL = 1.0, 30.0, 60.0
+#: So many deaths within a minute mean that something is wrong with all of them.
+DEATHS, WITHIN = 5, 60.0
+#: How long a child may take to answer for its status.
+ANSWER_TIMEOUT = 2.0
+
+
+@dataclass(eq=False)
+class Child:
+    """One consumer process."""
+
+    index: int
+    process: subprocess.Popen[bytes] | None = None
+    url: str | None = None
+    started: float = 0.0
+    backoff: float = FIRST_BACKOFF
+    restart_at: float | None = None
+    deaths: int = 0
+
+
+class Deaths:
+    """Counts deaths in a sliding minute."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque()
+
+    def add(self, now: float) -> bool:
+        """Note one. Returns True when there were too many."""
+        self._times.append(now)
+        while self._times and now - self._times[0] > WITHIN:
+            self._times.popleft()
+        return len(self._times) >= DEATHS
+
+
+class Supervisor:
+    """Owns the children: none outlives it (each watches the pipe that is its standard input)."""
+
+    def __init__(self, args: argparse.Namespace, loaded: Loaded, clock: Clock | None = None) -> None:
+        self._args = args
+        self._loaded = loaded
+        self._clock = clock or SystemClock()
+        self._children = [Child(index) for index in range(args.processes)]
+        self._stop = threading.Event()
+        self._signals = 0
+        self._deaths = Deaths()
+
+    def run(self) -> int:
+        """Run until told to stop, or until the children die too often. Returns the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._handle)
+        admin_config = self._loaded.config.admin
+        host, _, port = admin_config.listen.rpartition(":")
+        admin = AdminServer(self.statuses, host=host.strip("[]"), port=int(port), port_given=admin_config.given)
+        admin.start()
+        log.info("admin: %s/status for %d processes", admin.url, len(self._children))
+        try:
+            for child in self._children:
+                self._start(child)
+            failed = False
+            while not self._stop.is_set() and not failed:
+                self._stop.wait(0.1)
+                failed = self._watch()
+            return self._end() or int(failed)
+        finally:
+            for child in self._children:
+                if child.process is not None and child.process.poll() is None:
+                    child.process.kill()
+                    child.process.wait()
+            admin.close()
+
+    def statuses(self) -> list[ProcessStatus]:
+        """Ask every child for its status; one that does not answer is missing from the list."""
+        found = []
+        for child in self._children:
+            if child.url is None:
+                continue
+            try:
+                with urllib.request.urlopen(f"{child.url}/status", timeout=ANSWER_TIMEOUT) as answer:
+                    found.append(process_status(json.load(answer)))
+            except (OSError, ValueError) as error:
+                log.warning("process %d does not answer for its status: %s", child.index, error)
+        return found
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        self._stop.set()
+
+    def _start(self, child: Child) -> None:
+        reading, writing = os.pipe()
+        command = [sys.executable, "-m", "inbound", *(["-v"] if self._args.verbose else []), "run"]
+        command += ["-c", str(self._args.config), "--child", str(child.index), "--announce", str(writing)]
+        for item in self._args.set:
+            command += ["--set", item]
+        child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[writing], start_new_session=True)
+        os.close(writing)
+        child.started, child.restart_at, child.url = self._clock.now(), None, None
+        threading.Thread(target=self._read_url, args=(child, reading), name=f"announce-{child.index}", daemon=True).start()
+        log.info("process %d: started, pid %d", child.index, child.process.pid)
+
+    def _read_url(self, child: Child, reading: int) -> None:
+        with os.fdopen(reading) as lines:  # ends when the child has announced itself, or died
+            child.url = lines.readline().strip() or None
+
+    def _watch(self) -> bool:
+        """Restart who died. Returns True when they die too often."""
+        now = self._clock.now()
+        for child in self._children:
+            if child.restart_at is not None:
+                if now >= child.restart_at:
+                    self._start(child)
+                continue
+            assert child.process is not None
+            code = child.process.poll()
+            if code is None:
+                continue
+            if now - child.started > LIVED_WELL:
+                child.backoff = FIRST_BACKOFF
+            child.deaths += 1
+            child.url = None
+            log.error("process %d ended with %s; started again in %.0f s", child.index, _reason(code), child.backoff)
+            child.restart_at = now + child.backoff
+            child.backoff = min(LONGEST_BACKOFF, child.backoff * 2)
+            if self._deaths.add(now):
+                log.error("%d processes died within a minute: giving up; see why in the log above", DEATHS)
+                return True
+        return False
+
+    def _end(self) -> int:
+        """Stop all children in good order; a second signal kills them."""
+        living = [c.process for c in self._children if c.process is not None and c.process.poll() is None]
+        for process in living:
+            process.terminate()
+        seen = 1
+        limit = max(c.shutdown_timeout for c in self._loaded.config.channels.values()) + 15.0
+        deadline = self._clock.now() + limit
+        while any(p.poll() is None for p in living) and self._clock.now() < deadline:
+            threading.Event().wait(0.05)
+            if self._signals > seen:
+                seen = self._signals
+                for process in living:
+                    process.terminate()
+        for process in living:
+            if process.poll() is None:
+                log.error("process %d did not end within %.0f s and is killed", process.pid, limit)
+                process.kill()
+                process.wait()
+        return int(any(p.returncode not in (0, -signal.SIGTERM) for p in living))
+
+
+def _reason(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+

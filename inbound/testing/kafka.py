@@ -1,0 +1,187 @@
+"""A Kafka cluster in memory: logs with gaps, leaders, truncation and retention; and a client that reads it.
+
+Faults are verbs. Nothing here waits or has a thread: a poll returns what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from inbound.buffer import record_size
+from inbound.errors import BrokerUnavailableError
+from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.processors.batch import PlainRecord
+from inbound.topic_partition import TopicPartition
+
+
+@dataclass
+class _Log:
+    records: list[PlainRecord] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    led: bool = True  # has a leader that answers
+
+
+class FakeKafka:
+    """Topics and their logs, and the verbs that change them."""
+
+    def __init__(self) -> None:
+        self._logs: dict[TopicPartition, _Log] = {}
+        self._topics: dict[str, TopicMeta] = {}
+        self._created = 0
+        self.is_up = True
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Make a topic, or add partitions to it."""
+        known = self._topics.get(name)
+        if known is None:
+            self._created += 1
+        self._topics[name] = TopicMeta(partitions, known.topic_id if known else f"topic-{self._created}")
+        for number in range(partitions):
+            self._logs.setdefault(TopicPartition(name, number), _Log())
+
+    def delete_topic(self, name: str) -> None:
+        """Take a topic away with everything in it; made again, it has another id."""
+        del self._topics[name]
+        for tp in [tp for tp in self._logs if tp.topic == name]:
+            del self._logs[tp]
+
+    def publish(
+        self, topic: str, partition: int, values: Iterable[bytes | None], *, key: bytes | None = None
+    ) -> range:
+        """Append records. Returns their offsets."""
+        log = self._logs[TopicPartition(topic, partition)]
+        first = log.end
+        for value in values:
+            log.records.append(PlainRecord(log.end, 0, key, value))
+            log.end += 1
+        return range(first, log.end)
+
+    def skip(self, topic: str, partition: int, count: int) -> None:
+        """Let `count` offsets hold no record, as transaction markers and compaction do."""
+        self._logs[TopicPartition(topic, partition)].end += count
+
+    def retain(self, topic: str, partition: int, start: int) -> None:
+        """Delete everything before offset `start`."""
+        log = self._logs[TopicPartition(topic, partition)]
+        log.start = max(log.start, start)
+        log.records = [record for record in log.records if record.offset >= start]
+
+    def truncate(self, topic: str, partition: int, end: int) -> None:
+        """Lose everything from offset `end` on, as an unclean leader election does."""
+        log = self._logs[TopicPartition(topic, partition)]
+        log.end = min(log.end, end)
+        log.records = [record for record in log.records if record.offset < end]
+
+    def lose_leader(self, topic: str, partition: int) -> None:
+        """Let one partition answer nothing."""
+        self._logs[TopicPartition(topic, partition)].led = False
+
+    def elect_leader(self, topic: str, partition: int) -> None:
+        """Let it answer again."""
+        self._logs[TopicPartition(topic, partition)].led = True
+
+    def down(self) -> None:
+        """Let no broker answer."""
+        self.is_up = False
+
+    def up(self) -> None:
+        """Let all brokers answer again."""
+        self.is_up = True
+
+    def client(self, *, max_poll_records: int = 1000) -> FakeLogClient:
+        """Return a client.
+
+        Raises:
+            BrokerUnavailableError: the brokers are down.
+        """
+        self.check_up()
+        return FakeLogClient(self, max_poll_records)
+
+    # -- the client's side -------------------------------------------------------------------------------------------
+
+    def check_up(self) -> None:
+        if not self.is_up:
+            raise BrokerUnavailableError("Kafka (fake) does not answer: it is down")
+
+    def topics(self) -> Mapping[str, TopicMeta]:
+        return dict(self._topics)
+
+    def log_range(self, tp: TopicPartition) -> LogRange | None:
+        log = self._logs.get(tp)
+        return LogRange(log.start, log.end) if log is not None and log.led else None
+
+    def fetch(self, tp: TopicPartition, position: int, limit: int) -> Fetched | None:
+        """Return what a fetch from `position` brings; None where there is no leader.
+
+        Raises:
+            LookupError: the position is not in the log.
+        """
+        log = self._logs.get(tp)
+        if log is None or not log.led:
+            return None
+        if not log.start <= position <= log.end:
+            raise LookupError(position)
+        records: Sequence[PlainRecord] = [r for r in log.records if r.offset >= position][:limit]
+        next_offset = records[-1].offset + 1 if len(records) == limit else log.end
+        return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end)
+
+
+class FakeLogClient(LogClient):
+    """Reads a `FakeKafka`. Partitions of one poll take turns at being first."""
+
+    def __init__(self, kafka: FakeKafka, max_poll_records: int) -> None:
+        self._kafka = kafka
+        self._max = max_poll_records
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        self.closed = False
+
+    def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
+        self._kafka.check_up()
+        wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
+        return {name: meta for name, meta in self._kafka.topics().items() if wanted(name)}
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        self._kafka.check_up()
+        return {tp: limits for tp in partitions if (limits := self._kafka.log_range(tp)) is not None}
+
+    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.positions.update(positions)
+        self.paused -= set(positions)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            del self.positions[tp]
+            self.paused.discard(tp)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self.paused |= set(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self.paused -= set(partitions)
+
+    def poll(self, seconds: float) -> Poll:
+        self._kafka.check_up()
+        result = Poll()
+        left = self._max
+        for tp in list(self.positions):
+            if tp in self.paused or left <= 0:
+                continue
+            try:
+                fetched = self._kafka.fetch(tp, self.positions[tp], left)
+            except LookupError:
+                result.out_of_range[tp] = self.positions[tp]
+                continue
+            if fetched is None or fetched.next_offset == self.positions[tp]:
+                continue
+            result.fetched[tp] = fetched
+            left -= len(fetched.records)
+            del self.positions[tp]
+            self.positions[tp] = fetched.next_offset  # last in line for the next poll
+        return result
+
+    def close(self) -> None:
+        self.closed = True

@@ -1,0 +1,233 @@
+"""A whole cluster in one thread on a fake clock: consumers made of the product's own parts, on fakes.
+
+    world = World()
+    world.kafka.create_topic("orders", 6)
+    world.join("a", Counting())
+    world.run(10)
+    assert world.owned() == {"a": {0, 1, 2, 3, 4, 5}}
+
+Time passes only in `run`, and then jumps from one due time to the next.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inbound.channel import InboundKafkaChannel, Outside
+from inbound.config import ChannelConfig
+from inbound.controller.kafka_controller import KafkaController, Timing
+from inbound.coordinators.base import ZkCoordinator
+from inbound.coordinators.dynamic import DynamicCoordinator
+from inbound.coordinators.nodes import MemberInfo, decode_offset
+from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.tasks import Tasks
+from inbound.driver import Part
+from inbound.errors import InboundError
+from inbound.failures import DeadLetters
+from inbound.ledger.memory import MemoryLedger
+from inbound.processors.base import BatchEventProcessor
+from inbound.processors.batch import Batch, BatchResponse, Record
+from inbound.testing.clock import ManualClock
+from inbound.testing.kafka import FakeKafka
+from inbound.testing.zookeeper import FakeEnsemble, FakeZooKeeper
+from inbound.topic_partition import TopicPartition
+
+GROUP = "group"
+
+
+@dataclass
+class Seen:
+    """One record as a processor was handed it."""
+
+    consumer: str
+    tp: TopicPartition
+    offset: int
+    epoch: int
+    at: float  # virtual time
+
+
+class Recording(BatchEventProcessor):
+    """Notes every record and callback, and answers what it is told to (by default: advance)."""
+
+    def __init__(self, answer: Callable[[Batch], object] | None = None) -> None:
+        self.answer = answer
+        self.seen: list[tuple[TopicPartition, int]] = []
+        self.calls: list[tuple[Any, ...]] = []
+        self.on_batch: Callable[[Batch], None] = lambda batch: None
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        self.on_batch(batch)
+        tp = TopicPartition(batch.topic, batch.partition)
+        self.seen += [(tp, record.offset) for record in batch.records]
+        return BatchResponse.advance() if self.answer is None else self.answer(batch)  # type: ignore[return-value]
+
+    def on_batch_processed(self, batch: Batch) -> None:
+        self.calls.append(("processed", batch.partition, batch.next_offset))
+
+    def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+        self.calls.append(("exception", partition.partition, type(error).__name__))
+        return None
+
+    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
+        self.calls.append(("termination", partition.partition, next_offset))
+        return None
+
+    def on_idle(self, partition: TopicPartition) -> BatchResponse | None:
+        self.calls.append(("idle", partition.partition))
+        return None
+
+
+@dataclass(eq=False)
+class Consumer:
+    """One consumer process."""
+
+    name: str
+    zk: FakeZooKeeper
+    tasks: Tasks
+    controller: KafkaController
+    channel: InboundKafkaChannel
+    processor: BatchEventProcessor
+    ledger: MemoryLedger
+    paused: bool = False  # SIGSTOP
+    dead: bool = False
+    parts: list[Part] = field(default_factory=list)
+
+
+class World:
+    """Consumers of one group, a ZooKeeper ensemble and a Kafka cluster, and the verbs that disturb them."""
+
+    def __init__(self, *, seed: int = 0, session_timeout: float = 10.0, timing: Timing | None = None) -> None:
+        self.clock = ManualClock()
+        self.ensemble = FakeEnsemble(self.clock, seed)
+        self.kafka = FakeKafka()
+        self.consumers: dict[str, Consumer] = {}
+        self.paths = GroupPaths(GROUP)
+        self._session_timeout = session_timeout
+        self._timing = timing or Timing()
+        self._rng = random.Random(seed)
+        self._observer = self.ensemble.client("observer", 3600.0)
+
+    # -- consumers ---------------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        name: str,
+        processor: BatchEventProcessor | None = None,
+        *,
+        coordinator: ZkCoordinator | None = None,
+        dead_letters: DeadLetters | None = None,
+        owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
+        **settings: Any,
+    ) -> Consumer:
+        """Start a consumer process. `settings` are fields of ChannelConfig."""
+        processor = processor or Recording()
+        values: dict[str, Any] = {"topics": ["orders"], "group": GROUP, "processor": {"type": "simple"}, "workers": 1}
+        config = ChannelConfig.model_validate({**values, **settings})
+        zk = self.ensemble.client(name, self._session_timeout)
+        tasks = Tasks(self.clock, lambda: None)
+        controller = KafkaController(zk, tasks, self.clock, self._timing, random.Random(self._rng.random()))
+        ledger = MemoryLedger()
+        member = MemberInfo(host="host", pid=1, started="2026-01-01T00:00:00Z", topics=config.topics)
+        outside = Outside(
+            clock=self.clock,
+            controller=controller,
+            wake_controller=lambda: None,
+            connect=self.kafka.client,
+            ledger=ledger,
+            dead_letters=dead_letters,
+            owner_is_dead=owner_is_dead,
+        )
+        channel = InboundKafkaChannel(
+            "orders", config, name, processor, coordinator or DynamicCoordinator(), member, {}, outside
+        )
+        consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger)
+        consumer.parts = [controller, channel.reader, channel.committer, *channel.workers]
+        channel.open()
+        self.consumers[name] = consumer
+        return consumer
+
+    def leave(self, name: str, *, within: float = 30.0) -> None:
+        """Stop a consumer in good order."""
+        consumer = self.consumers[name]
+        consumer.channel.parts.stopping.set()
+        consumer.controller.close()
+        call = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
+        self.run_until(lambda: call.done, within=within)
+        consumer.dead = True
+        consumer.zk.close()
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: nothing more is said to anybody; the session lives on until it expires."""
+        self.consumers[name].dead = True
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        self.consumers[name].paused = True
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self.consumers[name].paused = False
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def run(self, seconds: float) -> None:
+        """Let virtual time pass, everybody doing what is due."""
+        self.run_until(lambda: False, within=seconds, complain=False)
+
+    def run_until(self, condition: Callable[[], bool], *, within: float, complain: bool = True) -> None:
+        """Let time pass until `condition` holds.
+
+        Raises:
+            AssertionError: it did not within `within` seconds of virtual time.
+        """
+        end = self.clock.now() + within
+        while not condition():
+            if self.clock.now() >= end:
+                if complain:
+                    raise AssertionError(f"did not come about within {within} s of virtual time: {self.owned()}")
+                return
+            due = self._step_all()
+            if due > self.clock.now():
+                self.clock.advance(min(due, end, self.clock.now() + 0.1) - self.clock.now())
+                self.ensemble.tick()
+
+    def _step_all(self) -> float:
+        due = float("inf")
+        for consumer in list(self.consumers.values()):
+            if consumer.dead or consumer.paused:
+                continue
+            for part in consumer.parts:
+                next_step = part.run_once()
+                if next_step is not None:
+                    due = min(due, next_step)
+        return due
+
+    # -- the whole world, to be asserted -----------------------------------------------------------------------------
+
+    def owned(self) -> dict[str, set[int]]:
+        """Return who owns which partitions of `orders`, as the nodes say."""
+        result: dict[str, set[int]] = {name: set() for name, c in self.consumers.items() if not c.dead}
+        for path, data in self.nodes(self.paths.owners("orders")).items():
+            result.setdefault(data.decode(), set()).add(int(path.rsplit("/", 1)[1]))
+        return result
+
+    def commits(self, topic: str = "orders") -> dict[int, int | None]:
+        """Return the group's offsets, as the nodes say."""
+        nodes = self.nodes(self.paths.offsets(topic))
+        return {int(path.rsplit("/", 1)[1]): decode_offset(path, data) for path, data in sorted(nodes.items())}
+
+    def nodes(self, parent: str) -> Mapping[str, bytes]:
+        """Return the children of `parent` with their data, as the ensemble has them."""
+        return self.ensemble.subtree(parent)
+
+    def fatal(self, name: str) -> InboundError | None:
+        """Return what a consumer must stop for."""
+        return self.consumers[name].controller.fatal
+
+
+def offsets(records: list[Record]) -> list[int]:
+    """Return the offsets of records."""
+    return [record.offset for record in records]

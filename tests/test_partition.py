@@ -1,0 +1,58 @@
+"""Where a partition can be, and what moves it: the table, walked."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from inbound import TopicPartition
+from inbound.controller import session
+from inbound.coordinators.ownership import Fence
+from inbound.errors import IllegalTransitionError
+from inbound.partition import TRANSITIONS, Partition, Place, Step
+
+
+def partition(place: Place) -> Partition:
+    """A partition in `place`."""
+    return Partition(TopicPartition("orders", 3), Fence(1, 7), 0, place=place)
+
+
+@pytest.mark.parametrize(("place", "step"), list(itertools.product(Place, Step)), ids=lambda v: v.value)
+def test_every_pair_either_moves_as_listed_or_raises_and_changes_nothing(place: Place, step: Step) -> None:
+    """There is no third possibility."""
+    moving = partition(place)
+    if (place, step) in TRANSITIONS:
+        moving.move(step)
+        assert moving.place is TRANSITIONS[place, step]
+    else:
+        with pytest.raises(IllegalTransitionError) as caught:
+            moving.move(step)
+        assert (moving.place, str(caught.value)) == (place, f"orders/3: no step {step.value!r} from {place.value!r}")
+
+
+def test_every_place_can_be_reached_and_all_but_the_last_be_left() -> None:
+    """No dead ends: a partition that could not leave its place would be read by nobody."""
+    reached = {Place.STARTING, *TRANSITIONS.values()}
+    left = {place for place, _ in TRANSITIONS}
+    assert (reached, left) == (set(Place), set(Place) - {Place.GONE})
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(session.State, session.Event)), ids=lambda v: v.value)
+def test_the_session_table_is_total_in_the_same_way(state: session.State, event: session.Event) -> None:
+    """A listed pair moves, any other raises."""
+    if (state, event) in session.TRANSITIONS:
+        assert session.step(state, event) is session.TRANSITIONS[state, event]
+    else:
+        with pytest.raises(IllegalTransitionError):
+            session.step(state, event)
+
+
+def test_lag_counts_what_is_in_the_log_and_not_committed() -> None:
+    """Unknown until the log's end is known; never negative."""
+    moving = partition(Place.SCHEDULED)
+    assert moving.lag is None
+    moving.high_watermark, moving.committed = 100, 40
+    assert moving.lag == 60
+    moving.committed = 120
+    assert moving.lag == 0
