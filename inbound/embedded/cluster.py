@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -22,6 +23,30 @@ from inbound.errors import EmbeddedClusterError
 _PORT_ATTEMPTS = 3
 #: The servers of an owner that was killed end within a second or two; so long their folder stays locked. Seconds.
 _LEFTOVER_TIMEOUT = 10.0
+
+
+#: Who only looks whether the lock is held, holds it for a moment. Seconds.
+_GLANCE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every cluster of this machine shares: the Java program, the jar folders, Kafka's first metadata records."""
+
+    java: str
+    kafka: Path
+    zookeeper: Path
+    template: Path
+
+
+def prepare(jars: Path, *, java: str = "java", progress: Progress = silent) -> Parts:
+    """Check Java and fetch what is missing in the cache folder `jars` (about 40 s, once; else 0.1 s).
+
+    Raises EmbeddedClusterError: Java or PySpark is missing, or the fetch failed.
+    """
+    java = check_java(java)
+    fetched = fetch_jars(jars, java=java, progress=progress)
+    return Parts(java, fetched.kafka, fetched.zookeeper, format_template(java, fetched.kafka))
 
 
 class EmbeddedCluster:
@@ -90,12 +115,10 @@ class EmbeddedCluster:
             if self._directory is not None:
                 raise EmbeddedClusterError(f"embedded cluster: already started in {self._directory}. Close it first.")
             began = time.monotonic()
-            java = check_java(self._java)
-            jars = fetch_jars(self._jars, java=java, progress=self._progress)
-            template = format_template(java, jars.kafka)
+            parts = prepare(self._jars, java=self._java, progress=self._progress)
             self._take_directory()
             try:
-                self._start_servers(java, jars.kafka, jars.zookeeper, template)
+                self._start_servers(parts)
             except BaseException:
                 self.close()
                 raise
@@ -140,12 +163,15 @@ class EmbeddedCluster:
             directory = self._given.absolute()
             directory.mkdir(parents=True, exist_ok=True)
         lock = LockFile(directory / "cluster.lock")
-        if not lock.acquire():
+        if not lock.acquire(_GLANCE):
             owner = holder(lock.path)
-            # A dead owner: its servers are being killed by their guardians, which hold the lock until that is done.
-            if owner is None or (owner and not alive(owner)):
-                self._progress(f"{directory}: waiting for the servers of an owner that was killed (pid {owner}) to end")
-            if (owner and alive(owner)) or not lock.acquire(_LEFTOVER_TIMEOUT):
+            if not owner or not alive(owner):
+                # The servers of an owner that was killed; their guardians hold the lock until they are gone.
+                self._progress(f"{directory}: waiting for the servers of a cluster that was killed to end")
+                taken = lock.acquire(_LEFTOVER_TIMEOUT)
+            else:
+                taken = False
+            if not taken:
                 raise EmbeddedClusterError(
                     f"{directory}: in use by the live cluster of pid {owner}. "
                     "End that one (`python -m inbound cluster down` if it is detached), or give another directory."
@@ -153,20 +179,24 @@ class EmbeddedCluster:
         self._lock_file = lock
         self._directory = directory
 
-    def _start_servers(self, java: str, kafka: Path, zookeeper: Path, template: Path) -> None:
+    def _start_servers(self, parts: Parts) -> None:
         assert self._lock_file is not None
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             plan = layout.load_or_choose(self.directory, *self._counts)
             self.zookeepers = [
                 ZooKeeperServer(
-                    index, plan.zookeepers, self.directory / f"zookeeper-{index}", java=java, jars=zookeeper
-                )
+                    index,
+                    plan.zookeepers,
+                    self.directory / f"zookeeper-{index}",
+                    java=parts.java,
+                    jars=parts.zookeeper,
+                )  # fmt: skip
                 for index in range(len(plan.zookeepers))
             ]
             self.brokers = [
                 KafkaServer(
                     index, plan.brokers, self.directory / f"kafka-{index}",
-                    cluster_id=plan.cluster_id, java=java, jars=kafka, template=template,
+                    cluster_id=plan.cluster_id, java=parts.java, jars=parts.kafka, template=parts.template,
                 )
                 for index in range(len(plan.brokers))
             ]  # fmt: skip

@@ -1,9 +1,9 @@
 """The small process that stands between an owner and one server, so that the server never outlives the owner.
 
 Run as a plain script, with the standard library only: `python -I -S guardian.py LOG COMMAND...`. It starts the command
-and reads its standard input, whose other end only the owner holds. A line there is a signal number to send, answered
-by a line on standard output; the end of the input means that the owner is gone, however it went, and kills the
-command. The guardian ends with its command, and as the command did: the exit code, or 128 + the signal.
+and writes its pid to standard output as a line. Then it reads standard input, whose other end only the owner holds: a
+line is the number of a signal to send, answered by the pid again; the end of the input means that the owner is gone,
+however it went, and kills the command. The guardian ends as its command does: with its exit code, or 128 + the signal.
 
 Only the command's parent can signal it safely: to others its pid may by then be a stranger's.
 """
@@ -34,6 +34,11 @@ def _die_with_guardian() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+def _answer(pid: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the owner has died meanwhile: seen at the next look
+        os.write(1, b"%d\n" % pid)
+
+
 def main(log: str, command: list[str]) -> int:
     """Run `command` with its output appended to `log`, until it ends or the owner does. Returns our exit code."""
     owner = os.getppid()
@@ -50,6 +55,7 @@ def main(log: str, command: list[str]) -> int:
             start_new_session=True,
             preexec_fn=_die_with_guardian,
         )
+    _answer(child.pid)
     pending = b""
     while child.poll() is None:
         ready, _, _ = select.select([0, wake_read], [], [], _LOOK_EVERY)
@@ -62,8 +68,7 @@ def main(log: str, command: list[str]) -> int:
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 child.send_signal(int(line))  # does nothing once the command has been waited for
-                with contextlib.suppress(BrokenPipeError):  # the owner died while we did: seen in the next round
-                    os.write(1, b"%d\n" % child.pid)
+                _answer(child.pid)
         if gone:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()

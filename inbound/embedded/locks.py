@@ -80,9 +80,15 @@ def holder(path: Path) -> int | None:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process `pid` exists. (A zombie, which nobody has waited for yet, does.)"""
+    """Return whether a process `pid` exists; one that has ended and was not waited for yet does not, on Linux."""
     if pid <= 0:
         return False
+    try:
+        # The state is the first field behind the name, which may itself hold spaces and parentheses.
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return False
+    except OSError:  # no such process, or a system without /proc
+        pass
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -44,6 +44,7 @@ class Server(ABC):
         self.keep_open: Sequence[int] = ()
         self._lock = threading.RLock()
         self._guardian: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
         self._paused = False
         self._log_start = 0
 
@@ -69,6 +70,16 @@ class Server(ABC):
     def paused(self) -> bool:
         """Whether the process exists and is held by `pause`."""
         return self.running and self._paused
+
+    @property
+    def pid(self) -> int | None:
+        """The server's own process id (not its guardian's); None if it does not run."""
+        with self._lock:
+            if not self.running:
+                return None
+            if self._pid is None:
+                self._pid = self._read_pid()
+            return self._pid
 
     def start(self, *, wait: bool = True, timeout: float = START_TIMEOUT) -> None:
         """Start the process and, unless `wait` is False, wait until it serves clients. Does nothing if it runs.
@@ -147,6 +158,7 @@ class Server(ABC):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._close_pipes()
+        self._pid = None
         self._paused = False
         # -I -S: nothing of the user's environment or site-packages, and up in 20 ms.
         command = [sys.executable, "-I", "-S", guardian.__file__, str(self.log_path), *self.command()]
@@ -165,17 +177,24 @@ class Server(ABC):
     def _signal(self, number: signal.Signals) -> bool:
         """Have the guardian send a signal, and wait until it has. Returns False if the process does not run."""
         process = self._guardian
-        if process is None or process.poll() is not None:
+        if process is None or self.pid is None:
             return False
         assert process.stdin is not None
-        assert process.stdout is not None
         try:
             process.stdin.write(b"%d\n" % number)
         except BrokenPipeError:
             return False
+        return self._read_pid() is not None
+
+    def _read_pid(self) -> int | None:
+        """Return the next line of the guardian; None if the server ended before."""
+        process = self._guardian
+        assert process is not None
+        assert process.stdout is not None
         if not select.select([process.stdout], [], [], STOP_TIMEOUT)[0]:
             raise EmbeddedClusterError(f"{self.name}: its guardian (pid {process.pid}) does not answer. Kill that pid.")
-        return bool(os.read(process.stdout.fileno(), 64))  # nothing to read: it ended before the signal came
+        line = os.read(process.stdout.fileno(), 64)
+        return int(line) if line else None
 
     def _end(self, timeout: float) -> None:
         """Wait for the end of the process, `timeout` seconds at most before it is killed."""

@@ -84,11 +84,16 @@ class ZooKeeperServer(Server):
 
     def mode(self, timeout: float = 2.0) -> str | None:
         """Return what the server says it is: standalone, leader or follower; None if it serves nobody."""
-        for line in four_letter_word(self.port, "srvr", timeout).splitlines():
-            key, _, value = line.partition(": ")
-            if key == "Mode":
-                return value.strip()
-        return None
+        return zookeeper_mode(self.port, timeout)
+
+
+def zookeeper_mode(port: int, timeout: float) -> str | None:
+    """Return what the server on `port` says it is: standalone, leader or follower; None if it serves nobody."""
+    for line in four_letter_word(port, "srvr", timeout).splitlines():
+        key, _, value = line.partition(": ")
+        if key == "Mode":
+            return value.strip()
+    return None
 
 
 def simple_logger(level: str, loggers: Mapping[str, str] | None = None) -> list[str]:

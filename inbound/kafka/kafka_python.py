@@ -42,7 +42,7 @@ class KafkaPythonClient(LogClient):
         isolation: str = "read_committed",
         fetch_wait: float = 0.1,
         fetch_bytes: int = 1024 * 1024,
-        max_poll_records: int = 4000,
+        max_poll_records: int = 10_000,
     ) -> None:
         """Connect.
 

@@ -1,0 +1,132 @@
+"""`inbound status`: ask running processes what they do, and why something does not move."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from inbound.cli.files import add_config_options, load_config
+from inbound.cli.status_text import shown
+from inbound.config import AdminConfig, Config
+from inbound.errors import ConfigError, InboundError
+from inbound.http.client import ELSEWHERE, fetch_status, processes_of
+
+#: How to reach a process that listens everywhere.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "status",
+        help="show what running processes do",
+        description="Ask the admin port of running processes what they do. Exit code 1 if one does not answer.",
+    )
+    add_config_options(parser)
+    parser.add_argument(
+        "--url",
+        action="append",
+        type=_url,
+        default=[],
+        metavar="http://HOST:PORT",
+        help="admin address, may be given several times; default: admin.listen of the configuration",
+    )
+    parser.add_argument("--json", action="store_true", help="print the raw JSON, a line per address")
+    parser.add_argument("--watch", type=_seconds, metavar="SECONDS", help="again and again until Ctrl-C")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the status once, or until Ctrl-C. Returns the exit code."""
+    config = None if args.url else _config(args)
+    urls = args.url if config is None else [_address(config.admin)]
+    expected = None if config is None else set(config.channels)
+    if args.watch is None:
+        return _show(urls, expected, as_json=args.json)
+    never = threading.Event()
+    try:
+        watch(lambda: _show(urls, expected, as_json=args.json), lambda: never.wait(args.watch), clear=not args.json)
+    except KeyboardInterrupt:
+        pass  # how one ends watching
+    return 0
+
+
+def watch(show: Callable[[], int], wait: Callable[[], bool], *, clear: bool) -> None:
+    """Call `show` until `wait` returns True; on a terminal each output takes the place of the one before."""
+    while True:
+        if clear and sys.stdout.isatty():
+            print(_CLEAR, end="")
+        show()
+        sys.stdout.flush()
+        if wait():
+            return
+
+
+def _show(urls: list[str], expected: set[str] | None, *, as_json: bool) -> int:
+    failed = False
+    for i, url in enumerate(urls):
+        try:
+            body = fetch_status(url)
+            if as_json:
+                print(json.dumps(body))
+                continue
+            processes = processes_of(url, body)
+        except InboundError as error:
+            print(f"error: {error}", file=sys.stderr)
+            failed = True
+            continue
+        print("\n" * (i > 0) + shown(processes, time.time()))
+        found = {channel.name for process in processes for channel in process.channels}
+        if expected is not None and found and not found & expected:
+            # The default port was taken, so the process asked for listens on the next one.
+            print(
+                f"note: the process at {url} runs {', '.join(sorted(found))}, the configuration has "
+                f"{', '.join(sorted(expected))}; {ELSEWHERE}",
+                file=sys.stderr,
+            )
+    return int(failed)
+
+
+def _config(args: argparse.Namespace) -> Config:
+    try:
+        return load_config(args).config
+    except ConfigError as error:
+        if args.config.exists():
+            raise
+        raise ConfigError(f"{error}, or the address of the process with --url") from None
+
+
+def _address(admin: AdminConfig) -> str:
+    if admin.port == 0:
+        raise ConfigError(f"admin.listen is {admin.listen}, which is any free port; {ELSEWHERE}")
+    host = _EVERYWHERE.get(admin.host, admin.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{admin.port}"
+
+
+def _url(text: str) -> str:
+    given = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(given)
+        good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, or a bad IPv6 address
+        good = False
+    if not good:
+        raise argparse.ArgumentTypeError(f"need http://HOST:PORT, got {text!r}")
+    return given
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 86400.0:
+        raise argparse.ArgumentTypeError(f"need seconds between 0.1 and 86400, got {text!r}")
+    return seconds

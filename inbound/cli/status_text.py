@@ -1,0 +1,166 @@
+"""The status of processes as text for people. Pure: a snapshot and a time in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from inbound.cli.table import Cell, count, one_line, table
+from inbound.controller.session import State
+from inbound.status import ChannelStatus, PartitionStatus, ProcessStatus, SessionStatus
+
+#: So many members are named; of the others only the number is said.
+MEMBERS_NAMED = 8
+
+_HEADERS = ("TOPIC", "PARTITION", "STATE", "EPOCH", "POSITION", "COMMITTED", "LAG", "LAST BATCH", "NOTE")
+_NOT_A_MEMBER = {
+    State.DOWN.value: "not connected yet: nothing is read before ZooKeeper answers; see zookeeper.hosts",
+    State.JOINING.value: "joining: partitions are claimed when that is done",
+    State.SUSPENDED.value: "no connection: no new batches and no commits until it answers; partitions are kept meanwhile",
+    State.CLOSED.value: "closed: the process has left its groups",
+}
+
+
+def shown(processes: Sequence[ProcessStatus], now: float) -> str:
+    """Return all that a person wants to know; `now` is Unix time."""
+    if not processes:
+        return "no process answers yet"
+    return "\n\n".join("\n".join(_process(process, now)) for process in processes)
+
+
+def age(seconds: float) -> str:
+    """Return a time span in its largest unit: `4 s`, `12 min`, `3 h`, `2 d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds / size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _process(process: ProcessStatus, now: float) -> Iterator[str]:
+    stopping = ", stopping" if process.stopping else ""
+    yield one_line(
+        f"inbound {process.version}, pid {process.pid} on {process.host}, up {_uptime(process.started, now)}{stopping}"
+    )
+    yield one_line(_session(process.session))
+    for channel in process.channels:
+        yield ""
+        yield from _channel(channel, now)
+    reasons = list(_why_not_moving(process))
+    if reasons:
+        yield ""
+        yield "Why not moving:"
+        yield from (f"  {one_line(reason)}" for reason in reasons)
+
+
+def _uptime(started: str, now: float) -> str:
+    try:
+        return age(now - datetime.fromisoformat(started).timestamp())
+    except ValueError:
+        return f"since {started}"
+
+
+def _session(session: SessionStatus) -> str:
+    text = f"ZooKeeper: {session.state}"
+    if session.id is not None:
+        text += f", session {session.id}"
+    if session.timeout is not None:
+        text += f" of {session.timeout:g} s"
+    if session.certain_for > 0:
+        text += f", certain for {session.certain_for:.1f} s"
+    elif session.id is not None:
+        text += ", in doubt"
+    return text + (f", session number {session.sessions_total}" if session.sessions_total > 1 else "")
+
+
+def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
+    yield one_line(f"Channel {channel.name}: group {channel.group} as {channel.consumer_id} ({channel.coordinator})")
+    named = ", ".join(channel.members[:MEMBERS_NAMED])
+    more = len(channel.members) - MEMBERS_NAMED
+    yield one_line(f"{count(len(channel.members), 'member')}: {named or '-'}{f' and {more} more' if more > 0 else ''}")
+    if channel.partitions:
+        yield table(_HEADERS, [_row(partition, now) for partition in channel.partitions])
+    lags = [partition.lag for partition in channel.partitions]
+    known = [lag for lag in lags if lag is not None]
+    lag = f"lag {sum(known):,}" if known else "lag unknown"
+    if known and len(known) < len(lags):
+        lag += f" in {len(known)} of {len(lags)}"
+    yield (
+        f"Total: {len(channel.partitions):,} of {count(sum(channel.topics.values()), 'partition')} (share "
+        f"{channel.share:,}), {count(channel.records_total, 'record')} in {count(channel.batches_total, 'batch')}, "
+        f"{count(channel.commits_total, 'commit')} ({channel.commits_waiting:,} waiting, "
+        f"{channel.commits_fenced_total:,} fenced)" + (f", {lag}" if lags else "")
+    )
+
+
+def _row(partition: PartitionStatus, now: float) -> list[Cell]:
+    last = None if partition.last_batch_at is None else age(now - partition.last_batch_at)
+    state = f"{partition.place}, leaving" if partition.leaving and partition.place != "leaving" else partition.place
+    return [
+        partition.topic,
+        partition.partition,
+        state,
+        partition.epoch,
+        partition.position,
+        partition.committed,
+        partition.lag,
+        last,
+        _note(partition),
+    ]
+
+
+def _note(partition: PartitionStatus) -> str:
+    """Return the short word; the whole story stands below the tables."""
+    notes = []
+    if partition.held is not None:
+        notes.append("held")
+    if partition.in_doubt:
+        notes.append("in doubt")
+    if partition.attempts:
+        notes.append(f"failed {partition.attempts:,}x")
+    elif partition.last_error is not None and partition.held is None:
+        notes.append(f"earlier: {_short(partition.last_error)}")
+    return ", ".join(notes)
+
+
+def _short(text: str) -> str:
+    text = one_line(text)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _why_not_moving(process: ProcessStatus) -> Iterator[str]:
+    yield from (f"{problem}: a defect of inbound, please report it with the log" for problem in process.stuck())
+    if process.session.state in _NOT_A_MEMBER:
+        yield f"ZooKeeper: {_NOT_A_MEMBER[process.session.state]}"
+    for channel in process.channels:
+        yield from (f"{channel.name}: {reason}" for reason in _of_channel(channel))
+
+
+def _of_channel(channel: ChannelStatus) -> Iterator[str]:
+    if not channel.registered:
+        yield f"not yet a member of group {channel.group}"
+    if channel.kafka_problem is not None:
+        yield f"Kafka: {channel.kafka_problem}"
+    if channel.ledger_problem is not None:
+        yield f"ledger: {channel.ledger_problem}"
+    if not channel.provable:
+        yield "ledger: not everything was recorded; what happened meanwhile cannot be proven from it"
+    if channel.registered and not channel.partitions:
+        yield _without_partitions(channel)
+    for name in channel.abandoned:
+        yield f"{name}: given up, but its callback still runs; this process takes it again only after that has ended"
+    for partition in channel.partitions:
+        where = f"{partition.topic}/{partition.partition}"
+        if partition.held is not None:
+            yield f"{where}: held: {partition.held}"
+        if partition.in_doubt:
+            yield f"{where}: in doubt: the ZooKeeper session may have expired; goes on, or is given up, once that is known"
+        if partition.attempts and partition.held is None:
+            yield f"{where}: failed {partition.attempts:,}x in a row, is tried again: {partition.last_error or 'unknown'}"
+
+
+def _without_partitions(channel: ChannelStatus) -> str:
+    if not sum(channel.topics.values()):
+        return "no partitions: its topics are not known to Kafka yet"
+    if channel.share == 0 and len(channel.members) > 1:
+        return f"no partitions: the {count(len(channel.members), 'member')} of the group have them all"
+    return "no partitions yet"

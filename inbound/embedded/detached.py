@@ -1,0 +1,235 @@
+"""A cluster that outlives the command that started it: a supervisor process owns the servers until `end` is called.
+
+While the cluster is up the supervisor's folder has `cluster.json`, which says where everything is. The supervisor holds
+the folder's lock, so a `cluster.json` whose lock nobody holds is stale.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inbound.embedded.cluster import EmbeddedCluster
+from inbound.embedded.jars import Progress, silent
+from inbound.embedded.kafka import live_brokers
+from inbound.embedded.layout import write_json
+from inbound.embedded.locks import alive, holder
+from inbound.embedded.owning import own_until_signalled
+from inbound.embedded.server import Server
+from inbound.embedded.zookeeper import zookeeper_mode
+from inbound.errors import EmbeddedClusterError
+
+_VERSION = 1
+#: A supervisor that was asked to end needs at most 20 s for its servers. Seconds until it is killed.
+_END_TIMEOUT = 40.0
+_ERROR = "error: "
+_UP = "up"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """One server, as cluster.json has it."""
+
+    name: str
+    port: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """What cluster.json says: the supervisor's pid, when it was up (seconds since the Unix epoch), the servers."""
+
+    directory: Path
+    pid: int
+    started: float
+    brokers: tuple[ServerInfo, ...]
+    zookeepers: tuple[ServerInfo, ...]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers' addresses: host:port,host:port."""
+        return ",".join(f"127.0.0.1:{server.port}" for server in self.brokers)
+
+    @property
+    def zookeeper_hosts(self) -> str:
+        """The ZooKeeper servers' addresses: host:port,host:port."""
+        return ",".join(f"127.0.0.1:{server.port}" for server in self.zookeepers)
+
+
+def start(
+    directory: Path,
+    *,
+    jars: Path,
+    brokers: int = 1,
+    zookeepers: int = 1,
+    java: str = "java",
+    progress: Progress = silent,
+) -> ClusterInfo:
+    """Start a supervisor with a cluster in `directory` and return once it is up.
+
+    Raises EmbeddedClusterError: the directory is in use, or the cluster did not come up; then nothing is left running.
+    """
+    directory = directory.absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    options = {"directory": str(directory), "jars": str(jars.absolute()), "java": java}
+    command = [
+        sys.executable, "-m", "inbound.embedded.detached",
+        json.dumps({**options, "brokers": brokers, "zookeepers": zookeepers}),
+    ]  # fmt: skip
+    error = f"the supervisor ended before the cluster was up; see {directory / 'supervisor.log'}"
+    with (
+        open(directory / "supervisor.log", "ab") as log,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+        ) as supervisor,
+    ):
+        assert supervisor.stdout is not None
+        try:
+            for line in (raw.decode("utf-8", "replace").rstrip("\n") for raw in supervisor.stdout):
+                if line == _UP:
+                    return _forget(supervisor, directory)
+                if line.startswith(_ERROR):
+                    error = line.removeprefix(_ERROR).replace("\t", "\n")
+                else:
+                    progress(line)
+        except BaseException:
+            supervisor.terminate()
+            raise
+    raise EmbeddedClusterError(error)
+
+
+def _forget(supervisor: subprocess.Popen[bytes], directory: Path) -> ClusterInfo:
+    """Return what the supervisor wrote, and let it live on without being waited for."""
+    info = read(directory)
+    if info is None:
+        raise EmbeddedClusterError(
+            f"{directory}: the supervisor said it is up but left no cluster.json. Start it anew."
+        )
+    supervisor.returncode = 0  # leaving the `with` would otherwise wait for its end
+    return info
+
+
+def read(directory: Path) -> ClusterInfo | None:
+    """Return what `directory`/cluster.json says, or None if there is none.
+
+    Raises EmbeddedClusterError: it is there but cannot be read.
+    """
+    path = directory / "cluster.json"
+    try:
+        value = json.loads(path.read_text())
+        if value["version"] != _VERSION:
+            raise EmbeddedClusterError(
+                f"{path}: has format version {value['version']}, this inbound reads {_VERSION}. "
+                "Use the inbound that started the cluster to end it."
+            )
+        return ClusterInfo(
+            directory,
+            int(value["pid"]),
+            float(value["started"]),
+            tuple(ServerInfo(**server) for server in value["brokers"]),
+            tuple(ServerInfo(**server) for server in value["zookeepers"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise EmbeddedClusterError(
+            f"{path}: cannot be read ({error!r}). End the servers of {directory} by hand, then delete the file."
+        ) from error
+
+
+def supervised(info: ClusterInfo) -> bool:
+    """Return whether the supervisor that wrote `info` is alive; if not, `info` is stale."""
+    return holder(info.directory / "cluster.lock") == info.pid and alive(info.pid)
+
+
+def answers(info: ClusterInfo, timeout: float = 3.0) -> dict[str, str | None]:
+    """Ask every server something real: name -> what it said, None if it does not serve. At most `timeout` s each."""
+    said: dict[str, str | None] = {}
+    for server in info.zookeepers:
+        said[server.name] = zookeeper_mode(server.port, timeout)
+    for server in info.brokers:
+        seen = live_brokers(server.port, timeout)
+        said[server.name] = f"sees {len(seen)} of {len(info.brokers)} brokers" if seen else None
+    return said
+
+
+def end(directory: Path, timeout: float = _END_TIMEOUT) -> bool:
+    """End the detached cluster of `directory` and wait until its servers are gone. Returns False if there was none.
+
+    A supervisor that has not ended after `timeout` seconds is killed. A stale cluster.json is removed.
+    Raises EmbeddedClusterError: the directory is held by a cluster that is not detached.
+    """
+    directory = directory.absolute()
+    info = read(directory)
+    lock = directory / "cluster.lock"
+    if info is None or not supervised(info):
+        owner = holder(lock)
+        if owner is not None and alive(owner):
+            raise EmbeddedClusterError(
+                f"{directory}: is in use by pid {owner}, which is no detached cluster (or one that is still starting). "
+                "End that process (Ctrl-C where it runs)."
+            )
+        (directory / "cluster.json").unlink(missing_ok=True)
+        return False
+    for number, patience in ((signal.SIGTERM, timeout), (signal.SIGKILL, timeout)):
+        os.kill(info.pid, number)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if holder(lock) is None:  # the supervisor and every guardian have ended
+                (directory / "cluster.json").unlink(missing_ok=True)
+                return True
+            time.sleep(0.05)
+        if not alive(info.pid):
+            break
+    raise EmbeddedClusterError(f"{directory}: the servers do not end; their pids are in {directory / 'cluster.json'}.")
+
+
+def _entry(server: Server) -> dict[str, Any]:
+    return {"name": server.name, "port": server.port, "pid": server.pid}
+
+
+def _supervise(options: dict[str, Any]) -> int:
+    """What the supervisor process does. Standard output goes to who waits in `start`, until the cluster is up."""
+    directory = Path(options["directory"])
+    told = True
+
+    def tell(message: str) -> None:
+        print(message, file=sys.stdout if told else sys.stderr, flush=True)
+
+    cluster = EmbeddedCluster(
+        directory, jars=Path(options["jars"]), java=options["java"],
+        brokers=options["brokers"], zookeepers=options["zookeepers"], progress=tell,
+    )  # fmt: skip
+
+    def up() -> None:
+        nonlocal told
+        info = {
+            "version": _VERSION,
+            "pid": os.getpid(),
+            "started": time.time(),
+            "brokers": [_entry(server) for server in cluster.brokers],
+            "zookeepers": [_entry(server) for server in cluster.zookeepers],
+        }
+        write_json(directory / "cluster.json", info)
+        tell(_UP)
+        told = False
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    try:
+        own_until_signalled(cluster, up, tell)
+    except EmbeddedClusterError as error:
+        tell(_ERROR + str(error).replace("\n", "\t"))
+        return 1
+    (directory / "cluster.json").unlink(missing_ok=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_supervise(json.loads(sys.argv[1])))

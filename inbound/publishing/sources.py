@@ -1,0 +1,114 @@
+"""Where published events come from: a file of JSON lines, or numbered ones made up here.
+
+A line is one CloudEvent in the JSON format, such as
+`{"specversion": "1.0", "id": "1", "source": "/shop", "type": "shop.order", "partitionkey": "anna", "data": {"sum": 3}}`.
+Its extension `partitionkey`, if there, becomes the record's key. Empty lines are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from cloudevents.core.v1.event import CloudEvent
+
+from inbound.errors import ConfigError
+from inbound.processors.batch import PlainRecord
+from inbound.processors.cloudevents_kafka import decode_record, encode_binary, encode_structured, partition_key
+from inbound.processors.cloudevents_values import STRUCTURED_CONTENT_TYPE
+
+#: Key, value and headers of a record.
+Encoded: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+#: So many bad lines are named; the rest is counted.
+_NAMED = 10
+_AS_STRUCTURED = (("content-type", STRUCTURED_CONTENT_TYPE.encode()),)
+
+
+class Line(NamedTuple):
+    """One line that is not empty, and its number, from 1."""
+
+    number: int
+    text: bytes
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """Yield the lines of a file. Raises ConfigError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                if stripped := text.strip():
+                    yield Line(number, stripped)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; name a file of JSON lines with --file") from None
+
+
+def encode_line(text: bytes, *, structured: bool) -> Encoded:
+    """Return the record for one line. Raises ValueError that says what is wrong with it."""
+    event = decode_record(PlainRecord(0, value=text, headers=_AS_STRUCTURED))
+    key = partition_key(event)
+    if structured:
+        return encode_structured(event, key)
+    encoded = encode_binary(event, key)
+    if key is None and encoded[1] is None:
+        raise ValueError("an event with neither data nor partitionkey has no binary form here; add one, or --structured")
+    return encoded
+
+
+def check_lines(lines: Iterable[Line], name: str, *, structured: bool) -> int:
+    """Look at every line before any is published. Returns how many there are.
+
+    Raises ConfigError that names file and line of each bad one, up to ten, and what is wrong with it.
+    """
+    count = 0
+    problems = []
+    for number, text in lines:
+        count += 1
+        try:
+            encode_line(text, structured=structured)
+        except ValueError as error:
+            problems.append(f"{name}:{number}: {error}")
+    if problems:
+        more = f"\n... and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        bad = "1 line is" if len(problems) == 1 else f"{len(problems)} lines are"
+        raise ConfigError(
+            "\n".join(problems[:_NAMED]) + more + f"\n{name}: {bad} no CloudEvent in JSON, so nothing was published; "
+            "put them right, or take them out"
+        )
+    if not count:
+        raise ConfigError(f"{name}: holds no events; write one CloudEvent in JSON per line")
+    return count
+
+
+def records_of(lines: Iterable[Line], name: str, *, structured: bool) -> Iterator[Encoded]:
+    """Yield the record of each line. Raises ConfigError if the file has changed since it was checked."""
+    for number, text in lines:
+        try:
+            yield encode_line(text, structured=structured)
+        except ValueError as error:
+            raise ConfigError(
+                f"{name}:{number}: {error}; the file changed while it was published: lines before this one are in the "
+                "topic, the others are not"
+            ) from None
+
+
+def numbered(count: int, *, source: str, size: int = 0, structured: bool = False) -> Iterator[Encoded]:
+    """Yield `count` events with ids and data `{"number": 1}` and so on, padded until the data has `size` bytes.
+
+    `source` must differ from run to run: source and id together name an event.
+    """
+    for number in range(1, count + 1):
+        data: dict[str, object] = {"number": number}
+        padding = size - len('{"number":,"padding":""}') - len(str(number))
+        if padding > 0:
+            data["padding"] = "." * padding
+        attributes = {
+            "specversion": "1.0",
+            "id": str(number),
+            "source": source,
+            "type": "inbound.numbered",
+            "datacontenttype": "application/json",
+        }
+        event = CloudEvent(attributes, data)
+        yield encode_structured(event) if structured else encode_binary(event)

@@ -1,0 +1,53 @@
+"""A processor that writes down every record that it is handed, by itself: what the tests judge inbound by.
+
+One file per process, plain writes, so that a SIGKILL loses nothing that was written:
+`B partition first next` when a batch begins, `R partition offset` for each record, `E partition first next` at its end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from pydantic import BaseModel, ConfigDict
+
+from inbound import Batch, BatchEventProcessor, BatchResponse, Context
+
+
+class Options(BaseModel):
+    """Where to write, and how slow to be."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: str
+    seconds_per_record: float = 0.0
+
+
+class Recorder(BatchEventProcessor):
+    """Records everything, and advances."""
+
+    Options = Options
+
+    def open(self, context: Context) -> None:
+        self._context = context
+        self._pause = context.options.seconds_per_record
+        path = os.path.join(context.options.folder, f"{os.getpid()}.seen")
+        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._write(f"B {batch.partition} {batch.first_offset} {batch.next_offset} {now:.3f}\n")
+        if self._pause:
+            for record in batch.records:
+                self._write(f"R {batch.partition} {record.offset}\n")
+                time.sleep(self._pause)
+        else:
+            self._write("".join(f"R {batch.partition} {record.offset}\n" for record in batch.records))
+        self._write(f"E {batch.partition} {batch.first_offset} {batch.next_offset}\n")
+        return BatchResponse.advance()
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _write(self, text: str) -> None:
+        os.write(self._file, text.encode())

@@ -1,0 +1,134 @@
+"""Nothing is lost, and repeats are bounded, while consumers and ZooKeeper die: judged by what processors saw."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from inbound.embedded import EmbeddedCluster
+from integration.harness import Scene, until
+
+MakeScene = Callable[..., Scene]
+
+
+@pytest.fixture
+def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[MakeScene]:
+    """Make scenes on the shared cluster; end what they started."""
+    scenes: list[Scene] = []
+
+    def make(**settings: object) -> Scene:
+        folder = tmp_path / f"{tmp_path.name[:20]}{len(scenes)}"
+        folder.mkdir()
+        scenes.append(Scene(embedded_cluster, folder, **settings))  # type: ignore[arg-type]
+        return scenes[-1]
+
+    yield make
+    for one in scenes:
+        one.close()
+
+
+def test_sigkill_inside_a_batch_loses_nothing_and_repeats_only_that_batch(scene: MakeScene) -> None:
+    """The victim's partitions go on elsewhere at the last commit; only what it had in hand is read again."""
+    s = scene(seconds_per_record=0.002)
+    victim, other = s.start(), s.start()
+    until(lambda: s.all_owned(2), 20, "both own partitions")
+    s.start_load(per_second=60)
+    until(lambda: s.seen(victim.pid) and s.seen(other.pid), 20, "both process")
+    until(lambda: s.inside(victim.pid), 20, "the victim is inside a batch")
+    victim.kill()
+    victim.wait()
+    in_hand = s.inside(victim.pid)
+    seen_by_victim = s.seen(victim.pid)
+    allowed = {
+        (p, offset)
+        for p in {p for p, _ in seen_by_victim}
+        for offset in range(s.offset(p) or 0, max(o for q, o in seen_by_victim if q == p) + 1)
+    }
+    s.settle()
+    account = s.account()
+    repeated = {(p, offset) for p, offsets in account.repeated.items() for offset in offsets}
+    assert (account.lost, repeated <= allowed) == ({}, True), (in_hand, repeated - allowed)
+    assert s.stop(other) == 0
+
+
+def test_a_graceful_leave_and_a_join_lose_and_repeat_nothing(scene: MakeScene) -> None:
+    """Partitions move while the load goes on."""
+    s = scene()
+    first, second = s.start(), s.start()
+    until(lambda: s.all_owned(2), 20, "both own partitions")
+    s.start_load()
+    time.sleep(1)
+    assert s.stop(first) == 0
+    until(lambda: s.all_owned(1), 10, "the other owns all")
+    third = s.start()
+    until(lambda: s.all_owned(2), 20, "the joiner owns its share")
+    time.sleep(1)
+    s.settle()
+    assert s.account().clean
+    assert (s.stop(second), s.stop(third)) == (0, 0)
+
+
+def test_a_rolling_restart_under_load_loses_and_repeats_nothing(scene: MakeScene) -> None:
+    """One consumer after the other is stopped and started again."""
+    s = scene()
+    running = [s.start() for _ in range(3)]
+    until(lambda: s.all_owned(3), 20, "all own partitions")
+    s.start_load()
+    for _ in range(3):
+        assert s.stop(running.pop(0)) == 0
+        running.append(s.start())
+        until(lambda: s.all_owned(3), 20, "all own partitions again")
+        time.sleep(0.5)
+    s.settle()
+    assert s.account().clean, s.account()
+    assert [s.stop(process) for process in running] == [0, 0, 0]
+
+
+def test_zookeeper_down_for_three_sessions_under_load_repeats_nothing_and_moves_nothing(
+    cluster_factory: Callable[..., EmbeddedCluster], tmp_path: Path
+) -> None:
+    """Every partition is at its former owner afterwards, under the same epoch."""
+    cluster = cluster_factory()
+    folder = tmp_path / "outage"
+    folder.mkdir()
+    s = Scene(cluster, folder)
+    try:
+        processes = [s.start() for _ in range(3)]
+        until(lambda: s.all_owned(3), 20, "all own partitions")
+        s.start_load()
+        time.sleep(1)
+        before = (s.owners(), s.epochs())
+        cluster.zookeepers[0].kill()
+        time.sleep(3 * s.session)
+        seen_in_outage = s.seen()
+        cluster.zookeepers[0].start()
+        until(lambda: s.zk.connected, 20, "ZooKeeper is back")
+        until(lambda: sum(s.seen().values()) > sum(seen_in_outage.values()), 20, "consuming goes on")
+        s.settle()
+        account = s.account()
+        assert (account.lost, account.repeated) == ({}, {})
+        assert (s.owners(), s.epochs()) == before
+        assert [s.stop(process) for process in processes] == [0, 0, 0]
+    finally:
+        s.close()
+
+
+def test_an_expired_session_is_recovered_under_the_same_epoch(scene: MakeScene) -> None:
+    """A consumer whose session expired, with nobody to take over, goes on where it was: nothing is repeated."""
+    s = scene()
+    process = s.start()
+    until(lambda: s.all_owned(1), 20, "it owns all")
+    s.start_load()
+    until(lambda: s.seen(), 10, "it consumes")
+    epochs = s.epochs()
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: not s.owners(), 20, "its session has expired")
+    process.send_signal(signal.SIGCONT)
+    until(lambda: s.all_owned(1), 20, "it owns all again")
+    s.settle()
+    assert (s.account().clean, s.epochs() == epochs) == (True, True)
+    assert s.stop(process) == 0

@@ -1,0 +1,350 @@
+"""The admin port as a server: ports, connections, bad clients, and the end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+
+import pytest
+
+from inbound.errors import ConfigError
+from inbound.http.admin import AdminServer
+from inbound.http.server import Limits
+from inbound.status import ProcessStatus
+from tests.made_status import ask, process
+
+Make = Callable[..., AdminServer]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Start an admin server that is closed after the test."""
+    with ExitStack() as open_now:
+
+        def start(
+            snapshot: Callable[[], ProcessStatus] = process,
+            *,
+            host: str = "127.0.0.1",
+            port: int = 0,
+            given: bool = True,
+            limits: Limits | None = None,
+        ) -> AdminServer:
+            server = AdminServer(snapshot, host=host, port=port, port_given=given, limits=limits)
+            open_now.callback(server.close)
+            server.start()
+            return server
+
+        yield start
+
+
+def taken() -> socket.socket:
+    """Return a socket that listens on a free port; the next one is free too, as good as always."""
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def connect(server: AdminServer, sent: bytes = b"") -> socket.socket:
+    """Open a connection and send something."""
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+    client.sendall(sent)
+    return client
+
+
+def all_of(client: socket.socket) -> str:
+    """Read until the server closes the connection."""
+    with client, client.makefile("rb") as answer:
+        return answer.read().decode()
+
+
+# -- ports ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_taken_default_port_gives_way(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody asked for this very port: the next free one is taken, and the log says which."""
+    with taken() as other, caplog.at_level(logging.WARNING):
+        port = other.getsockname()[1]
+        server = make(port=port, given=False)
+
+        assert port < server.port < port + 100
+        assert ask(server.url, "/healthz").code == 200
+        assert f"admin: port {port} is taken, listening on {server.port}" in caplog.text
+
+
+def test_a_taken_port_that_was_asked_for_fails(make: Make) -> None:
+    """Whoever set the port relies on it: another one would not be found."""
+    with taken() as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError) as error:
+            make(port=port)
+
+    assert str(error.value) == (
+        f"admin.listen: cannot listen on 127.0.0.1:{port}: Address already in use; "
+        "stop what listens there, or set another port (0 takes any)"
+    )
+
+
+def test_all_default_ports_are_taken(make: Make) -> None:
+    """The search ends at the highest port, and the message names the whole range."""
+    with socket.create_server(("127.0.0.1", 65535)), pytest.raises(ConfigError) as error:
+        make(port=65535, given=False)
+
+    assert str(error.value).startswith("admin.listen: cannot listen on 127.0.0.1:65535: Address already in use")
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        # TEST-NET-1, which no machine has.
+        (
+            "192.0.2.1",
+            "cannot listen on 192.0.2.1:8081: Cannot assign requested address; use an address of this machine",
+        ),
+        ("no such host", "the host 'no such host' is unknown"),
+        ("a..b", "the host 'a..b' is unknown"),
+    ],
+)
+def test_an_address_that_is_not_ours(make: Make, host: str, message: str) -> None:
+    """It fails at once, also where the port was not given, and says why."""
+    with pytest.raises(ConfigError) as error:
+        make(host=host, port=8081, given=False)
+
+    assert str(error.value).startswith(f"admin.listen: {message}")
+
+
+def test_port_0_is_any(make: Make) -> None:
+    """Two servers never collide, and the URL says where they are."""
+    first, second = make(), make()
+
+    assert first.port != second.port
+    assert first.url == f"http://127.0.0.1:{first.port}"
+
+
+def test_ipv6(make: Make) -> None:
+    """A literal address works, and stands in brackets in the URL."""
+    try:
+        server = make(host="::1")
+    except ConfigError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+
+    assert server.url == f"http://[::1]:{server.port}"
+    assert ask(server.url, "/healthz").code == 200
+
+
+def test_listening_everywhere_the_url_names_the_host(make: Make) -> None:
+    """0.0.0.0 is no address that another machine could ask."""
+    server = make(host="0.0.0.0")
+
+    assert server.url == f"http://{socket.gethostname()}:{server.port}"
+    assert ask(f"http://127.0.0.1:{server.port}", "/healthz").code == 200
+
+
+# -- connections -----------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_serves_many_requests(make: Make) -> None:
+    """Prometheus keeps its connection, also after an error page and a request with a body."""
+    client = HTTPConnection("127.0.0.1", make().port, timeout=5)
+    with closing(client):
+        codes = []
+        for method, path, body in (
+            ("GET", "/healthz", None),
+            ("POST", "/status", b"x" * 99),
+            ("GET", "/nothing", None),
+        ):
+            client.request(method, path, body)
+            answer = client.getresponse()
+            answer.read()
+            codes.append((answer.status, client.sock is not None))
+
+    assert codes == [(200, True), (405, True), (404, True)]
+
+
+def test_a_silent_client_does_not_keep_others_waiting(make: Make) -> None:
+    """A client that sends nothing, or half a request, has a thread of its own."""
+    server = make()
+    with connect(server), connect(server, b"GET /healthz HTTP/1.1\r\nHo"):
+        assert ask(server.url, "/healthz").code == 200
+
+
+def test_a_client_that_does_not_read_does_not_keep_others_waiting(make: Make) -> None:
+    """Many answers wait for it; the others get theirs."""
+    server = make()
+    with connect(server, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 2000):
+        assert ask(server.url, "/healthz").code == 200
+
+
+def test_a_slow_request_is_given_up(make: Make) -> None:
+    """The time counts for the whole request: a byte now and then does not lengthen it."""
+    server = make(limits=Limits(request_seconds=0.1))
+    client = connect(server, b"GET /healthz HTTP/1.1\r\n")
+    ended = threading.Event()
+
+    def drip() -> None:
+        try:
+            while not ended.wait(0.02):
+                client.send(b"a")
+        except OSError:
+            pass  # the server has closed: what the test waits for
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    try:
+        assert client.recv(100) == b""
+    except ConnectionResetError:
+        pass  # closed while a byte was under way
+    finally:
+        ended.set()
+        dripping.join()
+        client.close()
+
+
+def test_the_longest_waiting_client_makes_room(make: Make) -> None:
+    """Silent clients cannot keep a probe out, however many they are."""
+    server = make(limits=Limits(connections=2))
+    first = connect(server)
+    with connect(server), connect(server):
+        assert ask(server.url, "/healthz").code == 200
+        assert all_of(first) == ""
+
+
+def test_one_too_many_is_refused_while_all_others_are_answered(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """An answer under way is never cut off for a newcomer."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def snapshot() -> ProcessStatus:
+        asked.set()
+        assert go_on.wait(5)
+        return process()
+
+    server = make(snapshot, limits=Limits(connections=1))
+    busy = connect(server, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert asked.wait(5)
+
+    refused = all_of(connect(server))
+    go_on.set()
+
+    assert refused.startswith("HTTP/1.1 503 ")
+    assert all_of(busy).endswith("\r\n\r\nok\n")
+    assert "1 connections at once; another one was refused" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 3000 + b"\r\n", 431),
+        (b"what is this?\r\n\r\n", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 505),
+    ],
+)
+def test_a_bad_request_is_answered_and_the_connection_closed(make: Make, sent: bytes, code: int) -> None:
+    """Too long or not understood: the answer says so, and nothing after it is taken for a request."""
+    server = make()
+
+    answer = all_of(connect(server, sent))
+
+    assert answer.split(" ", 2)[1] == str(code)
+    assert "Connection: close\r\n" in answer
+    assert ask(server.url, "/healthz").code == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Length: 1000000",
+        "Content-Length: -1",
+        "Transfer-Encoding: chunked",
+        "Content-Length: 9\r\nExpect: 100-continue",
+    ],
+)
+def test_a_body_that_is_not_read_ends_the_connection(make: Make, head: str) -> None:
+    """What follows it might be taken for the next request; it is answered, and that was it."""
+    client = connect(make(), f"POST /status HTTP/1.1\r\n{head}\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n".encode())
+    client.shutdown(socket.SHUT_WR)
+
+    answer = all_of(client)
+
+    assert answer.startswith("HTTP/1.1 405 ")
+    assert answer.count("HTTP/1.1") == 1
+
+
+def test_a_client_that_goes_away_is_no_error(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Half a request, then gone: nobody needs to read of that."""
+    server = make()
+    connect(server, b"GET /healthz HTTP/1.1\r\n").close()
+
+    assert ask(server.url, "/healthz").code == 200
+    server.close()
+
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_close_frees_the_port_and_ends_all_threads(make: Make) -> None:
+    """Also with clients that hang on; a second close does nothing."""
+    before = set(threading.enumerate())
+    server = make()
+    port = server.port
+    silent, half = connect(server), connect(server, b"GET /healthz HT")
+    with silent, half:
+        assert ask(server.url, "/healthz").code == 200
+        server.close()
+        server.close()
+
+        assert silent.recv(1) == half.recv(1) == b""
+    assert set(threading.enumerate()) == before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+    assert make(port=port).port == port
+
+
+def test_close_lets_an_answer_end(make: Make) -> None:
+    """Who asked before the end still gets the answer."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def snapshot() -> ProcessStatus:
+        asked.set()
+        assert go_on.wait(5)
+        return process()
+
+    server = make(snapshot)
+    client = connect(server, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert asked.wait(5)
+
+    closing_thread = threading.Thread(target=server.close)
+    closing_thread.start()
+    go_on.set()
+    answer = all_of(client)
+    closing_thread.join(5)
+
+    assert answer.endswith("\r\n\r\nok\n")
+    assert not closing_thread.is_alive()
+
+
+def test_close_does_not_wait_for_ever(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """A snapshot that hangs is left behind, and the log says so."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def snapshot() -> ProcessStatus:
+        asked.set()
+        go_on.wait(5)
+        return process()
+
+    server = make(snapshot, limits=Limits(close_seconds=0.02))
+    with connect(server, b"GET /healthz HTTP/1.0\r\n\r\n"):
+        assert asked.wait(5)
+        server.close()
+
+        assert "an answer is still being made at the end" in caplog.text
+        go_on.set()
+
+
+def test_close_without_start() -> None:
+    """The owner may close what never came up."""
+    AdminServer(process, host="127.0.0.1", port=0, port_given=True).close()
