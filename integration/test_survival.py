@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[MakeSce
     scenes: list[Scene] = []
 
     def make(**settings: object) -> Scene:
-        folder = tmp_path / f"{tmp_path.name[:20]}{len(scenes)}"
+        folder = tmp_path / f"scene-{uuid.uuid4().hex[:8]}"
         folder.mkdir()
         scenes.append(Scene(embedded_cluster, folder, **settings))  # type: ignore[arg-type]
         return scenes[-1]

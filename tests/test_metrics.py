@@ -46,7 +46,7 @@ def test_every_metric_of_a_process() -> None:
     group = (*chan, ("group", "orders-svc"))
     part = (*group, ("partition", "0"), ("topic", "orders"))
     states = {"down": 0, "joining": 0, "member": 0, "suspended": 1, "closed": 0}
-    assert ours == {
+    expected: Series = {
         ("inbound_build_info", (("version", "0.1.0"),)): 1,
         **{("inbound_zookeeper_session_state", (("state", state),)): value for state, value in states.items()},
         ("inbound_zookeeper_session_certain_seconds", ()): 0.5,
@@ -83,6 +83,7 @@ def test_every_metric_of_a_process() -> None:
             (("consumer", "host-1"), ("partition", "0"), ("topic", "orders")),
         ): 500,
     }
+    assert ours == expected
 
 
 def test_the_gauge_of_the_ancestor_is_there_from_0_on() -> None:
@@ -208,7 +209,8 @@ def test_open_metrics_when_asked_for() -> None:
     body, content_type = exposition(make_registry(process), accept)
 
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
-    samples = {sample.name for family in openmetrics(body.decode()) for sample in family.samples}
+    families = openmetrics(body.decode())  # type: ignore[no-untyped-call]
+    samples = {sample.name for family in families for sample in family.samples}
     assert {"inbound_records_total", "inbound_build_info", "eventing_kafka_consumed_msg_count"} <= samples
 
 

@@ -62,7 +62,7 @@ class DelaysPerCarrier(BatchEventProcessor):
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:
         self.journal.write("begin", batch, first=batch.first_offset, next=batch.next_offset)
-        data = (event.get_data() for event in batch.events)
+        data: list[Any] = [event.get_data() for event in batch.events]
         flights = [
             (offset, flight["carrier"], flight["dep_delay"])
             for offset, flight in zip(batch.event_offsets, data, strict=True)

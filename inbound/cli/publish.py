@@ -33,14 +33,20 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("topic", metavar="TOPIC")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--bootstrap-servers", metavar="HOST:PORT", help="the brokers; default: those of inbound.yaml, or 127.0.0.1:9092"
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        help="the brokers; default: those of inbound.yaml, or 127.0.0.1:9092",
     )
     where.add_argument("-c", "--config", type=Path, metavar="FILE", help="take the kafka section of this configuration")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--file", type=Path, metavar="FILE", help="one CloudEvent in JSON per line")
     what.add_argument("--generate", type=_count, metavar="N", help="N numbered events")
-    parser.add_argument("--rate", type=_rate, metavar="N/s", help="at most so many a second; default: as fast as it goes")
-    parser.add_argument("--size", type=_size, default=0, metavar="BYTES", help="with --generate: bytes of data, or 1KiB")
+    parser.add_argument(
+        "--rate", type=_rate, metavar="N/s", help="at most so many a second; default: as fast as it goes"
+    )
+    parser.add_argument(
+        "--size", type=_size, default=0, metavar="BYTES", help="with --generate: bytes of data, or 1KiB"
+    )
     parser.add_argument("--structured", action="store_true", help="the whole event as JSON; default: binary mode")
     parser.add_argument("--create", action="store_true", help="create the topic if it is missing")
     parser.add_argument("--partitions", type=_count, metavar="P", help="how many a created topic gets; or check for it")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -50,12 +49,17 @@ def run(args: argparse.Namespace) -> int:
     expected = None if config is None else set(config.channels)
     if args.watch is None:
         return _show(urls, expected, as_json=args.json)
-    never = threading.Event()
     try:
-        watch(lambda: _show(urls, expected, as_json=args.json), lambda: never.wait(args.watch), clear=not args.json)
+        watch(lambda: _show(urls, expected, as_json=args.json), lambda: pause(args.watch), clear=not args.json)
     except KeyboardInterrupt:
         pass  # how one ends watching
     return 0
+
+
+def pause(seconds: float) -> bool:
+    """Wait, and return False: there is more to show. Ctrl-C raises KeyboardInterrupt."""
+    time.sleep(seconds)
+    return False
 
 
 def watch(show: Callable[[], int], wait: Callable[[], bool], *, clear: bool) -> None:

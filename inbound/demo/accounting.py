@@ -101,19 +101,21 @@ class Account:
 def account(entries: Iterable[Entry], *, published: int, ends: Mapping[int, int], kill: Kill) -> Account:
     """Return the figures of a run.
 
-    `entries` are all journals' lines, `ends` the end of each partition's log, which begins at 0.
+    `entries` are all journals' lines, those of one process in its order; `ends` is the end of each partition's log,
+    which begins at 0.
     """
     seen, open_batches, sums = Seen(), OpenBatches(), CarrierSums()
     counted: Counter[tuple[str, int]] = Counter()
     repeated: Counter[tuple[str, int]] = Counter()
     last_of_victim: dict[int, int] = {}
     first_elsewhere: dict[int, float] = {}
-    # Stable: lines of one process with the same time stay in its order.
-    for entry in sorted(entries, key=lambda entry: entry.at):
+    lines = list(entries)
+    for entry in lines:
+        open_batches.add(entry)
+    # By time, so that of two processes the later one is said to have repeated.
+    for entry in sorted(lines, key=lambda entry: entry.at):
         victim = entry.consumer == kill.consumer
-        if victim:
-            open_batches.add(entry)
-        elif entry.what == "counted" and entry.at >= kill.at:
+        if not victim and entry.what == "counted" and entry.at >= kill.at:
             first_elsewhere.setdefault(entry.partition, entry.at)
         share = (entry.consumer, entry.partition)
         for offset, carrier, delay in entry.flights:

@@ -111,8 +111,7 @@ def flights(lines: Iterable[str]) -> Iterator[Flight]:
     rows = csv.reader(lines)
     columns = {name: index for index, name in enumerate(next(rows, []))}
     carrier, flight, tail, origin, dest, hour_utc, minute, delay = (
-        columns[name]
-        for name in ("carrier", "flight", "tailnum", "origin", "dest", "time_hour", "minute", "dep_delay")
+        columns[name] for name in ("carrier", "flight", "tailnum", "origin", "dest", "time_hour", "minute", "dep_delay")
     )
     for row in rows:
         # time_hour is the scheduled hour in UTC; the minutes are in a column of their own.

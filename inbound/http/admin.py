@@ -114,5 +114,6 @@ class AdminServer:
             errno.EACCES: "use a port above 1023, or give this user the right to it",
             errno.EADDRNOTAVAIL: "use an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all",
         }.get(error.errno or 0, "set another address")
-        ports = f"{self._port}" if last == self._port else f"{self._port} to {last}"
+        several = error.errno == errno.EADDRINUSE and last != self._port
+        ports = f"{self._port} to {last}" if several else f"{self._port}"
         return f"admin.listen: cannot listen on {host}:{ports}: {reason}; {way_out}"

@@ -122,7 +122,10 @@ class Server(HTTPServer):
         """Serve a new connection in a thread of its own."""
         with self._lock:
             if len(self._connections) >= self.limits.connections and not self._make_room():
-                self.log.warning("admin: %d connections at once; another one was refused", len(self._connections))
+                self.log.warning(
+                    "admin: %d connections are being answered, the most allowed: another one was refused",
+                    len(self._connections),
+                )
                 self._refuse(request)
                 return
             thread = threading.Thread(target=self._serve, args=(request, client_address), name="admin-c", daemon=True)
@@ -252,6 +255,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that could not be understood; the connection is closed, nobody knows where the next starts."""
+        self.request_version = self.protocol_version  # else it counts as HTTP/0.9, which has no head
         self._send(text(code, message or HTTPStatus(code).phrase), close=True)
 
     def handle_expect_100(self) -> bool:

@@ -46,12 +46,7 @@ class DeadLetterTopic:
                         allow_auto_create_topics=False, max_block_ms=int(SEND_TIMEOUT * 1000),
                     )  # fmt: skip
                 producer = self._producer
-            sent = [
-                producer.send(
-                    self._topic, key=r.key, value=r.value, headers=[*r.headers, *self._why(topic, partition, r, reason)]
-                )
-                for r in records
-            ]
+            sent = [producer.send(self._topic, **self._message(topic, partition, r, reason)) for r in records]
             for future in sent:
                 future.get(timeout=SEND_TIMEOUT)
         except kafka.errors.KafkaError as error:
@@ -62,6 +57,12 @@ class DeadLetterTopic:
     def close(self) -> None:
         if self._producer is not None:
             self._producer.close(timeout=3)
+
+    def _message(self, topic: str, partition: int, record: Record, reason: str) -> dict[str, Any]:
+        # The producer takes neither a null header nor a null key with a null value: they are sent empty.
+        headers = [(name, value if value is not None else b"") for name, value in record.headers]
+        key = b"" if record.key is None and record.value is None else record.key
+        return {"key": key, "value": record.value, "headers": [*headers, *self._why(topic, partition, record, reason)]}
 
     def _why(self, topic: str, partition: int, record: Record, reason: str) -> list[tuple[str, bytes]]:
         return [

@@ -52,7 +52,9 @@ def encode_line(text: bytes, *, structured: bool) -> Encoded:
         return encode_structured(event, key)
     encoded = encode_binary(event, key)
     if key is None and encoded[1] is None:
-        raise ValueError("an event with neither data nor partitionkey has no binary form here; add one, or --structured")
+        raise ValueError(
+            "an event with neither data nor partitionkey has no binary form here; add one, or --structured"
+        )
     return encoded
 
 

@@ -1,0 +1,143 @@
+"""The demo's consumer processes: started, frozen, killed, stopped, and never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from inbound.errors import InboundError
+
+GROUP = "delays"
+#: Short, so that the demo does not wait long for the death to be noticed. ZooKeeper's tick is 500 ms here.
+SESSION_TIMEOUT = 4.0
+#: Flights are handed out faster than they are counted by about half: so there is nearly always a batch in work.
+SLICE, PAUSE = 20, 0.010
+_LOG_LINES = 12
+_POLL = 0.01
+
+
+class DemoError(InboundError):
+    """The demo could not go its way."""
+
+
+def configuration(folder: Path, *, topic: str, zookeeper: str, kafka: str, member: str) -> str:
+    """Return the `inbound.yaml` of the demo's processes. (JSON texts are YAML too.)"""
+    return f"""\
+# Written by `inbound demo`. Each process appends its number to consumer_id.
+zookeeper: {{hosts: {json.dumps(zookeeper)}, session_timeout: {SESSION_TIMEOUT:.0f}s}}
+kafka: {{bootstrap.servers: {json.dumps(kafka)}}}
+controller: {{join_delay: 1s}}
+ledger: {{type: files, path: {json.dumps(str(folder / "ledger"))}}}
+channels:
+  {GROUP}:
+    topics: [{json.dumps(topic)}]
+    group: {GROUP}
+    consumer_id: {json.dumps(member)}
+    processor:
+      type: "delays:DelaysPerCarrier"
+      options: {{journal: {json.dumps(str(folder / "journal"))}, slice: {SLICE}, pause: {PAUSE}}}
+"""
+
+
+class Consumer:
+    """One `inbound run` process. Its owner ends it; if the owner dies, it stops by itself (its standard input ends)."""
+
+    def __init__(self, number: int, config: Path, member: str) -> None:
+        self.number = number
+        self.name = f"process {number}"
+        self.consumer_id = f"{member}-{number}"
+        self.log = config.parent / f"process-{number}.log"
+        #: What it is expected to end with, once somebody ends it.
+        self.ending: str | None = None
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "inbound", "run", "-c", str(config), "--child", str(number)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the demo alone, which then ends its processes
+            )
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists."""
+        return self._process.poll() is None
+
+    def check(self) -> None:
+        """Raise DemoError if the process has ended although nobody ended it."""
+        code = self._process.poll()
+        if code is not None and self.ending is None:
+            raise DemoError(f"{self.name} ended by itself with {_ending(code)}\n{self.tail()}")
+
+    def freeze(self) -> bool:
+        """Stop its threads where they are (SIGSTOP). Returns False if it has ended instead."""
+        self._process.send_signal(signal.SIGSTOP)
+        # Waits until the kernel says that it stopped; WNOWAIT leaves its exit status for Popen.
+        result = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return result is not None and result.si_code == os.CLD_STOPPED
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> float:
+        """End it with SIGKILL and wait until it is gone. Returns the time of the kill, in seconds since the epoch."""
+        self.ending = "SIGKILL"
+        at = time.time()
+        self._process.kill()
+        self._process.wait()
+        return at
+
+    def request_stop(self) -> None:
+        """Ask it to finish and leave (SIGTERM)."""
+        self.ending = "SIGTERM"
+        self._process.terminate()
+
+    def stopped(self) -> bool:
+        """Whether it has ended after `request_stop`. Raises DemoError if it ended with anything but 0."""
+        code = self._process.poll()
+        if code:
+            raise DemoError(f"{self.name} was asked to stop and ended with {_ending(code)}, not 0\n{self.tail()}")
+        return code == 0
+
+    def close(self) -> None:
+        """End it at once if it still runs, and close its standard input."""
+        if self.running:
+            self.kill()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def tail(self) -> str:
+        """Return where its log is, and the log's last lines."""
+        lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        return "\n".join([f"the end of {self.log}:", *(f"  {line}" for line in lines)])
+
+
+def kill_when(consumer: Consumer, inside: Callable[[], bool], *, within: float) -> float:
+    """Kill `consumer` at a moment when `inside` holds. Returns the time of the kill.
+
+    SIGKILL at a chosen moment needs that the moment stands still: the process is frozen for some milliseconds to look,
+    and killed if it is right, or let go on.
+
+    Raises DemoError: the moment did not come within so many seconds.
+    """
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if not consumer.freeze():
+            break
+        if inside():
+            return consumer.kill()
+        consumer.thaw()
+        time.sleep(_POLL)
+    consumer.check()
+    raise DemoError(f"{consumer.name} was never inside a batch for {within:.0f} s\n{consumer.tail()}")
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

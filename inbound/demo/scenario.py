@@ -1,0 +1,279 @@
+"""The course of the demo: who is started, killed, stopped and added, and when."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from inbound.demo.accounting import Account, Kill, Seen, account
+from inbound.demo.consumers import GROUP, Consumer, DemoError, configuration, kill_when
+from inbound.demo.flights import ROWS, CarrierSums, Flight, Sums, encoded
+from inbound.demo.group import GroupView
+from inbound.demo.journal import Entry, Journals, OpenBatches
+from inbound.publishing import Encoded, Publisher, log_ends, prepare_topic
+
+TOPIC = "flights"
+PARTITIONS = 8
+#: When it happens, as parts of the time that publishing takes.
+KILL_AT, JOIN_AT, LEAVE_AT = 0.2, 0.5, 0.7
+
+_START_LIMIT = 60.0
+_KILL_LIMIT = 20.0
+_STOP_LIMIT = 40.0
+_TICK = 0.1
+
+
+class Teller(Protocol):
+    """Shows how the demo goes."""
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+
+    def update(self, done: int, note: str = "") -> None:
+        """Show that `done` flights have been counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the demo is made of."""
+
+    folder: Path
+    plugin: Path  # delays.py
+    archive: Path  # the data set
+    seconds: float  # that publishing takes
+    member: str  # the consumer ids' beginning; no other live process may use it
+    read: Callable[[Path], Iterator[Flight]]
+
+
+@dataclass
+class Result:
+    """How it went."""
+
+    account: Account
+    problems: list[str]
+    expected: dict[str, Sums]
+    #: The processes by consumer id, as they are called in the tables, and how each ended.
+    processes: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+class Publishing:
+    """Publishes the flights in a thread of its own, at a steady pace, and adds up what the CSV says on the way."""
+
+    def __init__(self, plan: Plan, kafka: str) -> None:
+        self._plan = plan
+        self._publisher = Publisher({"bootstrap.servers": kafka}, TOPIC)
+        self._stop = threading.Event()
+        self._failure: Exception | None = None
+        self._sums = CarrierSums()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="publishing", daemon=True)
+        self.began: float | None = None  # by time.monotonic
+        self.published = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self.began = time.monotonic()
+        self._thread.start()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return 0.0 if self.began is None else time.monotonic() - self.began
+
+    @property
+    def delivered(self) -> int:
+        """How many are in the topic for sure."""
+        return self._publisher.delivered
+
+    @property
+    def expected(self) -> dict[str, Sums]:
+        """The CSV's sums by carrier; whole once all is published."""
+        return self._sums.by_carrier()
+
+    def check(self) -> bool:
+        """Return whether all is published. Raises what went wrong in the thread."""
+        if not self._done.is_set():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def close(self) -> None:
+        """End it, whole or not."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._publisher.close()
+
+    def _run(self) -> None:
+        try:
+            published = self._publisher.publish(self._records(), rate=ROWS / self._plan.seconds, stop=self._stop)
+            self.published = published.count
+        except Exception as error:  # raised again in the main thread, by check()
+            self._failure = error
+        finally:
+            self._done.set()
+
+    def _records(self) -> Iterator[Encoded]:
+        return encoded(self._counted())
+
+    def _counted(self) -> Iterator[Flight]:
+        for flight in self._plan.read(self._plan.archive):
+            self._sums.add(flight.carrier, flight.delay)
+            yield flight
+
+
+class Scenario:
+    """Runs the demo against servers that are up. Everything that it starts has ended when `run` returns or raises."""
+
+    def __init__(self, plan: Plan, *, zookeeper: str, kafka: str, teller: Teller) -> None:
+        self._plan = plan
+        self._zookeeper = zookeeper
+        self._kafka = kafka
+        self._teller = teller
+        self._config = plan.folder / "inbound.yaml"
+        self._journals = Journals(plan.folder / "journal")
+        self._entries: list[Entry] = []
+        self._open = OpenBatches()
+        self._seen = Seen()
+        self._consumers: list[Consumer] = []
+        self._ends: dict[int, int] = {}
+
+    def run(self) -> Result:
+        """Go through all of it and return the figures.
+
+        Raises DemoError: something else happened than was planned, such as a process that ended by itself.
+        """
+        plan = self._plan
+        (plan.folder / "delays.py").write_bytes(plan.plugin.read_bytes())
+        self._config.write_text(
+            configuration(plan.folder, topic=TOPIC, zookeeper=self._zookeeper, kafka=self._kafka, member=plan.member)
+        )
+        prepare_topic({"bootstrap.servers": self._kafka}, TOPIC, create=True, partitions=PARTITIONS)
+        with ExitStack() as owned:
+            owned.callback(self._close_consumers)
+            self._view = GroupView(self._zookeeper, GROUP, TOPIC, PARTITIONS)
+            owned.callback(self._view.close)
+            self._publishing = Publishing(plan, self._kafka)
+            owned.callback(self._publishing.close)
+            return self._course()
+
+    def _course(self) -> Result:
+        first, victim, leaver = (self._add() for _ in range(3))
+        self._wait(lambda: self._shared_by(first, victim, leaver), _START_LIMIT, "3 processes share 8 partitions")
+        self._tell(f"3 processes share the {PARTITIONS} partitions; {ROWS:,} departures are published")
+        self._publishing.start()
+
+        self._wait_until(KILL_AT)
+        kill = self._kill(victim)
+
+        self._wait_until(JOIN_AT)
+        joiner = self._add()
+        self._tell(f"{joiner.name} joins")
+
+        self._wait_until(LEAVE_AT)
+        self._tell(f"{leaver.name} is asked to stop (SIGTERM)")
+        leaver.request_stop()
+        self._wait(leaver.stopped, _STOP_LIMIT, f"{leaver.name} stops in good order", leaver)
+        self._tell(f"{leaver.name} has finished its batches, committed, and ended with exit code 0")
+
+        self._wait(self._publishing.check, self._plan.seconds * 3 + 60, "all is published")
+        published = self._publishing.published
+        self._ends = log_ends({"bootstrap.servers": self._kafka}, TOPIC, PARTITIONS)
+        self._tell(f"all {published:,} are published")
+        self._wait(self._all_counted, 60 + self._plan.seconds, "all is counted and committed")
+
+        for consumer in (first, joiner):
+            consumer.request_stop()
+        for consumer in (first, joiner):
+            self._wait(consumer.stopped, _STOP_LIMIT, f"{consumer.name} stops in good order", consumer)
+        self._take_in()
+        figures = account(self._entries, published=published, ends=self._ends, kill=kill)
+        expected = self._publishing.expected
+        endings = {victim: "killed (SIGKILL)", leaver: "stopped early", joiner: "joined late", first: "the whole time"}
+        names = {c.consumer_id: (c.name, endings[c]) for c in sorted(endings, key=lambda c: c.number)}
+        return Result(figures, figures.problems(expected), expected, names)
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _add(self) -> Consumer:
+        consumer = Consumer(len(self._consumers) + 1, self._config, self._plan.member)
+        self._consumers.append(consumer)
+        return consumer
+
+    def _kill(self, victim: Consumer) -> Kill:
+        def inside() -> bool:
+            self._take_in()
+            return self._open.halfway(victim.consumer_id)
+
+        at = kill_when(victim, inside, within=_KILL_LIMIT)
+        # Its nodes stay until its session ends, and nobody else can commit for its partitions before that.
+        owned = [partition for partition, owner in self._view.owners().items() if owner == victim.consumer_id]
+        commits = self._view.commits()
+        self._take_in()
+        batches = self._open.of(victim.consumer_id)
+        inside_of = "; ".join(
+            f"partition {begun.partition}: {counted} of {begun.next - begun.first} flights counted"
+            for begun, counted in batches
+        )
+        self._tell(f"{victim.name} is killed (SIGKILL) inside {len(batches)} of its batches ({inside_of})")
+        if not owned:
+            raise DemoError(f"{victim.name} owned no partition when it was killed\n{victim.tail()}")
+        return Kill(victim.consumer_id, at, {partition: commits.get(partition, 0) for partition in owned})
+
+    def _shared_by(self, *consumers: Consumer) -> bool:
+        owners = self._view.owners()
+        return len(owners) == PARTITIONS and set(owners.values()) == {c.consumer_id for c in consumers}
+
+    def _all_counted(self) -> bool:
+        return self._seen.distinct >= sum(self._ends.values()) and self._view.commits() == self._ends
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def _wait_until(self, part: float) -> None:
+        """Wait until this part of the time for publishing has passed."""
+        while (left := part * self._plan.seconds - self._publishing.elapsed) > 0:
+            self._look()
+            time.sleep(min(_TICK, left))
+
+    def _wait(self, reached: Callable[[], bool], limit: float, what: str, consumer: Consumer | None = None) -> None:
+        """Wait until `reached`. Raises DemoError: it took more than `limit` seconds."""
+        deadline = time.monotonic() + limit
+        while not reached():
+            self._look()
+            if time.monotonic() > deadline:
+                asked = [consumer] if consumer is not None else [c for c in self._consumers if c.running]
+                tails = "\n".join(c.tail() for c in asked)
+                raise DemoError(f"not reached within {limit:.0f} s: {what} ({self._where()})\n{tails}")
+            time.sleep(_TICK)
+
+    def _look(self) -> None:
+        """Take in what is new, show it, and raise what went wrong meanwhile."""
+        for consumer in self._consumers:
+            consumer.check()
+        self._publishing.check()
+        self._take_in()
+        self._teller.update(self._seen.distinct, self._where())
+
+    def _take_in(self) -> None:
+        for entry in self._journals.new_entries():
+            self._entries.append(entry)
+            self._open.add(entry)
+            for offset, _, _ in entry.flights:
+                self._seen.add(entry.partition, offset)
+
+    def _where(self) -> str:
+        running = sum(consumer.running for consumer in self._consumers)
+        return f"published {self._publishing.delivered:,}, counted {self._seen.distinct:,}, {running} processes"
+
+    def _tell(self, line: str) -> None:
+        self._teller.say(f"{self._publishing.elapsed:5.1f} s  {line}")
+
+    def _close_consumers(self) -> None:
+        for consumer in self._consumers:
+            consumer.close()

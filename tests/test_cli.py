@@ -1,0 +1,148 @@
+"""The command line: exit codes, and messages that name the thing and the way out, without a traceback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inbound.cli.main import main
+
+GOOD = """\
+channels:
+  orders:
+    topics: [orders]
+    group: orders-svc
+    processor: {type: "PLUGIN"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Plugins of one test are not those of the next; logging set-up is undone."""
+    import sys
+
+    before = set(sys.modules)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    handlers, level = list(logging.getLogger().handlers), logging.getLogger().level
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("my_"):
+            del sys.modules[name]
+    logging.getLogger().handlers[:], logging.getLogger().level = handlers, level
+
+
+def check(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Run `inbound check` on a configuration; return exit code and what it said, with the folder's name taken out."""
+    config = tmp_path / "inbound.yaml"
+    config.write_text(text)
+    code = main(["check", "-c", str(config)])
+    out = capsys.readouterr()
+    return code, (out.err or out.out).replace(f"{tmp_path}/", "")
+
+
+def test_a_good_configuration_is_said_to_be_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0, and what each channel will do."""
+    text = GOOD.replace('"PLUGIN"', "simple, options: {sinks: [log]}")
+    assert check(tmp_path, text, capsys) == (
+        0,
+        "channel orders: group orders-svc reads orders with inbound.processors.simple:SimpleProcessor\n"
+        "inbound.yaml: good\n",
+    )
+
+
+PLUGINS = [
+    (
+        "my_missing:Orders",
+        None,
+        "inbound.yaml:5: channels.orders.processor.type: no module 'my_missing'; put my_missing.py beside the configuration "
+        "file, or install it",
+    ),
+    (
+        "my_broken:Orders",
+        "import nowhere_to_be_found\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_broken needs the module 'nowhere_to_be_found', which is not "
+        "installed (my_broken.py:1)",
+    ),
+    (
+        "my_failing:Orders",
+        "x = 1\ny = x / 0\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_failing failed when imported: ZeroDivisionError: division by zero "
+        "(my_failing.py:2)",
+    ),
+    (
+        "my_other:Orders",
+        "class Order: ...\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_other has no 'Orders'; its path is my_other.py",
+    ),
+    (
+        "my_plain:Orders",
+        "class Orders: ...\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_plain:Orders is <class 'my_plain.Orders'>, not a "
+        "BatchEventProcessor; derive it from inbound.BatchEventProcessor",
+    ),
+    (
+        "my_empty:Orders",
+        "from inbound import BatchEventProcessor\nclass Orders(BatchEventProcessor): ...\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_empty:Orders lacks on_next_batch; write it: it is handed every "
+        "batch",
+    ),
+    (
+        "nobody",
+        None,
+        "inbound.yaml:5: channels.orders.processor.type: no processor is called 'nobody'; use one of simple, or module:Class",
+    ),
+]
+
+
+@pytest.mark.parametrize(("plugin", "source", "message"), PLUGINS, ids=[row[0] for row in PLUGINS])
+def test_a_plugin_that_cannot_be_used_is_refused(
+    plugin: str, source: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, with the line of the configuration, and where in the plugin it went wrong."""
+    if source is not None:
+        (tmp_path / f"{plugin.split(':')[0]}.py").write_text(source)
+    code, said = check(tmp_path, GOOD.replace("PLUGIN", plugin), capsys)
+    assert (code, said) == (2, f"error: {message}\n")
+
+
+def test_every_problem_is_told_at_once_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One run is enough to put a file right."""
+    text = "channels:\n  orders:\n    topcs: [orders]\n    group: 7/8\n    workers: many\n    processor: {type: simple}\n"
+    code, said = check(tmp_path, text, capsys)
+    assert code == 2
+    assert [line.split(": ")[0].removeprefix("error: ") for line in said.splitlines()] != []
+    assert "Traceback" not in said
+    for part in ("inbound.yaml:3", "inbound.yaml:4", "inbound.yaml:5"):
+        assert part in said
+
+
+def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the option that names it."""
+    assert main(["check", "-c", str(tmp_path / "none.yaml")]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path}/none.yaml: no such file; name the configuration with -c\n"
+
+
+def test_options_are_checked_by_the_processors_own_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the line in the file, before anything starts."""
+    text = GOOD.replace('"PLUGIN"', "simple, options: {sinks: [log], mode: sometimes}")
+    code, said = check(tmp_path, text, capsys)
+    assert code == 2
+    assert said.startswith("error: inbound.yaml:5: channels.orders.processor.options.mode:"), said
+
+
+@pytest.mark.parametrize("command", ["run", "check", "status", "publish", "cluster", "demo"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And ends with exit code 0."""
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert (caught.value.code, "usage: inbound" in capsys.readouterr().out) == (0, True)
+
+
+def test_no_more_processes_than_make_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    """A slip of the pen must not start thousands."""
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "--processes", "0"])
+    assert (caught.value.code, "need 1 to 256 processes, got 0" in capsys.readouterr().err) == (2, True)

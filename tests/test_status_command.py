@@ -1,0 +1,295 @@
+"""`inbound status` from its arguments to its output and exit code, against real admin ports."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from inbound.cli import status
+from inbound.errors import ConfigError
+from inbound.http.admin import AdminServer
+from inbound.http.pages import Page
+from inbound.http.server import Limits, Server
+from inbound.status import ProcessStatus
+from tests.made_status import channel, process
+
+CONFIG = """
+admin: {{listen: "{listen}"}}
+channels:
+  {channel}:
+    topics: [orders]
+    group: orders-svc
+    processor: {{type: simple}}
+"""
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serve a snapshot; gives back the URL."""
+    with ExitStack() as open_now:
+
+        def start(found: ProcessStatus | list[ProcessStatus]) -> str:
+            server = AdminServer(lambda: found, host="127.0.0.1", port=0, port_given=True)
+            server.start()
+            open_now.callback(server.close)
+            return server.url
+
+        yield start
+
+
+@pytest.fixture
+def answer() -> Iterator[Serve]:
+    """Answer everything with one page, as some other program would; gives back the URL."""
+    with ExitStack() as open_now:
+
+        def start(code: int, body: bytes) -> str:
+            page = Page(code, body)
+            server = Server(
+                socket.AF_INET,
+                ("127.0.0.1", 0),
+                lambda method, path, accept: page,
+                log=logging.getLogger(__name__),
+                limits=Limits(),
+            )
+            server.start()
+            open_now.callback(server.close)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield start
+
+
+def run(*arguments: str) -> int:
+    """Run the command as the command line does."""
+    parser = argparse.ArgumentParser()
+    status.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["status", *arguments])
+    code: int = args.run(args)
+    return code
+
+
+def write(folder: Path, listen: str, channel_name: str = "orders") -> str:
+    """Write a configuration; returns its path."""
+    path = folder / "inbound.yaml"
+    path.write_text(CONFIG.format(listen=listen, channel=channel_name))
+    return str(path)
+
+
+def test_the_address_comes_from_the_configuration(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside the process's configuration no address is needed."""
+    url = serve(process())
+
+    code = run("-c", write(tmp_path, url.removeprefix("http://")))
+
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("inbound 0.1.0, pid 4711 on host, up ")
+    assert lines[1:5] == [
+        "ZooKeeper: member, session 0x1000ab of 10 s, certain for 6.2 s",
+        "",
+        "Channel orders: group orders-svc as host-1 (dynamic)",
+        "2 members: host-1, host-2",
+    ]
+    assert [line.split()[:7] for line in lines[6:8]] == [
+        ["orders", "0", "scheduled", "7", "1,500", "1,400", "600"],
+        ["orders", "1", "scheduled", "7", "1,500", "1,400", "600"],
+    ]
+    assert lines[8:] == [
+        "Total: 2 of 4 partitions (share 2), 1,234 records in 12 batches, 11 commits (1 waiting, 0 fenced), lag 1,200"
+    ]
+
+
+def test_a_process_that_listens_everywhere_is_asked_here(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0.0.0.0 is no address to ask."""
+    port = serve(process()).rsplit(":", 1)[1]
+
+    assert run("-c", write(tmp_path, f"0.0.0.0:{port}")) == 0
+    assert capsys.readouterr().out.startswith("inbound 0.1.0, pid 4711")
+
+
+def test_several_addresses_and_several_processes(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything that the addresses stand for, in their order."""
+    first, second = serve(process(pid=1)), serve([process(pid=2), process(pid=3)])
+
+    code = run("--url", first, "--url", f"{second}/status")
+
+    assert code == 0
+    headers = [line.split(",")[1] for line in capsys.readouterr().out.splitlines() if line.startswith("inbound ")]
+    assert headers == [" pid 1 on host", " pid 2 on host", " pid 3 on host"]
+
+
+def test_json_is_a_line_per_address(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """For programs: what the admin port answered, unchanged."""
+    one, two = process(pid=1), [process(pid=2)]
+
+    code = run("--json", "--url", serve(one), "--url", serve(two))
+
+    assert code == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"v": 1, **one.as_dict()},
+        {"v": 1, "processes": [two[0].as_dict()]},
+    ]
+
+
+def test_who_does_not_answer_is_named_and_the_others_are_shown(
+    serve: Serve, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1, which address, why, and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as once:
+        gone = f"http://127.0.0.1:{once.getsockname()[1]}"
+
+    code = run("--url", gone, "--url", serve(process()))
+
+    out, err = capsys.readouterr()
+    assert code == 1
+    assert err == (
+        f"error: {gone}: no answer: nothing listens there; is the process running? If so, each process logs its "
+        "address when it starts (`admin: http://...`): give that with --url\n"
+    )
+    assert "inbound 0.1.0, pid 4711 on host" in out
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "message"),
+    [
+        (200, b"hello", "what answers there is not inbound; each process logs"),
+        (200, b"[]", "what answers there is not inbound; each process logs"),
+        (200, b"\xff", "what answers there is not inbound; each process logs"),
+        (200, b'{"status": "up"}', "what answers there is not inbound; each process logs"),
+        (200, b'{"v": 1, "state": "up"}', "not the status of an inbound process: KeyError('channels'); each process"),
+        (200, b'{"v": 1, "processes": 3}', "'int' object is not iterable; each process logs"),
+        (200, b'{"v": 1, "processes": [3]}', "not the status of an inbound process: TypeError("),
+        (200, b'{"v": 2}', "gives its status in format 2, this inbound reads format 1; use `inbound status` of the"),
+        (404, b"nothing here\nat all", "answered 404 Not Found for /status: nothing here; each process logs"),
+        (500, b"", "answered 500 Internal Server Error for /status: (nothing); each process logs"),
+    ],
+)
+def test_an_answer_that_is_no_status(
+    answer: Serve, capsys: pytest.CaptureFixture[str], code: int, body: bytes, message: str
+) -> None:
+    """Another program may listen there, or another version of inbound."""
+    url = answer(code, body)
+
+    assert run("--url", url) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {url}: {message}")
+    assert err.count("\n") == 1
+
+
+def test_another_process_at_the_default_port_is_noticed(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ours found the port taken and went on to the next; what answers is somebody else's."""
+    url = serve(process(channels=[channel(name="invoices")]))
+
+    code = run("-c", write(tmp_path, url.removeprefix("http://")))
+
+    assert code == 0
+    assert capsys.readouterr().err == (
+        f"note: the process at {url} runs invoices, the configuration has orders; each process logs its address when "
+        "it starts (`admin: http://...`): give that with --url\n"
+    )
+
+
+def test_no_configuration(tmp_path: Path) -> None:
+    """The message says both ways out."""
+    path = tmp_path / "inbound.yaml"
+
+    with pytest.raises(ConfigError) as error:
+        run("-c", str(path))
+
+    assert str(error.value) == (
+        f"{path}: no such file; name the configuration with -c, or the address of the process with --url"
+    )
+
+
+def test_a_bad_configuration(tmp_path: Path) -> None:
+    """It is refused as everywhere, with file and line."""
+    with pytest.raises(ConfigError, match=r"inbound.yaml:2: admin.listen: need host:port"):
+        run("-c", write(tmp_path, "nowhere"))
+
+
+def test_any_free_port_cannot_be_guessed(tmp_path: Path) -> None:
+    """With port 0 only the log knows the address."""
+    with pytest.raises(ConfigError) as error:
+        run("-c", write(tmp_path, "127.0.0.1:0"))
+
+    assert str(error.value) == (
+        "admin.listen is 127.0.0.1:0, which is any free port; each process logs its address when it starts "
+        "(`admin: http://...`): give that with --url"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--url", "ftp://host:1"), "need http://HOST:PORT, got 'ftp://host:1'"),
+        (("--url", "http://host:port"), "need http://HOST:PORT, got 'http://host:port'"),
+        (("--url", "http://[::1"), "need http://HOST:PORT, got 'http://[::1'"),
+        (("--url", "http://:80"), "need http://HOST:PORT, got 'http://:80'"),
+        (("--watch", "0"), "need seconds between 0.1 and 86400, got '0'"),
+        (("--watch", "nan"), "need seconds between 0.1 and 86400, got 'nan'"),
+        (("--watch", "soon"), "need seconds between 0.1 and 86400, got 'soon'"),
+    ],
+)
+def test_bad_arguments(arguments: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and what is wanted."""
+    with pytest.raises(SystemExit) as end:
+        run(*arguments)
+
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_address_without_scheme(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """host:port is enough."""
+    assert run("--url", serve(process()).removeprefix("http://")) == 0
+    assert capsys.readouterr().out.startswith("inbound 0.1.0")
+
+
+def test_watching_goes_on_until_told_to_stop() -> None:
+    """It shows, waits, and shows again, also while the process is away."""
+    steps: list[str] = []
+
+    def show() -> int:
+        steps.append("show")
+        return 1
+
+    def wait() -> bool:
+        steps.append("wait")
+        return len(steps) == 6
+
+    status.watch(show, wait, clear=True)
+
+    assert steps == ["show", "wait"] * 3
+
+
+def test_ctrl_c_ends_watching_well(
+    serve: Serve, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 0: it is the way to end it."""
+
+    def interrupted(seconds: float) -> bool:
+        assert seconds == 0.5
+        raise KeyboardInterrupt
+
+    url = serve(process())
+    with monkeypatch.context() as patched:
+        patched.setattr(status, "pause", interrupted)
+        code = run("--url", url, "--watch", "0.5")
+
+    assert code == 0
+    assert capsys.readouterr().out.count("inbound 0.1.0") == 1

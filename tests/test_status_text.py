@@ -1,0 +1,134 @@
+"""What `inbound status` prints, compared whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from inbound.cli.status_text import age, shown
+from inbound.status import ThreadStatus
+from tests.made_status import NOW, channel, partition, process, session
+
+
+def test_all_is_well() -> None:
+    """Who, where, how far, how much; nothing about trouble where there is none."""
+    busy = partition(1, place="running", position=1234567, committed=None, high_watermark=None, lag=None)
+
+    text = shown([process(channels=[channel(partitions=[partition(0), replace(busy, last_batch_at=None)])])], NOW)
+
+    assert text.splitlines() == [
+        "inbound 0.1.0, pid 4711 on host, up 1 min",
+        "ZooKeeper: member, session 0x1000ab of 10 s, certain for 6.2 s",
+        "",
+        "Channel orders: group orders-svc as host-1 (dynamic)",
+        "2 members: host-1, host-2",
+        "TOPIC   PARTITION  STATE      EPOCH   POSITION  COMMITTED  LAG  LAST BATCH  NOTE",
+        "orders          0  scheduled      7      1,500      1,400  600  4 s",
+        "orders          1  running        7  1,234,567          -    -  -",
+        "Total: 2 of 4 partitions (share 2), 1,234 records in 12 batches, 11 commits (1 waiting, 0 fenced), "
+        "lag 600 in 1 of 2",
+    ]
+
+
+def test_all_that_can_be_wrong() -> None:
+    """A short word beside the partition, and below it why, and what happens next."""
+    partitions = [
+        partition(0, held="the commit 9 is beyond\nthe log's end 5. Move the offset", last_error="x"),
+        partition(1, in_doubt=True, leaving=True),
+        partition(2, attempts=3, last_error="KeyError: 'id'"),
+        partition(3, last_error="ValueError: " + "a" * 99),
+    ]
+    troubled = channel(
+        partitions=partitions, registered=False, abandoned=["orders/9"], kafka_problem="no broker answers",
+        ledger_problem="disk full", provable=False,
+    )  # fmt: skip
+    dead = ThreadStatus(name="reader", alive=False, last_step_age=1.0, failures=1)
+    suspended = session(state="suspended", certain_for=0.0, sessions_total=2)
+
+    text = shown([process(channels=[troubled], threads=[dead], session=suspended, stopping=True)], NOW)
+
+    assert text.splitlines() == [
+        "inbound 0.1.0, pid 4711 on host, up 1 min, stopping",
+        "ZooKeeper: suspended, session 0x1000ab of 10 s, in doubt, session number 2",
+        "",
+        "Channel orders: group orders-svc as host-1 (dynamic)",
+        "2 members: host-1, host-2",
+        "TOPIC   PARTITION  STATE               EPOCH  POSITION  COMMITTED  LAG  LAST BATCH  NOTE",
+        "orders          0  scheduled               7     1,500      1,400  600  4 s         held",
+        "orders          1  scheduled, leaving      7     1,500      1,400  600  4 s         in doubt",
+        "orders          2  scheduled               7     1,500      1,400  600  4 s         failed 3x",
+        "orders          3  scheduled               7     1,500      1,400  600  4 s         earlier: ValueError: "
+        + "a" * 45
+        + "...",
+        "Total: 4 of 4 partitions (share 2), 1,234 records in 12 batches, 11 commits (1 waiting, 0 fenced), lag 2,400",
+        "",
+        "Why not moving:",
+        "  thread reader is dead: a defect of inbound, please report it with the log",
+        "  ZooKeeper: no connection: no new batches and no commits until it answers; partitions are kept meanwhile",
+        "  orders: not yet a member of group orders-svc",
+        "  orders: Kafka: no broker answers",
+        "  orders: ledger: disk full",
+        "  orders: ledger: not everything was recorded; what happened meanwhile cannot be proven from it",
+        "  orders: orders/9: given up, but its callback still runs; this process takes it again only after that has ended",
+        "  orders: orders/0: held: the commit 9 is beyond the log's end 5. Move the offset",
+        "  orders: orders/1: in doubt: the ZooKeeper session may have expired; goes on, or is given up, once that is known",
+        "  orders: orders/2: failed 3x in a row, is tried again: KeyError: 'id'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"topics": {}}, "no partitions: its topics are not known to Kafka yet"),
+        ({"share": 0}, "no partitions: the 2 members of the group have them all"),
+        ({}, "no partitions yet"),
+    ],
+)
+def test_a_member_without_partitions_says_why(changes: dict[str, object], reason: str) -> None:
+    """Idle is not stuck, but somebody will wonder."""
+    text = shown([process(channels=[channel(partitions=[], **changes)])], NOW)
+
+    assert text.splitlines()[-2:] == ["Why not moving:", f"  orders: {reason}"]
+
+
+def test_several_processes_one_below_the_other() -> None:
+    """Each with its own header."""
+    text = shown([process(pid=1, channels=[]), process(pid=2, channels=[])], NOW)
+
+    assert [line for line in text.splitlines() if "pid" in line or not line] == [
+        "inbound 0.1.0, pid 1 on host, up 1 min",
+        "",
+        "inbound 0.1.0, pid 2 on host, up 1 min",
+    ]
+
+
+def test_no_process() -> None:
+    """The parent of several answers before its first child does."""
+    assert shown([], NOW) == "no process answers yet"
+
+
+def test_a_large_group_is_not_listed_whole() -> None:
+    """Eight names, and how many more."""
+    text = shown([process(channels=[channel(members=[f"m{n}" for n in range(30)])])], NOW)
+
+    assert "30 members: m0, m1, m2, m3, m4, m5, m6, m7 and 22 more\n" in text
+
+
+def test_before_the_first_session() -> None:
+    """Nothing is invented about a session that there is not yet."""
+    down = session(state="down", id=None, timeout=None, certain_for=0.0, sessions_total=0)
+
+    lines = shown([process(session=down, channels=[])], NOW).splitlines()
+
+    assert lines[1] == "ZooKeeper: down"
+    assert lines[-1] == "  ZooKeeper: not connected yet: nothing is read before ZooKeeper answers; see zookeeper.hosts"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0 s"), (0.4, "0 s"), (59.9, "59 s"), (60, "1 min"), (7300, "2 h"), (86400 * 400, "400 d")],
+)
+def test_ages(seconds: float, text: str) -> None:
+    """The largest unit is exact enough; a clock that runs ahead gives no negative age."""
+    assert age(seconds) == text
