@@ -25,6 +25,10 @@ LOOK_AGAIN = 0.25
 CONTACTS_PER_SESSION = 8
 
 
+#: When, and how often, an absent ZooKeeper is mentioned in the log, in seconds.
+TELL_AFTER, TELL_EVERY = 3.0, 10.0
+
+
 @dataclass(frozen=True)
 class Timing:
     """When partitions move, in seconds."""
@@ -79,6 +83,8 @@ class KafkaController:
         self._doubted = False
         self._contact: Call[Node | None] | None = None
         self._contact_due = 0.0
+        self._away_since: float | None = None
+        self._tell_at = 0.0
 
     def add(self, consumer: KafkaConsumer) -> None:
         """Take on a channel; before the first `run_once`."""
@@ -131,6 +137,7 @@ class KafkaController:
             return
         connection = self.zk.connection
         if connection is None:
+            self._tell_away()
             if self.state in (State.JOINING, State.MEMBER):
                 self.state = step(self.state, Event.DISCONNECTED)
                 log.warning(
@@ -139,6 +146,7 @@ class KafkaController:
                 for channel in self._channels:
                     channel.consumer.suspended()
             return
+        self._away_since = None
         if connection.generation == self._generation:
             return
         self._generation = connection.generation
@@ -157,6 +165,18 @@ class KafkaController:
             channel.joined = False
             channel.due = self._clock.now()
             channel.again = channel.running is not None
+
+    def _tell_away(self) -> None:
+        """Say in the log, now and then, that ZooKeeper is being waited for."""
+        now = self._clock.now()
+        if self._away_since is None:
+            self._away_since, self._tell_at = now, now + TELL_AFTER
+        elif now >= self._tell_at:
+            self._tell_at = now + TELL_EVERY
+            log.warning(
+                "%s has not answered for %.0f s; trying again every second. Nothing is handed out meanwhile",
+                self.zk.where, now - self._away_since,
+            )  # fmt: skip
 
     def _watch_the_session(self) -> None:
         """Keep the session's sign of life fresh, and tell the channels when it is not."""
@@ -177,7 +197,9 @@ class KafkaController:
                 channel.consumer.verified()
 
     def _next_session_check(self) -> float | None:
-        if self.zk.connection is None or self._session is None:
+        if self.zk.connection is None:
+            return self._tell_at if self._away_since is not None else None
+        if self._session is None:
             return None
         certain_until = self.zk.certain_until(self._session)
         now = self._clock.now()

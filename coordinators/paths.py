@@ -56,7 +56,12 @@ class GroupPaths:
 
     def group_parents(self) -> list[str]:
         """The persistent folders that a group needs, parents first."""
-        return ["/consumers", self.root, self.ids, *(f"{self.root}/{family}" for family in ("gates", "owners", "offsets", "epochs"))]
+        return [
+            "/consumers",
+            self.root,
+            self.ids,
+            *(f"{self.root}/{family}" for family in ("gates", "owners", "offsets", "epochs")),
+        ]
 
     def topic_parents(self, topic: str) -> list[str]:
         """The persistent folders that a topic needs besides (`epochs/<topic>` is made with its data)."""

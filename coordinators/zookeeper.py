@@ -166,6 +166,9 @@ class ZooKeeper(ABC):
     lost, or late, fails with ZkAmbiguousError. A refused transaction fails with RefusedError.
     """
 
+    #: What messages call it.
+    where = "ZooKeeper"
+
     def __init__(self, clock: Clock, call_timeout: float) -> None:
         self.clock = clock
         self.call_timeout = call_timeout

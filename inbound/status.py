@@ -95,6 +95,7 @@ class ProcessStatus:
     session: SessionStatus
     channels: list[ChannelStatus]
     threads: list[ThreadStatus]
+    problem: str | None = None  # why nothing more is known of it: it does not answer
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON takes it."""
@@ -111,6 +112,8 @@ class ProcessStatus:
 
     def ready(self) -> list[str]:
         """Return why the process is not ready; empty when it is a member of all its groups, even with 0 partitions."""
+        if self.problem is not None:
+            return [self.problem]
         if self.stopping:
             return ["stopping"]
         return [f"channel {c.name}: not yet a member of group {c.group}" for c in self.channels if not c.registered]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import FrameType
 
+import inbound
 from inbound.clock import Clock, SystemClock
 from inbound.config import Loaded
+from inbound.errors import InboundError
 from inbound.http.admin import AdminServer
-from inbound.status import ProcessStatus, process_status
+from inbound.http.client import fetch_status, processes_of
+from inbound.status import ProcessStatus, SessionStatus
 
 log = logging.getLogger("inbound")
 
@@ -94,19 +97,21 @@ class Supervisor:
             admin.close()
 
     def statuses(self) -> list[ProcessStatus]:
-        """Ask every child for its status; one that does not answer is missing from the list."""
-        found = []
-        for child in self._children:
-            if child.url is None:
-                continue
-            try:
-                with urllib.request.urlopen(f"{child.url}/status", timeout=ANSWER_TIMEOUT) as answer:
-                    found.append(process_status(json.load(answer)))
-            except (OSError, ValueError) as error:
-                log.warning("process %d does not answer for its status: %s", child.index, error)
-        return found
+        """Ask all children at once for their status; one that does not answer stands there with that as its problem."""
+        with ThreadPoolExecutor(len(self._children)) as pool:
+            return [status for statuses in pool.map(self._ask, self._children) for status in statuses]
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _ask(self, child: Child) -> list[ProcessStatus]:
+        url = child.url
+        if url is None:
+            return [_silent(child, f"process {child.index} is starting")]
+        try:
+            return processes_of(url, fetch_status(url, timeout=ANSWER_TIMEOUT))
+        except InboundError as error:
+            log.warning("process %d: %s", child.index, error)
+            return [_silent(child, f"process {child.index} does not answer")]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
@@ -121,7 +126,9 @@ class Supervisor:
         child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[writing], start_new_session=True)
         os.close(writing)
         child.started, child.restart_at, child.url = self._clock.now(), None, None
-        threading.Thread(target=self._read_url, args=(child, reading), name=f"announce-{child.index}", daemon=True).start()
+        threading.Thread(
+            target=self._read_url, args=(child, reading), name=f"announce-{child.index}", daemon=True
+        ).start()
         log.info("process %d: started, pid %d", child.index, child.process.pid)
 
     def _read_url(self, child: Child, reading: int) -> None:
@@ -174,7 +181,22 @@ class Supervisor:
         return int(any(p.returncode not in (0, -signal.SIGTERM) for p in living))
 
 
+def _silent(child: Child, problem: str) -> ProcessStatus:
+    """Return what can be said of a child that says nothing."""
+    return ProcessStatus(
+        version=inbound.__version__,
+        pid=child.process.pid if child.process is not None else 0,
+        host=socket.gethostname(),
+        started="",
+        stopping=False,
+        session=SessionStatus(
+            state="down", id=None, timeout=None, certain_for=0.0, sessions_total=0, evaluations_total=0
+        ),
+        channels=[],
+        threads=[],
+        problem=problem,
+    )
+
+
 def _reason(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-

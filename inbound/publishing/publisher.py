@@ -175,7 +175,7 @@ class Sending:
 
     def _failed(self, number: int, error: Exception) -> PublishError:
         return PublishError(
-            f"topic {self._topic}: record {number} was not delivered: {type(error).__name__}: {error}; "
+            f"topic {self._topic}: record {number} was not delivered: {str(error) or type(error).__name__}; "
             f"{self.delivered} before it were. {_advice(error)}"
         )
 

@@ -73,9 +73,9 @@ def check_lines(lines: Iterable[Line], name: str, *, structured: bool) -> int:
             problems.append(f"{name}:{number}: {error}")
     if problems:
         more = f"\n... and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
-        bad = "1 line is" if len(problems) == 1 else f"{len(problems)} lines are"
+        bad = "1 line" if len(problems) == 1 else f"{len(problems)} lines"
         raise ConfigError(
-            "\n".join(problems[:_NAMED]) + more + f"\n{name}: {bad} no CloudEvent in JSON, so nothing was published; "
+            "\n".join(problems[:_NAMED]) + more + f"\n{name}: {bad} of {count} cannot be published, so nothing was; "
             "put them right, or take them out"
         )
     if not count:

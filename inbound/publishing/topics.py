@@ -27,8 +27,8 @@ def settings_for(properties: Mapping[str, Any], known: Mapping[str, Any]) -> dic
 def away(properties: Mapping[str, Any], error: Exception) -> BrokerUnavailableError:
     """Return the error for brokers that do not answer."""
     servers = properties.get("bootstrap.servers", "")
-    said = f" ({type(error).__name__}: {error})" if str(error) else f" ({type(error).__name__})"
-    return BrokerUnavailableError(f"Kafka at {servers} does not answer{said}; check that a broker runs there")
+    said = str(error) or type(error).__name__  # kafka-python's texts begin with the name
+    return BrokerUnavailableError(f"Kafka at {servers} does not answer ({said}); check that a broker runs there")
 
 
 def prepare_topic(
@@ -57,7 +57,7 @@ def prepare_topic(
             _create(admin, topic, partitions)
         found = len(admin.describe_topics([topic])[0]["partitions"])
     except kafka.errors.BrokerResponseError as error:
-        raise ConfigError(f"topic {topic}: the broker refused: {type(error).__name__}: {error}") from None
+        raise ConfigError(f"topic {topic}: the broker refused: {error}") from None
     except kafka.errors.KafkaError as error:
         raise away(properties, error) from None
     finally:

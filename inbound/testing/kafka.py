@@ -48,9 +48,7 @@ class FakeKafka:
         for tp in [tp for tp in self._logs if tp.topic == name]:
             del self._logs[tp]
 
-    def publish(
-        self, topic: str, partition: int, values: Iterable[bytes | None], *, key: bytes | None = None
-    ) -> range:
+    def publish(self, topic: str, partition: int, values: Iterable[bytes | None], *, key: bytes | None = None) -> range:
         """Append records. Returns their offsets."""
         log = self._logs[TopicPartition(topic, partition)]
         first = log.end

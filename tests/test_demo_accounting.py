@@ -1,0 +1,188 @@
+"""The demo's figures, from hand-made journals: each of them must be able to be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from inbound.demo.accounting import Account, Kill, Seen, Share, account
+from inbound.demo.flights import Sums
+from inbound.demo.journal import Entry
+
+#: Two partitions with 6 and 4 events; `b` owned both when it was killed at 100.0.
+ENDS = {0: 6, 1: 4}
+CSV = {"AA": Sums(10, 10, 30)}
+
+
+def begin(consumer: str, at: float, partition: int, first: int, next_: int) -> Entry:
+    return Entry(consumer, at, "begin", partition, first, next_)
+
+
+def counted(consumer: str, at: float, partition: int, *offsets: int, delay: int | None = 3) -> Entry:
+    return Entry(consumer, at, "counted", partition, flights=tuple((offset, "AA", delay) for offset in offsets))
+
+
+def end(consumer: str, at: float, partition: int, next_: int) -> Entry:
+    return Entry(consumer, at, "end", partition, next=next_)
+
+
+VICTIM = [
+    begin("b", 98.0, 0, 0, 2),
+    counted("b", 98.1, 0, 0, 1),
+    end("b", 98.2, 0, 2),
+    begin("b", 99.0, 0, 2, 6),
+    counted("b", 99.5, 0, 2, 3),  # killed here: 2 of 4 counted, commit at 2
+    begin("b", 99.1, 1, 0, 2),
+    counted("b", 99.2, 1, 0, 1),
+    end("b", 99.3, 1, 2),  # committed: nothing of it may come again
+]
+HEIR = [
+    begin("a", 104.0, 0, 2, 6),
+    counted("a", 104.1, 0, 2, 3, 4, 5),
+    end("a", 104.2, 0, 6),
+    begin("c", 104.9, 1, 2, 4),
+    counted("c", 105.0, 1, 2, 3),
+    end("c", 105.1, 1, 4),
+]
+KILL = Kill("b", 100.0, {0: 2, 1: 2})
+
+
+def figures(entries: list[Entry], *, published: int = 10, kill: Kill = KILL) -> Account:
+    return account(entries, published=published, ends=ENDS, kill=kill)
+
+
+def test_a_good_run_has_no_problems() -> None:
+    """What the victim had counted and not committed comes again, and is allowed to."""
+    found = figures(VICTIM + HEIR)
+
+    assert found.problems(CSV) == []
+    assert (found.delivered, found.lost, found.duplicated) == (10, 0, 2)
+    assert (found.duplicates_allowed, found.in_flight_at_kill) == (2, 4)
+    assert found.failover_seconds == pytest.approx(5.0)
+    assert found.carriers == CSV
+
+
+def test_the_table_says_who_saw_what_and_who_repeated() -> None:
+    """The later sight is the repeat, in whatever order the files were read."""
+    found = figures(HEIR + VICTIM)
+
+    assert found.shares == {
+        ("a", 0): Share(4, 2),
+        ("b", 0): Share(4, 0),
+        ("b", 1): Share(2, 0),
+        ("c", 1): Share(2, 0),
+    }
+
+
+def test_an_event_that_nobody_saw_is_lost_and_named() -> None:
+    """In the middle and at the end of a partition."""
+    found = figures([*VICTIM, counted("a", 104.1, 0, 2, 3, 5), counted("c", 105.0, 1, 2)])
+
+    assert found.lost == 2
+    assert found.delivered == 8
+    assert found.missing == {0: [(4, 5)], 1: [(3, 4)]}
+    assert "2 events were lost, among them (partition: offsets) 0: 4-4; 1: 3-3" in found.problems(
+        {"AA": Sums(8, 8, 24)}
+    )
+
+
+def test_a_partition_that_nobody_saw_is_lost_whole() -> None:
+    """Also when no journal mentions it."""
+    found = figures([entry for entry in VICTIM + HEIR if entry.partition == 0])
+
+    assert found.lost == 4
+    assert found.missing == {1: [(0, 4)]}
+
+
+def test_a_repeat_of_what_was_committed_is_too_much() -> None:
+    """One more than the kill explains fails the demo."""
+    found = figures([*VICTIM, *HEIR, counted("c", 106.0, 1, 1)])
+
+    assert found.duplicated == 3
+    assert found.problems(CSV) == ["3 events were repeated, but the kill explains 2"]
+
+
+def test_nothing_is_allowed_where_the_commit_is_ahead_of_what_was_seen() -> None:
+    """A partition that the victim owned and never read does not make others' repeats legal."""
+    found = figures(VICTIM + HEIR, kill=Kill("b", 100.0, {0: 2, 1: 4}))
+
+    assert found.duplicates_allowed == 2
+
+
+def test_a_victim_without_any_commit_may_repeat_all_it_saw() -> None:
+    """Its commit counts as 0."""
+    found = figures(VICTIM + HEIR, kill=Kill("b", 100.0, {0: 0, 1: 0}))
+
+    assert found.duplicates_allowed == 4 + 2
+
+
+def test_a_kill_between_batches_shows_nothing() -> None:
+    """All batches had ended: 0 in flight is a problem, whatever the rest says."""
+    ended = [*VICTIM, end("b", 99.9, 0, 6)]
+
+    assert figures(ended + HEIR).in_flight_at_kill == 0
+    assert any("nothing was in flight" in problem for problem in figures(ended + HEIR).problems(CSV))
+
+
+def test_the_failover_is_that_of_the_slowest_partition() -> None:
+    """What others saw of the partition before the kill does not count."""
+    early = counted("c", 90.0, 1, 2)
+    found = figures([*VICTIM, *HEIR, early])
+
+    assert found.failover_seconds == pytest.approx(5.0)
+
+
+def test_a_partition_that_nobody_took_over_is_a_problem() -> None:
+    """Even if the victim had seen all of it."""
+    found = figures([entry for entry in VICTIM + HEIR if (entry.consumer, entry.partition) != ("c", 1)])
+
+    assert found.failover_seconds is None
+    assert "a partition of the killed process was seen by nobody else" in found.problems(CSV)
+
+
+def test_a_log_that_does_not_hold_what_was_published_is_a_problem() -> None:
+    """Otherwise an event that never came into the topic would be nobody's loss."""
+    found = figures(VICTIM + HEIR, published=11)
+
+    assert found.problems(CSV) == ["the topic holds 10 events, but 11 were published"]
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [{"AA": Sums(10, 10, 31)}, {"AA": Sums(10, 9, 30)}, {"AA": Sums(11, 10, 30)}, {**CSV, "UA": Sums(1, 1, 1)}, {}],
+)
+def test_a_carrier_whose_sums_differ_from_the_csv_is_a_problem(expected: dict[str, Sums]) -> None:
+    """Flights, departures or minutes; missing, or there without being in the CSV."""
+    (problem,) = figures(VICTIM + HEIR).problems(expected)
+
+    assert "not those of the CSV" in problem
+
+
+def test_a_flight_that_never_left_counts_as_a_flight_without_delay() -> None:
+    """And what comes twice is summed once."""
+    entries = [
+        counted("a", 101.0, 0, 0, 1, delay=None),
+        counted("c", 102.0, 0, 1, delay=None),
+        counted("a", 103.0, 0, 2),
+    ]
+
+    assert figures(entries).carriers == {"AA": Sums(3, 1, 3)}
+
+
+def test_every_problem_is_told() -> None:
+    """Not only the first."""
+    account_ = replace(figures([]), duplicated=1, failover_seconds=None)
+
+    assert len(account_.problems(CSV)) == 5
+
+
+def test_what_is_missing_is_given_in_ranges() -> None:
+    """Beginning, middle, end, all and nothing."""
+    seen = Seen()
+    for offset in (1, 2, 5):
+        assert seen.add(0, offset)
+    assert not seen.add(0, 5)
+
+    assert seen.missing({0: 8, 1: 2, 2: 0}) == {0: [(0, 1), (3, 5), (6, 8)], 1: [(0, 2)]}
+    assert (seen.distinct, seen.repeated) == (3, 1)

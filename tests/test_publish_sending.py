@@ -1,0 +1,173 @@
+"""The publisher: its pace, and that nothing undelivered goes unnoticed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import kafka.errors
+import pytest
+
+from inbound.clock import Clock
+from inbound.publishing import Encoded, PublishError
+from inbound.publishing.publisher import Sending
+
+RECORD: Encoded = (b"k", b"v", [])
+
+
+class StepClock(Clock):
+    """Time passes only while somebody waits, and by a little per question."""
+
+    def __init__(self, per_question: float = 0.0) -> None:
+        self.time = 100.0
+        self._per_question = per_question
+
+    def now(self) -> float:
+        self.time += self._per_question
+        return self.time
+
+    def wall(self) -> float:
+        return self.time
+
+    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+        self.time += seconds or 0.0
+        return event.is_set()
+
+
+class Delivery:
+    def __init__(self, error: Exception | None, arrived: bool) -> None:
+        self._error = error
+        self.is_done = arrived
+
+    def get(self, timeout: float | None = None) -> object:
+        if self._error is not None:
+            raise self._error
+        assert self.is_done, "waited for a record that can't arrive before the flush"
+        return None
+
+
+class FakeProducer:
+    """Takes records and delivers them at the flush, or at once; chosen ones fail."""
+
+    def __init__(self, clock: StepClock, *, at_once: bool = False) -> None:
+        self.sent: list[float] = []
+        self.records: list[tuple[Any, ...]] = []
+        self.fail_delivery: dict[int, Exception] = {}
+        self.fail_send: dict[int, Exception] = {}
+        self.fail_flush: Exception | None = None
+        self.closed = False
+        self._clock = clock
+        self._at_once = at_once
+        self._deliveries: list[Delivery] = []
+
+    def send(self, topic: str, value: Any, key: Any, headers: Any) -> Delivery:
+        number = len(self.sent) + 1
+        if number in self.fail_send:
+            raise self.fail_send[number]
+        self.sent.append(self._clock.time)
+        self.records.append((topic, key, value, headers))
+        self._deliveries.append(Delivery(self.fail_delivery.get(number), self._at_once))
+        return self._deliveries[-1]
+
+    def flush(self, timeout: float | None = None) -> None:
+        if self.fail_flush is not None:
+            raise self.fail_flush
+        for delivery in self._deliveries:
+            delivery.is_done = True
+
+    def close(self, timeout: float | None = None) -> None:
+        self.closed = True
+
+
+def test_all_records_are_sent_and_confirmed() -> None:
+    """The answer counts what arrived, in which time."""
+    clock = StepClock()
+    producer = FakeProducer(clock)
+
+    published = Sending(producer, "orders", clock).publish([RECORD] * 3)
+
+    assert published.count == 3
+    assert producer.records == [("orders", b"k", b"v", [])] * 3
+
+
+def test_the_rate_is_kept_over_the_whole_run() -> None:
+    """100 records at 50/s take 2 seconds, evenly."""
+    clock = StepClock()
+    producer = FakeProducer(clock)
+
+    published = Sending(producer, "orders", clock).publish([RECORD] * 101, rate=50)
+
+    assert published.seconds == pytest.approx(2.0, abs=0.01)
+    assert producer.sent[50] - 100.0 == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_slow_producer_catches_up_instead_of_falling_behind() -> None:
+    """The pace is that of the whole: what took too long is not waited for again."""
+    clock = StepClock(per_question=0.005)
+    producer = FakeProducer(clock)
+
+    published = Sending(producer, "orders", clock).publish([RECORD] * 101, rate=50)
+
+    assert published.seconds == pytest.approx(2.0, abs=0.03)
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_record_that_did_not_arrive_is_an_error_with_its_number(at_once: bool) -> None:
+    """Whether it turns out during the sending or at the end."""
+    clock = StepClock()
+    producer = FakeProducer(clock, at_once=at_once)
+    producer.fail_delivery[3] = kafka.errors.NotEnoughReplicasError("1 of 2")
+    sending = Sending(producer, "orders", clock)
+
+    with pytest.raises(
+        PublishError, match=r"topic orders: record 3 was not delivered: .*1 of 2; 2 before it were\. Check"
+    ):
+        sending.publish([RECORD] * 5)
+
+
+def test_a_record_that_is_too_large_is_refused_with_the_way_out() -> None:
+    """kafka-python refuses it before sending."""
+    clock = StepClock()
+    producer = FakeProducer(clock)
+    producer.fail_send[2] = kafka.errors.MessageSizeTooLargeError("2 MiB")
+
+    with pytest.raises(PublishError, match=r"record 2 was not delivered: .*2 MiB.*raise the topic's max.message.bytes"):
+        Sending(producer, "orders", clock).publish([RECORD] * 3)
+
+
+def test_brokers_that_never_answer_are_an_error() -> None:
+    """The last wait is bounded, and what it waited for is named."""
+    clock = StepClock()
+    producer = FakeProducer(clock)
+    producer.fail_flush = kafka.errors.KafkaTimeoutError("30 s")
+
+    with pytest.raises(PublishError, match=r"record 1 was not delivered: .*30 s; 0 before it were"):
+        Sending(producer, "orders", clock).publish([RECORD])
+
+
+def test_a_stop_ends_it_after_what_was_sent_has_arrived() -> None:
+    """Only those sent before the stop count."""
+    clock = StepClock()
+    producer = FakeProducer(clock)
+    stop = threading.Event()
+
+    def until_the_third() -> Any:
+        for number in range(1, 10):
+            if number == 3:
+                stop.set()
+            yield RECORD
+
+    published = Sending(producer, "orders", clock).publish(until_the_third(), stop=stop)
+
+    assert published.count == len(producer.sent) == 2
+
+
+def test_progress_is_told_now_and_then_and_at_the_end() -> None:
+    """Not for each record."""
+    clock = StepClock(per_question=0.03)
+    told: list[int] = []
+
+    Sending(FakeProducer(clock), "orders", clock).publish([RECORD] * 10, progress=told.append)
+
+    assert told[-1] == 10
+    assert 2 <= len(told) < 6
