@@ -87,7 +87,10 @@ def _rate(run: dict[str, float]) -> float:
 
 
 def _line(pair: dict[str, dict[str, float]]) -> str:
-    return ", ".join(f"{who} {_rate(run):,.0f}/s ({run['cpu'] / run['records'] * 1e5:.2f} CPU s per 100,000)" for who, run in sorted(pair.items()))
+    return ", ".join(
+        f"{who} {_rate(run):,.0f}/s ({run['cpu'] / run['records'] * 1e5:.2f} CPU s per 100,000)"
+        for who, run in sorted(pair.items())
+    )
 
 
 def _report(rows: list[dict[str, dict[str, float]]]) -> None:

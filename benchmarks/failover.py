@@ -10,6 +10,7 @@ over all rounds, less the negotiated session: until that has passed nobody can k
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ import time
 from pathlib import Path
 
 import kafka
+from kazoo.client import KazooClient
 
 from benchmarks.records import create_topic
 from benchmarks.report import finish, spread
@@ -27,6 +29,7 @@ from inbound import Batch, BatchEventProcessor, BatchResponse
 from inbound.cli.places import jar_cache
 from inbound.cli.table import table
 from inbound.embedded import EmbeddedCluster
+from inbound.http.client import fetch_status
 
 PARTITIONS = 12
 SESSION = 4.0
@@ -77,20 +80,25 @@ def _rounds(cluster: EmbeddedCluster, work: Path, count: int) -> list[tuple[floa
     config = work / "inbound.yaml"
     config.write_text(
         CONFIG.format(
-            zookeeper=cluster.zookeeper_hosts, bootstrap=cluster.bootstrap_servers, session=SESSION,
-            ledger=work / "ledger", seen=seen,
+            zookeeper=cluster.zookeeper_hosts,
+            bootstrap=cluster.bootstrap_servers,
+            session=SESSION,
+            ledger=work / "ledger",
+            seen=seen,
         )  # fmt: skip
     )
     stop = threading.Event()
     publisher = threading.Thread(target=_publish, args=(cluster.bootstrap_servers, stop))
     publisher.start()
+    zookeeper = KazooClient(cluster.zookeeper_hosts)
+    zookeeper.start()
     processes = [_consumer(config) for _ in range(3)]
     rounds = []
     try:
         for number in range(count):
             _await_even_shares(seen, processes)
             victim = processes.pop(0)
-            session = _session(victim)
+            session = _session(zookeeper, victim.pid)
             owned = _partitions_of(seen, victim.pid)
             # At any point of the heartbeat: what is measured must not depend on when the victim was last heard.
             time.sleep(0.37 * (number % 5))
@@ -108,6 +116,8 @@ def _rounds(cluster: EmbeddedCluster, work: Path, count: int) -> list[tuple[floa
             process.terminate()
         for process in processes:
             process.wait(timeout=40)
+        zookeeper.stop()
+        zookeeper.close()
     return rounds
 
 
@@ -152,9 +162,14 @@ def _await_even_shares(seen: Path, processes: list[subprocess.Popen[bytes]]) -> 
     raise SystemExit(f"the consumers did not come to even shares within a minute: {shares}")
 
 
-def _session(process: subprocess.Popen[bytes]) -> float:
-    """Return the negotiated session time-out, as the process says in its status (its port is in its id node)."""
-    return SESSION if process.poll() is None else float("nan")
+def _session(zookeeper: KazooClient, pid: int) -> float:
+    """Return the session time-out that a consumer negotiated, as its own status says."""
+    ids = "/consumers/failover/ids"
+    for name in zookeeper.get_children(ids):
+        info = json.loads(zookeeper.get(f"{ids}/{name}")[0])
+        if info["pid"] == pid:
+            return float(fetch_status(info["admin"])["session"]["timeout"])
+    raise SystemExit(f"process {pid} is not registered")
 
 
 def _first_elsewhere(seen: Path, victim: int, owned: set[int], killed_at: float) -> list[float]:
@@ -178,7 +193,10 @@ def _report(rounds: list[tuple[float, list[float]]]) -> None:
     print(
         table(
             ["round", "partitions", "session s", "longest s", "over session s"],
-            [[str(i), str(len(took)), f"{s:.1f}", f"{max(took):.2f}", f"{o:.2f}"] for i, ((s, took), o) in enumerate(zip(rounds, over, strict=True))],
+            [
+                [str(i), str(len(took)), f"{s:.1f}", f"{max(took):.2f}", f"{o:.2f}"]
+                for i, ((s, took), o) in enumerate(zip(rounds, over, strict=True))
+            ],
         )
     )
     print(f"over the session: {spread(over)}")

@@ -8,7 +8,12 @@ import time
 import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
 
-HEADERS = [("ce_id", b"4711-0815"), ("ce_source", b"/benchmarks"), ("ce_type", b"record"), ("content-type", b"text/plain")]
+HEADERS = [
+    ("ce_id", b"4711-0815"),
+    ("ce_source", b"/benchmarks"),
+    ("ce_type", b"record"),
+    ("content-type", b"text/plain"),
+]
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:

@@ -81,6 +81,7 @@ class KafkaController:
         self._generation = 0
         self._session: int | None = None
         self._doubted = False
+        self._verified = False
         self._contact: Call[Node | None] | None = None
         self._contact_due = 0.0
         self._away_since: float | None = None
@@ -186,24 +187,24 @@ class KafkaController:
             self._contact = self.zk.get("/")
         if self._session is None:
             return
-        certain = self.zk.certain(self._session)
-        if not certain and not self._doubted:
-            self._doubted = True
-            for channel in self._channels:
-                channel.consumer.in_doubt()
-        elif certain and self._doubted:
+        if now >= self.zk.doubtful_from(self._session):
+            if not self._doubted:
+                self._doubted = True
+                for channel in self._channels:
+                    channel.consumer.in_doubt()
+        elif connection is not None and (self._doubted or not self._verified):
             self._doubted = False
             for channel in self._channels:
                 channel.consumer.verified()
+        self._verified = connection is not None and not self._doubted
 
     def _next_session_check(self) -> float | None:
-        if self.zk.connection is None:
-            return self._tell_at if self._away_since is not None else None
-        if self._session is None:
-            return None
-        certain_until = self.zk.certain_until(self._session)
-        now = self._clock.now()
-        return min(self._contact_due, certain_until) if certain_until > now else max(self._contact_due, now + 0.01)
+        times = [] if self._doubted or self._session is None else [self.zk.doubtful_from(self._session)]
+        if self.zk.connection is not None:
+            times.append(self._contact_due)
+        elif self._away_since is not None:
+            times.append(self._tell_at)
+        return min(times, default=None)
 
     # -- channels ----------------------------------------------------------------------------------------------------
 

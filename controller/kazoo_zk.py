@@ -119,7 +119,7 @@ class KazooZooKeeper(ZooKeeper):
 
             def answered(result: Any) -> None:
                 if isinstance(result.exception, NoNodeError):
-                    self.heard(connection.session.id, sent_at)
+                    self.heard(connection.session, sent_at)
                     call.succeed(None)
                 elif self._good(call, connection, sent_at, result):
                     call.succeed(list(result.value))
@@ -174,7 +174,7 @@ class KazooZooKeeper(ZooKeeper):
 
         def answered(result: Any) -> None:
             if isinstance(result.exception, NoNodeError):
-                self.heard(connection.session.id, sent_at)
+                self.heard(connection.session, sent_at)
                 if watch is None:
                     call.succeed(None)
                 else:
@@ -207,7 +207,7 @@ class KazooZooKeeper(ZooKeeper):
         if isinstance(error, _LOST):
             call.fail(ambiguous(call.what, f"{type(error).__name__} before the answer"))
             return False
-        self.heard(connection.session.id, sent_at)
+        self.heard(connection.session, sent_at)
         if error is not None:
             call.fail(InboundError(f"{self.where}: {call.what} failed: {error!r}; check the nodes' access rights"))
             return False
@@ -221,7 +221,7 @@ class KazooZooKeeper(ZooKeeper):
         sent_at = self.clock.now()
         read_timeout, connect_timeout = self._kazoo_connect(*arguments, **options)
         session = Session(self._client.client_id[0], read_timeout * 1.5 / 1000)
-        self.heard(session.id, sent_at)
+        self.heard(session, sent_at)
         self._generation += 1
         connection = Connection(self._generation, session)
         if self._chroot and self._generation == 1:

@@ -155,7 +155,7 @@ class Call(Generic[T]):
 class Contact:
     """The moment the last answered request was sent, and in which session."""
 
-    session: int
+    session: Session
     sent_at: float
 
 
@@ -174,7 +174,7 @@ class ZooKeeper(ABC):
         self.call_timeout = call_timeout
         #: Called, on any thread, whenever the connection changed.
         self.on_change: Callable[[], None] = lambda: None
-        self._contact = Contact(0, float("-inf"))
+        self._contact = Contact(Session(0, 0.0), float("-inf"))
         self._contact_lock = threading.Lock()
 
     @property
@@ -200,26 +200,30 @@ class ZooKeeper(ABC):
 
     # -- doubt -------------------------------------------------------------------------------------------------------
 
-    def heard(self, session: int, sent_at: float) -> None:
+    def heard(self, session: Session, sent_at: float) -> None:
         """Take note that a request sent at `sent_at` was answered in `session`.
 
         The time of sending counts: the server renews a session when the request arrives, which is after it was sent
         and maybe long before a paused process reads the answer.
         """
         with self._contact_lock:
-            if session != self._contact.session or sent_at > self._contact.sent_at:
+            if session.id != self._contact.session.id or sent_at > self._contact.sent_at:
                 self._contact = Contact(session, sent_at)
 
-    def certain_until(self, session: int) -> float:
-        """Return the time on the clock until which `session` cannot have expired; -inf where nothing is known.
+    def doubtful_from(self, session: int) -> float:
+        """Return the time on the clock from which `session` may have expired; -inf where nothing is known.
 
         Two thirds of the negotiated time after the last answered request was sent; the rest is the margin for the
-        hand-out that follows the check.
+        hand-out that follows a check.
         """
+        contact = self._contact
+        return contact.sent_at + contact.session.timeout * 2 / 3 if contact.session.id == session else float("-inf")
+
+    def certain_until(self, session: int) -> float:
+        """Return `doubtful_from` while we are connected in `session`; else -inf."""
         connection = self.connection
-        if connection is None or connection.session.id != session or self._contact.session != session:
-            return float("-inf")
-        return self._contact.sent_at + connection.session.timeout * 2 / 3
+        connected = connection is not None and connection.session.id == session
+        return self.doubtful_from(session) if connected else float("-inf")
 
     def certain(self, session: int) -> bool:
         """Whether `session` is connected and cannot have expired by now."""

@@ -77,16 +77,14 @@ class RecordBuffer:
         One record that alone is larger than `max_bytes` is delivered alone.
         """
         with self._lock:
-            records: list[Record] = []
+            records: Sequence[Record] = []
             size = next_offset = 0
             while self._chunks and len(records) < max_records and (size < max_bytes or not records):
                 chunk = self._chunks[0]
                 if len(records) + len(chunk.records) <= max_records and size + chunk.size <= max_bytes:
                     self._chunks.popleft()
-                    if not records and isinstance(chunk.records, list):
-                        records = chunk.records  # the common case: one fetch, one batch, nothing copied
-                    else:
-                        records = [*records, *chunk.records]
+                    # The common case: one fetch, one batch, nothing copied.
+                    records = chunk.records if not records else [*records, *chunk.records]
                     size += chunk.size
                     next_offset = chunk.next_offset
                     continue

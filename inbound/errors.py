@@ -8,8 +8,7 @@
     │   └── BrokerUnavailableError      Kafka does not answer
     ├── PartitionError                  one partition; the others go on
     │   ├── PartitionLostError          another consumer owns it; nothing more is committed
-    │   ├── OffsetOutOfRangeError       the position is not in the log
-    │   └── CommitFencedError           a commit was refused by the epoch
+    │   └── OffsetOutOfRangeError       the position is not in the log
     ├── ProcessorError                  the processor: it raised, or answered with something unusable
     │   ├── BadResponseError            not a BatchResponse, or an offset that may not be used
     │   └── UndecodableError            a record that is no CloudEvent, where the processor insists on one
@@ -69,10 +68,6 @@ class OffsetOutOfRangeError(PartitionError):
         self.offset = offset
         self.start = start
         self.end = end
-
-
-class CommitFencedError(PartitionError):
-    """ZooKeeper refused a commit because the partition's epoch has moved on."""
 
 
 class ProcessorError(InboundError):

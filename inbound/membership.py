@@ -55,12 +55,14 @@ class GroupMembership:
         self.members: tuple[Member, ...] = ()
         self.plan = Plan()
         self.leaving = False
-        #: Claims whose answer was lost: they may be ours although we do not hold them.
+        #: Their owner node may be ours although we do not hold them.
         self._suspects: set[TopicPartition] = set()
+        self._releases: dict[TopicPartition, Call[None]] = {}
         #: Set by a new session: what was ownerless then is left alone until `_quiet_until`.
         self._quiet_until = 0.0
         self._ownerless_at_join: frozenset[TopicPartition] | None = None
         self._expired_once = False
+        self._joined_session = 0
         self._told_no_share = False
         self._waiting_for_id = False
 
@@ -73,7 +75,8 @@ class GroupMembership:
 
     async def zk_reconnected(self, new_session: bool) -> None:
         self._cache.clear()  # its watches went with the connection
-        if self.leaving:
+        connection = self._parts.zk.connection
+        if self.leaving or connection is None:
             return
         if new_session:
             self._suspects.clear()  # their session is gone, and their nodes with it
@@ -88,7 +91,8 @@ class GroupMembership:
             self._waiting_for_id = True
             raise ZkUnavailableError(f"consumer id {self._parts.consumer_id} is still registered by another session")
         self._waiting_for_id = False
-        if new_session:
+        if connection.session.id != self._joined_session:
+            self._joined_session = connection.session.id
             self._quiet_until = self._parts.clock.now() + self._join_delay
             self._ownerless_at_join = None
             self._expired_once = had_registered
@@ -175,8 +179,6 @@ class GroupMembership:
             "its epoch moved on although the owner node is ours" if verdict is Verdict.BROKEN
             else "another consumer has claimed it",
         )  # fmt: skip
-        if verdict is Verdict.BROKEN:
-            self._suspects.add(partition.tp)  # claimed anew once the old call has ended
         self._parts.schedule.doom(partition, Fate.DROP)
 
     # -- planning ----------------------------------------------------------------------------------------------------
@@ -245,7 +247,11 @@ class GroupMembership:
         return [tp for tp in wanted if self._parts.schedule.may_claim(tp)]
 
     async def _settle_suspects(self, owned: frozenset[TopicPartition], ours: frozenset[TopicPartition]) -> None:
-        """Claims whose answer was lost: where the node is ours but not held, claim anew or take it down."""
+        """Where an owner node may be ours although we do not hold the partition, look; if it is, claim anew.
+
+        After a claim whose answer was lost, or a drop: nobody else can take such a partition, and we do not read it.
+        """
+        self._suspects |= self._parts.schedule.take_dropped()
         connection = self._parts.zk.connection
         for tp in sorted(self._suspects - ours):
             if tp not in owned or connection is None or not self._parts.schedule.may_claim(tp):
@@ -297,8 +303,15 @@ class GroupMembership:
             # Refused: whatever we sent for it cannot land any more, unless the answer before this one was lost.
             return False
         self._suspects.discard(tp)
+        if self._stop_came():
+            # The stop came while the claim was on its way. Nobody would release it any more.
+            await self.ownership.drop(tp, claim.fence)
+            return False
         self._adopt(tp, claim)
         return True
+
+    def _stop_came(self) -> bool:
+        return self.leaving
 
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
@@ -317,7 +330,16 @@ class GroupMembership:
         for tp in partitions:
             partition = self._parts.schedule.get(tp)
             if partition is not None and partition.fate is Fate.KEEP:
-                self._tasks.spawn(self._release(partition), f"release of {tp}")
+                self._begin_release(partition)
+
+    def _begin_release(self, partition: Partition) -> Call[None]:
+        """Start to release a partition, once. Returns what completes when it is out of our hands."""
+        running = self._releases.get(partition.tp)
+        if running is None or running.done:
+            running = self._releases[partition.tp] = self._tasks.spawn(
+                self._release(partition), f"release of {partition.tp}"
+            )
+        return running
 
     async def _release(self, partition: Partition) -> None:
         """Let the partition drain, then delete its owner node; ends when it is out of our hands."""
@@ -355,9 +377,8 @@ class GroupMembership:
         except InboundError as error:
             log.warning("channel %s: could not take the id node down: %s", self.name, error)
         held = self._parts.schedule.held()
-        await self._tasks.gather(
-            [self._release(p) for p in held if p.fate is not Fate.DROP], "release", limit=len(held) + 1
-        )
+        for release in [self._begin_release(p) for p in held if p.fate is not Fate.DROP]:
+            await release
 
 
 def _listed(partitions: Sequence[TopicPartition]) -> str:

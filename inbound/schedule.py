@@ -32,6 +32,7 @@ class Schedule:
         self._partitions: dict[TopicPartition, Partition] = {}
         #: Callbacks that outlived their partition; a claim of it waits for them.
         self._abandoned: dict[TopicPartition, Partition] = {}
+        self._dropped: set[TopicPartition] = set()
 
     # -- the controller's side -----------------------------------------------------------------------------------------
 
@@ -55,6 +56,12 @@ class Schedule:
         """Whether nothing of this process still works on `tp`."""
         with self._lock:
             return tp not in self._partitions and tp not in self._abandoned
+
+    def take_dropped(self) -> set[TopicPartition]:
+        """Return, and forget, those that were dropped without a release since the last call."""
+        with self._lock:
+            dropped, self._dropped = self._dropped, set()
+            return dropped
 
     def abandoned(self) -> list[Partition]:
         """Return those whose callback runs on although they were given up."""
@@ -132,16 +139,26 @@ class Schedule:
                     return None, due
             return None, None
 
-    def put_back(self, partition: Partition, due: float) -> bool:
-        """Schedule a partition again. Returns False if it was abandoned meanwhile: its callback has ended now."""
+    def put_back(self, partition: Partition, due: float) -> None:
+        """Schedule a partition again, for a time; or let it go, if it was abandoned and its callback has ended now."""
         with self._lock:
             partition.batch = None
             if partition.place is Place.ABANDONED:
                 self._end_abandoned(partition)
-                return False
+                return
             partition.move(Step.PUT_BACK)
             self._push(partition, due)
-            return True
+
+    def await_records(self, partition: Partition, due: float) -> None:
+        """Schedule a partition that had nothing to read for `due`, or for as soon as there is something.
+
+        1. The worker finds the buffer empty; 2. the reader fills it and hurries the partition, which has no effect on a
+        running one; 3. the worker puts it back. So the buffer is looked at once more here, under the lock.
+        """
+        with self._lock:
+            if partition.buffer or partition.problem is not None or partition.callbacks:
+                due = min(due, self._clock.now())
+            self.put_back(partition, due)
 
     def to_committer(self, partition: Partition, *, last: bool = False) -> bool:
         """Move a partition from its worker to the committer. Returns False if it was abandoned meanwhile."""
@@ -210,6 +227,8 @@ class Schedule:
     def _given_up(self, partition: Partition) -> None:
         if partition.place is Place.GONE:
             self._partitions.pop(partition.tp, None)
+            if partition.fate is Fate.DROP:
+                self._dropped.add(partition.tp)
         self._call(partition)
 
     def _end_abandoned(self, partition: Partition) -> None:

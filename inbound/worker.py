@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: How long a partition rests when the ledger could not take its `begun`.
 LEDGER_RETRY = 1.0
+#: How soon a partition that is in doubt is looked at again.
+DOUBT_RETRY = 1.0
 
 
 class Worker:
@@ -65,8 +67,10 @@ class Worker:
             self._terminate(partition)
         elif partition.problem is not None:
             self._out_of_range(partition)
-        elif partition.held is not None or not parts.zk.certain(partition.fence.session):
-            parts.schedule.put_back(partition, NEVER)  # hurried once it is resumed, or verified
+        elif partition.held is not None:
+            parts.schedule.put_back(partition, NEVER)
+        elif not parts.zk.certain(partition.fence.session):
+            self._wait_for_certainty(partition)
         elif parts.clock.now() < partition.rest_until:
             parts.schedule.put_back(partition, partition.rest_until)
         elif (cut := self._cut(partition)) is not None:
@@ -104,7 +108,7 @@ class Worker:
         # stopped process goes on after its session has expired.
         if partition.fate is Fate.DROP or not parts.zk.certain(partition.fence.session):
             partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
-            parts.schedule.put_back(partition, NEVER)
+            self._wait_for_certainty(partition)
             return
         partition.idle_since, partition.idle_told = None, False
         partition.batches_total += 1
@@ -125,6 +129,10 @@ class Worker:
             partition.last_error = None
         partition.position = batch.next_offset
         self._apply(partition, outcome, batch, cut)
+
+    def _wait_for_certainty(self, partition: Partition) -> None:
+        """In doubt: look again soon. (It is hurried when verified, but that may have been just before this.)"""
+        self._parts.schedule.put_back(partition, self._parts.clock.now() + DOUBT_RETRY)
 
     def _begin(self, partition: Partition, batch: Batch, cut: Cut) -> bool:
         """Write `begun`; False if the batch must not be handed out."""
@@ -232,11 +240,11 @@ class Worker:
         if partition.idle_since is None:
             partition.idle_since = now
         if partition.idle_told:
-            parts.schedule.put_back(partition, NEVER)
+            parts.schedule.await_records(partition, NEVER)
             return
         due = partition.idle_since + parts.config.idle_time
         if now < due:
-            parts.schedule.put_back(partition, due)
+            parts.schedule.await_records(partition, due)
             return
         partition.idle_told = True
 
@@ -245,7 +253,7 @@ class Worker:
 
         outcome = self._answer(partition, on_idle)
         if outcome is None:
-            parts.schedule.put_back(partition, NEVER)
+            parts.schedule.await_records(partition, NEVER)
         else:
             self._apply(partition, outcome, None, None)
 
@@ -300,4 +308,4 @@ class Worker:
         partition.committed = min(partition.committed, target) if partition.committed is not None else None
         partition.buffer.jump()
         self._reader.jump(partition)
-        parts.schedule.put_back(partition, NEVER)
+        parts.schedule.await_records(partition, NEVER)

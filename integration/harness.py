@@ -94,10 +94,15 @@ class Scene:
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a consumer process."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGINS), str(PLUGINS.parent.parent), os.environ.get("PYTHONPATH", "")])}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(PLUGINS), str(PLUGINS.parent.parent), os.environ.get("PYTHONPATH", "")]),
+        }
         with open(self.folder / f"consumer-{len(self.processes)}.log", "wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "inbound", "run", "-c", str(self.config), *arguments], stderr=log, env=environment
+                [sys.executable, "-m", "inbound", "run", "-c", str(self.config), *arguments],
+                stderr=log,
+                env=environment,
             )
         self.processes.append(process)
         return process
@@ -117,7 +122,9 @@ class Scene:
         """Publish so many records to each partition now, acknowledged."""
         producer = kafka.KafkaProducer(bootstrap_servers=self.cluster.bootstrap_servers, acks="all", linger_ms=5)
         futures = [
-            producer.send(self.topic, b"%d" % n, partition=p) for n in range(per_partition) for p in range(self.partitions)
+            producer.send(self.topic, b"%d" % n, partition=p)
+            for n in range(per_partition)
+            for p in range(self.partitions)
         ]
         for future in futures:
             self.published[future.get(timeout=30).partition] += 1
@@ -222,7 +229,11 @@ class Scene:
     def settle(self, seconds: float = 40.0) -> None:
         """End the load and wait until everything is committed."""
         self.end_load()
-        until(self.everything_committed, seconds, f"all committed: {[self.offset(p) for p in range(self.partitions)]} of {dict(self.published)}")
+        until(
+            self.everything_committed,
+            seconds,
+            f"all committed: {[self.offset(p) for p in range(self.partitions)]} of {dict(self.published)}",
+        )
 
     def close(self) -> None:
         """End whatever still runs."""

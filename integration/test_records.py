@@ -74,7 +74,9 @@ def test_compressed_records_are_read(scene: Callable[..., Collecting], codec: st
     assert [r["offset"] for r in s.consume(200)] == list(range(200))
 
 
-def test_of_transactions_only_what_was_committed_is_read_and_the_rest_is_no_loss(scene: Callable[..., Collecting]) -> None:
+def test_of_transactions_only_what_was_committed_is_read_and_the_rest_is_no_loss(
+    scene: Callable[..., Collecting],
+) -> None:
     """Aborted records and markers take offsets; the commit goes past them, and a restart repeats nothing."""
     s = scene()
     sending = producer(s, transactional_id=f"tx-{s.folder.name}")
@@ -98,7 +100,9 @@ def test_of_transactions_only_what_was_committed_is_read_and_the_rest_is_no_loss
     assert [r["offset"] for r in s.consume(7)] == [0, 1, 2, 8, 9, 10, 12]
 
 
-def test_a_record_larger_than_a_batch_may_be_is_delivered_alone_with_a_warning(scene: Callable[..., Collecting]) -> None:
+def test_a_record_larger_than_a_batch_may_be_is_delivered_alone_with_a_warning(
+    scene: Callable[..., Collecting],
+) -> None:
     """It would else stop its partition for ever."""
     s = scene()
     sending = producer(s, max_request_size=4_000_000)
@@ -108,8 +112,9 @@ def test_a_record_larger_than_a_batch_may_be_is_delivered_alone_with_a_warning(s
     records = s.consume(3, reader="{batch_bytes: 100KiB, max_batch_bytes: 200KiB}")
     assert [(r["value"], r["batch"]) for r in records if r["value"] > 10] == [(900_000, 1)]
     assert [r["offset"] for r in records] == [0, 1, 2]
-    assert "the record at offset 1 has 900000 bytes, more than max_batch_bytes (204800); it is delivered alone" in s.log(
-        s.processes[0]
+    assert (
+        "the record at offset 1 has 900000 bytes, more than max_batch_bytes (204800); it is delivered alone"
+        in s.log(s.processes[0])
     )
 
 
@@ -118,12 +123,13 @@ def test_nulls_repeated_headers_and_cloudevents_come_through_unchanged(scene: Ca
     s = scene()
     sending = confluent_kafka.Producer({"bootstrap.servers": s.cluster.bootstrap_servers})  # sends null headers too
     event = [("ce_specversion", b"1.0"), ("ce_id", b"e-1"), ("ce_source", b"/s"), ("ce_type", b"t")]
-    for key, value, headers in [
+    rows: list[tuple[bytes | None, bytes | None, list[tuple[str, Any]]]] = [
         (b"k", None, []),
         (None, b"v", [("h", b"1"), ("h", b"2"), ("n", None)]),
-        (b"k", b"v", event),
-        (b"k", None, event),
-    ]:
+        (b"k", b"v", list(event)),
+        (b"k", None, list(event)),
+    ]
+    for key, value, headers in rows:
         sending.produce(s.topic, value, key=key, headers=headers)
     assert sending.flush(20) == 0
     assert [(r["key"], r["value"], r["event"]) for r in s.consume(4)] == [

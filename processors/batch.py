@@ -64,8 +64,8 @@ class Batch:
     next_offset: int
     records: Sequence[Record]
     epoch: int = 0
-    #: Set when ownership was lost, or became doubtful, while you work on this batch: whatever you answer will not be
-    #: committed, and another consumer may already be handed the same records.
+    #: Set when ownership was lost, or became doubtful, while you work on this batch: your answer may not be committed,
+    #: and another consumer may already be handed the same records.
     lost: threading.Event = field(default_factory=threading.Event)
 
     def __len__(self) -> int:

@@ -22,12 +22,12 @@ air_time,distance,hour,minute,time_hour
 2013,1,1,544,545,-1,1004,1022,-18,B6,725,N804JB,JFK,BQN,183,1576,5,45,2013-01-01T10:00:00Z
 2013,9,30,NA,840,NA,NA,1020,NA,MQ,3531,NA,LGA,RDU,NA,431,8,4,2013-09-30T12:00:00Z
 """
-ROWS = list(flights.flights(io.StringIO(CSV)))
+rows = list(flights.flights(io.StringIO(CSV)))
 
 
 def test_flights_are_read_with_time_delay_and_tail_number() -> None:
     """The scheduled departure is in UTC; a flight that never left has no delay, and may have no tail number."""
-    assert ROWS == [
+    assert rows == [
         Flight("UA", 1545, "N14228", "EWR", "IAH", "2013-01-01T10:15:00Z", 2),
         Flight("B6", 725, "N804JB", "JFK", "BQN", "2013-01-01T10:45:00Z", -1),
         Flight("MQ", 3531, None, "LGA", "RDU", "2013-09-30T12:04:00Z", None),
@@ -36,7 +36,7 @@ def test_flights_are_read_with_time_delay_and_tail_number() -> None:
 
 def test_a_flight_is_a_cloudevent_keyed_by_its_tail_number() -> None:
     """The null key is none at all; the time is the scheduled departure."""
-    records = list(encoded(ROWS))
+    records = list(encoded(rows))
     events = [decode_record(PlainRecord(0, key=key, value=value, headers=headers)) for key, value, headers in records]
 
     assert [key for key, _, _ in records] == [b"N14228", b"N804JB", None]
@@ -48,15 +48,15 @@ def test_a_flight_is_a_cloudevent_keyed_by_its_tail_number() -> None:
 
 def test_the_fast_encoder_writes_what_the_codec_writes() -> None:
     """Key, value and headers, in the same order."""
-    by_codec = [encode_binary(event_of(f), None if f.tail_number is None else f.tail_number.encode()) for f in ROWS]
+    by_codec = [encode_binary(event_of(f), None if f.tail_number is None else f.tail_number.encode()) for f in rows]
 
-    assert list(encoded(ROWS)) == by_codec
+    assert list(encoded(rows)) == by_codec
 
 
 def test_sums_by_carrier_leave_out_the_delay_of_what_never_left() -> None:
     """Early departures count as negative minutes."""
     sums = CarrierSums()
-    for flight in [*ROWS, ROWS[0]]:
+    for flight in [*rows, rows[0]]:
         sums.add(flight.carrier, flight.delay)
 
     assert sums.by_carrier() == {"B6": Sums(1, 1, -1), "MQ": Sums(1, 0, 0), "UA": Sums(2, 2, 4)}
@@ -76,7 +76,7 @@ def archive(folder: Path, csv: str) -> Path:
 
 def test_the_csv_is_read_out_of_the_archive(tmp_path: Path) -> None:
     """A zip inside a tar, without unpacking either to disk."""
-    assert list(flights.read(archive(tmp_path, CSV))) == ROWS
+    assert list(flights.read(archive(tmp_path, CSV))) == rows
 
 
 @pytest.mark.parametrize("csv", ["", "a,b\n1,2\n", CSV.replace("1545", "none")])

@@ -55,22 +55,26 @@ def run(args: argparse.Namespace) -> int:
     plugin = _plugin()
     with _ended_by_sigterm():
         folder = _folder(args.dir)
-        good = False
+        worth_a_look = True
         try:
             result = _run_in(folder, plugin, args.seconds)
-            good = not result.problems
+            worth_a_look = bool(result.problems)
+        except KeyboardInterrupt:
+            worth_a_look = False
+            _say("interrupted; everything that was started has ended")
+            raise
         finally:
-            if args.dir is None and (good and not args.keep):
-                shutil.rmtree(folder)
-            else:
+            if worth_a_look or args.keep or args.dir is not None:
                 _say(f"logs, journals and ledger are in {folder}")
+            else:
+                shutil.rmtree(folder)
     if not args.json:
         _print_tables(result)
     for problem in result.problems:
         _say(f"failed: {problem}")
     sys.stderr.flush()
     print(json.dumps(figures(result.account)), flush=True)
-    return 0 if good else 1
+    return 1 if result.problems else 0
 
 
 def figures(account: Account) -> dict[str, int | float | None]:
@@ -105,10 +109,13 @@ def _print_tables(result: Result) -> None:
     account = result.account
     rows: list[list[str | int | float | None]] = []
     for consumer, (name, story) in result.processes.items():
-        shares = {p: share for (owner, p), share in account.shares.items() if owner == consumer}
-        cells: list[str | int | float | None] = [_cell(shares, p) for p in range(PARTITIONS)]
-        rows.append([f"{name}, {story}", *cells, sum(share.seen for share in shares.values())])
-    print("\nFlights that each process counted, per partition; in brackets: those that had been counted before")
+        shares = [account.shares.get((consumer, partition)) for partition in range(PARTITIONS)]
+        seen = [share and share.seen for share in shares]
+        again = [share and (share.repeated or None) for share in shares]
+        rows.append([f"{name}, {story}", *seen, sum(filter(None, seen))])
+        if any(again):
+            rows.append(["- of these counted before", *again, sum(filter(None, again))])
+    print("\nFlights that each process counted, per partition")
     print(table(["process", *(f"p{number}" for number in range(PARTITIONS)), "total"], rows))
     print("\nDelays per carrier, as counted by the processes, against the CSV")
     lines: list[list[str | int | float | None]] = []
@@ -120,13 +127,6 @@ def _print_tables(result: Result) -> None:
         lines.append([carrier, flights_counted, expected.flights, departed, expected.departed, mean, verdict])
     headers = ["carrier", "flights", "in the CSV", "departed", "in the CSV", "minutes late, mean", "all sums"]
     print(table(headers, lines), end="\n\n", flush=True)
-
-
-def _cell(shares: dict[int, Any], partition: int) -> str | int | None:
-    share = shares.get(partition)
-    if share is None:
-        return None
-    return f"{share.seen:,} ({share.repeated:,})" if share.repeated else f"{share.seen:,}"
 
 
 def _plugin() -> Path:

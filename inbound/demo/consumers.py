@@ -39,6 +39,7 @@ channels:
     topics: [{json.dumps(topic)}]
     group: {GROUP}
     consumer_id: {json.dumps(member)}
+    shutdown_timeout: 10s
     processor:
       type: "delays:DelaysPerCarrier"
       options: {{journal: {json.dumps(str(folder / "journal"))}, slice: {SLICE}, pause: {PAUSE}}}

@@ -83,7 +83,7 @@ def _download(folder: Path, target: Path) -> None:
     command += ["--disable-pip-version-check", "--require-hashes", "--dest", str(folder), "-r", str(wanted)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT, check=False)
-        failed = "" if (folder / NAME).exists() else (done.stderr.strip() or done.stdout.strip())
+        failed = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
     except subprocess.TimeoutExpired:
         failed = f"no end after {_DOWNLOAD_TIMEOUT:.0f} s"
     if not (folder / NAME).exists():

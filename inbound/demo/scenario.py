@@ -221,7 +221,8 @@ class Scenario:
             f"partition {begun.partition}: {counted} of {begun.next - begun.first} flights counted"
             for begun, counted in batches
         )
-        self._tell(f"{victim.name} is killed (SIGKILL) inside {len(batches)} of its batches ({inside_of})")
+        which = "a batch" if len(batches) == 1 else f"{len(batches)} batches"
+        self._tell(f"{victim.name} is killed (SIGKILL) inside {which} ({inside_of})")
         if not owned:
             raise DemoError(f"{victim.name} owned no partition when it was killed\n{victim.tail()}")
         return Kill(victim.consumer_id, at, {partition: commits.get(partition, 0) for partition in owned})

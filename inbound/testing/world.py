@@ -37,6 +37,10 @@ from inbound.topic_partition import TopicPartition
 
 GROUP = "group"
 
+#: Work takes time, so a part that wants to go on at once gets its next turn so much later; and nobody, not even the
+#: servers' own clocks, is left alone for longer. Seconds.
+SHORTEST, LONGEST = 0.01, 0.1
+
 
 @dataclass
 class Seen:
@@ -108,7 +112,6 @@ class World:
         self._session_timeout = session_timeout
         self._timing = timing or Timing()
         self._rng = random.Random(seed)
-        self._observer = self.ensemble.client("observer", 3600.0)
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 
@@ -124,7 +127,8 @@ class World:
     ) -> Consumer:
         """Start a consumer process. `settings` are fields of ChannelConfig."""
         processor = processor or Recording()
-        values: dict[str, Any] = {"topics": ["orders"], "group": GROUP, "processor": {"type": "simple"}, "workers": 1}
+        topics = {} if "topics_pattern" in settings else {"topics": ["orders"]}
+        values: dict[str, Any] = {**topics, "group": GROUP, "processor": {"type": "simple"}, "workers": 1}
         config = ChannelConfig.model_validate({**values, **settings})
         zk = self.ensemble.client(name, self._session_timeout)
         tasks = Tasks(self.clock, lambda: None)
@@ -162,14 +166,17 @@ class World:
     def kill(self, name: str) -> None:
         """SIGKILL: nothing more is said to anybody; the session lives on until it expires."""
         self.consumers[name].dead = True
+        self.ensemble.freeze(name)
 
     def pause(self, name: str) -> None:
         """SIGSTOP."""
         self.consumers[name].paused = True
+        self.ensemble.freeze(name)
 
     def resume(self, name: str) -> None:
         """SIGCONT."""
         self.consumers[name].paused = False
+        self.ensemble.thaw(name)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -190,8 +197,9 @@ class World:
                     raise AssertionError(f"did not come about within {within} s of virtual time: {self.owned()}")
                 return
             due = self._step_all()
-            if due > self.clock.now():
-                self.clock.advance(min(due, end, self.clock.now() + 0.1) - self.clock.now())
+            if not self.ensemble.deliver():
+                now = self.clock.now()
+                self.clock.advance(max(SHORTEST, min(due, end, now + LONGEST) - now))
                 self.ensemble.tick()
 
     def _step_all(self) -> float:

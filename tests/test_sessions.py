@@ -1,0 +1,247 @@
+"""What happens to ownership and commits when ZooKeeper, or the way to it, fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from inbound.coordinators.zookeeper import Create, SetData
+from inbound.errors import ConsumerIdTakenError
+from inbound.processors.batch import Batch
+from inbound.testing.world import Recording, World
+
+
+@pytest.fixture
+def world() -> World:
+    """A world with one topic of four partitions, a record in each, and consumers a and b that own two each."""
+    world = World()
+    world.kafka.create_topic("orders", 4)
+    world.join("a")
+    world.join("b")
+    world.run(5)
+    return world
+
+
+def publish(world: World, count: int = 5) -> None:
+    """Publish to every partition."""
+    for partition in range(4):
+        world.kafka.publish("orders", partition, [b"x"] * count)
+
+
+def seen(world: World) -> list[tuple[int, int]]:
+    """Return (partition, offset) of everything that anybody was handed, in order."""
+    everything = []
+    for consumer in world.consumers.values():
+        assert isinstance(consumer.processor, Recording)
+        everything += [(tp.partition, offset) for tp, offset in consumer.processor.seen]
+    return sorted(everything)
+
+
+def once(count: int) -> list[tuple[int, int]]:
+    """Return every offset below `count` of the four partitions, once."""
+    return [(partition, offset) for partition in range(4) for offset in range(count)]
+
+
+def epochs(world: World) -> list[int]:
+    """Return the partitions' epochs."""
+    return [world.ensemble.tree.nodes[world.paths.epoch("orders", p)].version for p in range(4)]
+
+
+def test_without_a_connection_nothing_is_handed_out(world: World) -> None:
+    """And everything goes on when it is back, in the same session."""
+    world.ensemble.cut_off("a")
+    world.run(0.2)
+    publish(world)
+    world.run(2)
+    mine = {p.tp.partition for p in world.consumers["a"].channel.parts.schedule.held()}
+    assert not [p for p, _ in seen(world) if p in mine]
+    world.ensemble.heal("a")
+    world.run(2)
+    assert (seen(world), epochs(world)) == (once(5), [1] * 4)
+
+
+def test_an_outage_of_all_servers_loses_repeats_and_moves_nothing(world: World) -> None:
+    """Three sessions long."""
+    publish(world)
+    world.run(1)
+    before = world.owned()
+    world.ensemble.down()
+    world.run(30)
+    publish(world)
+    world.ensemble.up()
+    world.run(6)
+    assert (seen(world), world.owned(), epochs(world)) == (once(10), before, [1] * 4)
+
+
+def test_sessions_that_all_expire_are_recovered_by_their_own_consumers(world: World) -> None:
+    """Who is back first does not take what the other is about to recover."""
+    before = world.owned()
+    world.ensemble.expire_session("a")
+    world.ensemble.expire_session("b")
+    publish(world)
+    world.run(6)
+    assert (seen(world), world.owned(), epochs(world)) == (once(5), before, [1] * 4)
+
+
+def test_after_an_outage_the_first_one_back_waits_for_the_others(world: World) -> None:
+    """Both sessions have expired; b comes back two seconds after a."""
+    before = world.owned()
+    world.ensemble.cut_off("b")
+    world.ensemble.expire_session("b")
+    world.ensemble.expire_session("a")
+    world.run(2)
+    world.ensemble.heal("b")
+    world.run(6)
+    assert (world.owned(), epochs(world)) == (before, [1] * 4)
+
+
+def test_an_expired_consumer_loses_what_another_has_taken_and_commits_nothing_of_it(world: World) -> None:
+    """A batch is inside the callback while the session expires and b takes over: a's commit is refused."""
+    a = world.consumers["a"]
+    assert isinstance(a.processor, Recording)
+    held = {p.tp.partition for p in a.channel.parts.schedule.held()}
+
+    def expire(batch: Batch) -> None:
+        a.processor.on_batch = lambda batch: None  # type: ignore[attr-defined]
+        world.ensemble.cut_off("a")
+        world.ensemble.expire_session("a")
+
+    a.processor.on_batch = expire
+    publish(world)
+    world.run(3)
+    taken = {p.tp.partition for p in world.consumers["b"].channel.parts.schedule.held()}
+    assert taken == {0, 1, 2, 3}
+    committed = world.commits()
+    world.ensemble.heal("a")
+    world.run(5)
+    lost = [call for call in a.processor.calls if call[0] == "exception" and call[2] == "PartitionLostError"]
+    assert ({p for _, p, _ in lost}, world.commits()) == (held, committed)
+    assert all(owners for owners in world.owned().values())  # and it has rejoined
+
+
+def test_a_stopped_process_that_goes_on_after_its_session_hands_out_nothing_as_a_zombie(world: World) -> None:
+    """SIGSTOP past the session, then SIGCONT: its own clock tells it before anybody else does."""
+    a = world.consumers["a"]
+    world.pause("a")
+    world.run(12)
+    assert world.owned()["b"] == {0, 1, 2, 3}
+    publish(world)
+    world.resume("a")
+    for worker in a.channel.workers:  # before it has heard anything of its expiry
+        a.channel.reader.run_once()
+        for _ in range(10):
+            worker.run_once()
+    assert isinstance(a.processor, Recording)
+    assert a.processor.seen == []
+    world.run(6)
+    assert (seen(world), sorted(len(p) for p in world.owned().values())) == (once(5), [2, 2])
+
+
+def test_a_commit_whose_answer_is_lost_is_sent_again_and_repeats_nothing(world: World) -> None:
+    """It had landed; sent again under the same epoch it changes nothing."""
+    publish(world)
+    for name in ("a", "b"):
+        world.ensemble.lose_answers(name)
+    world.run(4)
+    assert (seen(world), world.commits()) == (once(5), dict.fromkeys(range(4), 5))
+
+
+def test_a_claim_whose_answer_is_lost_leaves_no_partition_that_nobody_reads() -> None:
+    """The owner node stands, its owner does not know: it claims anew."""
+    world = World()
+    world.kafka.create_topic("orders", 4)
+    publish(world)
+    world.join("a")
+    world.run(2.9)
+    for _ in range(12):  # lose the answers of whatever it sends, again and again, around the time of its claims
+        world.ensemble.lose_answers("a", 3)
+        world.run(0.25)
+    world.run(4)
+    assert (world.owned(), seen(world)) == ({"a": {0, 1, 2, 3}}, once(5))
+
+
+def test_an_owner_node_that_somebody_deleted_comes_back_under_the_same_epoch(world: World) -> None:
+    """A missing node is a case for recovery, not a loss."""
+    from inbound.coordinators.zookeeper import Delete
+
+    partition = min(world.owned()["a"])
+    before = world.owned()
+    world.ensemble.tree.transaction([Delete(world.paths.owner("orders", partition))], 0)
+    world.run(2)
+    assert (world.owned(), epochs(world)) == (before, [1] * 4)
+
+
+def test_a_raised_epoch_takes_a_partition_away_and_it_is_claimed_anew(world: World) -> None:
+    """As a reset does with a stuck consumer: nothing of the old epoch is committed any more."""
+    partition = min(world.owned()["a"])
+    world.ensemble.tree.transaction([SetData(world.paths.epoch("orders", partition), b"")], 0)
+    publish(world)
+    world.run(3)
+    assert world.commits() == dict.fromkeys(range(4), 5)
+    assert isinstance(world.consumers["a"].processor, Recording)
+    assert ("exception", partition, "PartitionLostError") in world.consumers["a"].processor.calls
+
+
+def test_a_second_live_process_with_our_id_stops_and_the_first_goes_on(world: World) -> None:
+    """The id node changes hands only when a process starts; it never becomes a tug of war."""
+    world.ensemble.tree.transaction([Create(f"{world.paths.ids}/tmp")], 0)
+    node = world.ensemble.tree.nodes.pop(world.paths.member("a"))
+    world.ensemble.tree.nodes[world.paths.member("a")] = type(node)(node.data, 0, 4711, 1, 1)
+    world.run(61)
+    error = world.fatal("a")
+    assert isinstance(error, ConsumerIdTakenError)
+    assert "consumer id 'a' is in use by process 1 on host" in str(error)
+
+
+def test_a_new_process_with_the_id_of_a_dead_one_waits_for_its_session(world: World) -> None:
+    """Where it cannot be sure that the other is dead."""
+    world.kill("a")
+    dead = world.consumers.pop("a")
+    world.join("a")
+    world.run(3)
+    assert {p.tp.partition for p in world.consumers["a"].channel.parts.schedule.held()} == set()
+    world.run(12)
+    assert (len(world.owned()["a"]), dead.zk.session != world.consumers["a"].zk.session) == (2, True)
+
+
+def test_a_new_process_takes_over_at_once_where_the_old_one_is_provably_dead(world: World) -> None:
+    """Same machine, and the lock file that the old process held is ours now."""
+    publish(world)
+    world.run(1)
+    before = world.owned()
+    world.kill("a")
+    del world.consumers["a"]
+    world.join("a", owner_is_dead=lambda info: True)
+    world.run(1)
+    assert world.owned() == before
+    publish(world)
+    world.run(1)
+    assert world.commits() == dict.fromkeys(range(4), 10)
+
+
+def test_batches_are_told_when_the_session_may_have_expired_and_not_before(world: World) -> None:
+    """A short loss of the connection is not a loss of the partitions."""
+    a = world.consumers["a"]
+    assert isinstance(a.processor, Recording)
+    told: list[tuple[float, bool]] = []
+
+    def cut(batch: Batch) -> None:
+        world.ensemble.cut_off("a")
+        for seconds in (0.0, 4.0, 4.0):
+            world.clock.advance(seconds)
+            a.controller.run_once()
+            told.append((seconds, batch.lost.is_set()))
+        a.processor.on_batch = lambda batch: None  # type: ignore[attr-defined]
+
+    a.processor.on_batch = cut
+    publish(world)
+    world.run(0.3)
+    assert told == [(0.0, False), (4.0, False), (4.0, True)]
+
+
+def test_the_connection_loss_is_told_to_the_processor(world: World) -> None:
+    """Once per partition and loss."""
+    world.ensemble.disconnect("a")
+    world.run(2)
+    a = world.consumers["a"].processor
+    assert isinstance(a, Recording)
+    assert sorted(call[1] for call in a.calls if call[2:] == ("ZkUnavailableError",)) == sorted(world.owned()["a"])
