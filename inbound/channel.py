@@ -19,7 +19,7 @@ from inbound.kafka.base import LogClient
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Ledger
 from inbound.membership import GroupMembership
-from inbound.partition import Fate, Partition
+from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
 from inbound.processors.base import BatchEventProcessor, Context
 from inbound.schedule import Schedule
@@ -146,13 +146,18 @@ class InboundKafkaChannel:
             if worker.serving is not None
         }
         for partition in self.parts.schedule.held():
+            if partition in stacks:
+                why = f"its callback did not end in time; it is at:\n{stacks[partition]}"
+            elif partition.place is Place.LEAVING:
+                why = "its owner node could not be deleted; it goes when the session expires"
+            else:
+                why = "its last commit could not be written"
             log.error(
-                "%s: abandoned: did not end within shutdown_timeout (%.0f s); offsets from %s on are not committed and "
-                "will be read again.%s",
+                "%s: abandoned after shutdown_timeout (%.0f s); offsets from %s on are read again elsewhere: %s",
                 partition.tp,
                 self.parts.config.shutdown_timeout,
                 partition.committed,
-                f" Its callback is at:\n{stacks[partition]}" if partition in stacks else "",
+                why,
             )
             self.parts.schedule.abandon(partition)
 

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("config", "controller", "coordinators", "processors")
 #: What setuptools is given; without .git, .venv and what tools leave behind.
-SOURCES = ("inbound", *LAYERS, "setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md")
+SOURCES = ("inbound", *LAYERS, "examples", "setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md")
 
 
 def shipped_files() -> set[str]:
@@ -26,7 +26,9 @@ def shipped_files() -> set[str]:
     for layer in LAYERS:
         found |= {f"inbound/{path.relative_to(ROOT)}" for path in (ROOT / layer).rglob("*.py")}
     examples = {f"inbound/{path.relative_to(ROOT)}" for path in (ROOT / "config" / "examples").glob("*.yaml")}
-    return found | examples | {"inbound/py.typed"}
+    # The demo's processor: what users copy is what the demo runs, also from a wheel.
+    plugin = {f"inbound/demo/delays/{path.name}" for path in (ROOT / "examples" / "delays").glob("*.py")}
+    return found | examples | plugin | {"inbound/py.typed"}
 
 
 def build(kind: str, source: Path, folder: Path) -> Path:

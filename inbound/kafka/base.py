@@ -56,6 +56,10 @@ class LogClient(ABC):
         """Return the named topics, or those that match `pattern`, as far as they exist."""
 
     @abstractmethod
+    def reachable(self) -> bool:
+        """Whether the last thing heard of the brokers was an answer."""
+
+    @abstractmethod
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Return the log's limits for those partitions that have a leader at the moment."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -79,17 +80,17 @@ class KafkaPythonClient(LogClient):
         self._cluster = self._consumer._cluster
         self._assignment = self._consumer._subscription.assignment
         self._cluster.need_all_topic_metadata = True  # one answer for all topics, also those not assigned to us
-        self._update: Any = None
+        self._update: Any = None  # the future of the metadata that was asked for last
+        self._reachable = True
         self._keys: dict[TopicPartition, KafkaPartition] = {}
         self._ours: dict[KafkaPartition, TopicPartition] = {}
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        import re
-
         first = self._update is None
         if first or self._update.is_done:
             done, self._update = self._update, self._cluster.request_update()
-            if done is not None and done.exception is not None:
+            self._reachable = done is None or done.exception is None
+            if not self._reachable:
                 raise BrokerUnavailableError(f"Kafka at {self._where} does not answer: {done.exception}")
         if first:
             manager, net = self._consumer._manager, self._consumer._net
@@ -104,6 +105,9 @@ class KafkaPythonClient(LogClient):
                 # A topic being created can be listed with some partitions missing: what counts is the highest number.
                 found[name] = TopicMeta(max(partitions, default=-1) + 1, str(topic_id) if topic_id else None)
         return {name: meta for name, meta in found.items() if meta.partitions}
+
+    def reachable(self) -> bool:
+        return self._reachable
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         keys = [KafkaPartition(*tp) for tp in partitions]
@@ -152,6 +156,7 @@ class KafkaPythonClient(LogClient):
                 raise BrokerUnavailableError(f"Kafka at {self._where}: {type(error).__name__}: {error}") from None
             result.failed = dict.fromkeys(self._keys, error)
             return result
+        self._reachable = self._reachable or bool(fetched)
         for key, records in fetched.items():
             state = self._assignment.get(key)
             if state is None or key not in self._ours:

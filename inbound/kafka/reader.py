@@ -95,7 +95,7 @@ class Reader:
         except BrokerUnavailableError as error:
             self._unavailable(error)
             return self._retry_at
-        if self.problem is not None:
+        if self.problem is not None and self._client.reachable():
             log.info("channel %s: Kafka answers again", self._parts.name)
             self.problem = None
         if reading:

@@ -142,6 +142,9 @@ class FakeLogClient(LogClient):
         wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
         return {name: meta for name, meta in self._kafka.topics().items() if wanted(name)}
 
+    def reachable(self) -> bool:
+        return self._kafka.is_up
+
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         self._kafka.check_up()
         return {tp: limits for tp in partitions if (limits := self._kafka.log_range(tp)) is not None}

@@ -108,7 +108,7 @@ class FakeEnsemble:
         self._clients[name].drop()
 
     def lose_answers(self, name: str, count: int = 1) -> None:
-        """Execute the client's next `count` requests, and break the connection instead of answering the last."""
+        """Execute the client's next `count` requests without an answer, and break the connection after the last."""
         self._clients[name].losing = count
 
     def cut_off(self, name: str) -> None:
@@ -174,7 +174,8 @@ class FakeZooKeeper(ZooKeeper):
         self.name = name
         self.session: Session | None = None
         self.requests: deque[_Request] = deque()
-        self.losing = 0
+        self.losing = 0  # answers still to lose
+        self._unanswered: list[_Request] = []
         self.is_cut_off = False
         self.frozen = False
         self.closed = False
@@ -249,9 +250,10 @@ class FakeZooKeeper(ZooKeeper):
         except Exception as failure:
             result, error = None, failure
         if self.losing:
+            # Executed, and no answer comes: neither for this one nor for any after it, until the connection is new.
             self.losing -= 1
+            self._unanswered.append(request)
             if not self.losing:
-                self.requests.appendleft(request)
                 self.drop()
             return 1
         self.heard(request.session, request.sent_at)
@@ -264,8 +266,9 @@ class FakeZooKeeper(ZooKeeper):
     def drop(self) -> None:
         """The connection breaks: whatever is not answered yet never will be."""
         self._connection = None
+        self.losing = 0
         self._dropped_at = self.clock.now()
-        lost, self.requests = list(self.requests), deque()
+        lost, self.requests, self._unanswered = [*self._unanswered, *self.requests], deque(), []
         for request in lost:
             request.call.fail(ambiguous(request.call.what, "the connection was lost before the answer"))
         self.on_change()

@@ -1,0 +1,421 @@
+"""What a processor is handed, what its answers do, and what becomes of its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from inbound import Batch, BatchResponse, TopicPartition
+from inbound.errors import LedgerError
+from inbound.ledger.base import Done, Range, Settled
+from inbound.ledger.memory import Note
+from inbound.processors.batch import Record
+from inbound.testing.world import Recording, World
+
+TP = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def world() -> World:
+    """A world with one topic of one partition."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    return world
+
+
+def publish(world: World, count: int) -> None:
+    """Publish numbered records."""
+    world.kafka.publish("orders", 0, [b"%d" % n for n in range(count)])
+
+
+def start(world: World, answer: Callable[[Batch], object] | None = None, **settings: Any) -> Recording:
+    """Start the consumer and let it come to its partition."""
+    processor = Recording(answer)
+    world.join("a", processor, **settings)
+    world.run(4)
+    return processor
+
+
+def offsets(processor: Recording) -> list[int]:
+    """Return the offsets it was handed, in order."""
+    return [offset for _, offset in processor.seen]
+
+
+def answers(*responses: object) -> Callable[[Batch], object]:
+    """Give these answers in turn, then advance."""
+    left = list(responses)
+
+    def answer(batch: Batch) -> object:
+        response = left.pop(0) if left else BatchResponse.advance()
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+    return answer
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+def test_everything_is_handed_out_in_order_and_committed(world: World) -> None:
+    """And on_batch_processed comes after each commit."""
+    publish(world, 10)
+    processor = start(world, reader={"max_batch_records": 4})
+    assert offsets(processor) == list(range(10))
+    assert [call for call in processor.calls if call[0] == "processed"] == [
+        ("processed", 0, 4),
+        ("processed", 0, 8),
+        ("processed", 0, 10),
+    ]
+    assert world.commits() == {0: 10}
+
+
+def test_a_prefix_is_committed_and_the_rest_is_handed_out_again(world: World) -> None:
+    """advance(offset) inside the batch."""
+    publish(world, 5)
+    processor = start(world, answers(BatchResponse.advance(3)))
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 3, 4, 3, 4], {0: 5})
+
+
+def test_a_reverted_batch_is_handed_out_again_after_the_wait(world: World) -> None:
+    """Nothing is committed meanwhile."""
+    publish(world, 3)
+    processor = start(world, answers(BatchResponse.revert(wait=10)))
+    assert (offsets(processor), world.commits()) == ([0, 1, 2], {0: 0})
+    world.run(10)
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
+
+
+def test_revert_below_the_commit_reads_again_and_leaves_the_commit_alone(world: World) -> None:
+    """Kafka is asked again for what is not in memory any more."""
+    publish(world, 4)
+    processor = start(world, answers(BatchResponse.advance(), BatchResponse.revert(1)), reader={"max_batch_records": 2})
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 3, 1, 2, 3], {0: 4})
+
+
+def test_next_reads_on_and_a_later_advance_commits_it_all(world: World) -> None:
+    """The commit stays behind until then."""
+    publish(world, 4)
+    processor = start(world, answers(BatchResponse.next()), reader={"max_batch_records": 2})
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 3], {0: 4})
+
+
+def test_skip_goes_past_records_and_the_ledger_says_so(world: World) -> None:
+    """advance(offset, skip=True)."""
+    publish(world, 6)
+    processor = start(world, answers(BatchResponse.advance(4, skip=True)), reader={"max_batch_records": 2})
+    notes = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
+    assert (offsets(processor), world.commits(), [n.facts["to"] for n in notes]) == ([0, 1, 4, 5], {0: 6}, [4])
+
+
+def test_max_bytes_of_an_answer_holds_for_the_next_read_only(world: World) -> None:
+    """It bounds one batch."""
+    world.kafka.publish("orders", 0, [b"x" * 10] * 6)
+    sizes: list[int] = []
+
+    def answer(batch: Batch) -> BatchResponse:
+        sizes.append(len(batch))
+        return BatchResponse.advance(max_bytes=30) if len(sizes) == 1 else BatchResponse.advance()
+
+    start(world, answer, reader={"max_batch_records": 2})
+    assert sizes == [2, 2, 2]
+    sizes.clear()
+    world.kafka.publish("orders", 0, [b"x" * 10] * 7)
+    world.consumers["a"].channel.parts.schedule.held()[0].max_bytes = 15
+    world.run(1)
+    assert sizes == [1, 2, 2, 2]
+
+
+def test_offsets_without_records_are_gone_past(world: World) -> None:
+    """Transaction markers and compaction leave gaps."""
+    publish(world, 2)
+    world.kafka.skip("orders", 0, 3)
+    publish(world, 2)
+    world.kafka.skip("orders", 0, 1)
+    processor = start(world)
+    assert (offsets(processor), world.commits()) == ([0, 1, 5, 6], {0: 8})
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, "on_next_batch returned None; return BatchResponse.advance(), .revert() or .next()"),
+        ("ok", "on_next_batch returned 'ok'; return BatchResponse.advance(), .revert() or .next()"),
+        (BatchResponse.advance(99), "advance(99) is past the batch, which ends before 3; use skip=True to skip records"),
+        (RuntimeError("database away"), "RuntimeError: database away (at "),
+    ],
+)
+def test_a_wrong_answer_and_an_exception_lose_nothing(
+    world: World, answer: object, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batch is read again after a second, and the log names partition, offsets, reason and what follows."""
+    publish(world, 3)
+    processor = start(world, answers(answer))
+    world.run(1.5)
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
+    told = [record.getMessage() for record in caplog.records if "on_next_batch failed" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("orders/0: on_next_batch failed on offsets 0 to 2, attempt 1 of 10: ")
+    assert message in told[0]
+    assert told[0].endswith("not committed, tried again in 1 s")
+    assert not any(record.exc_info for record in caplog.records if record.levelname != "DEBUG")
+
+
+def test_a_failing_record_is_found_and_only_it_is_held(world: World) -> None:
+    """After max_attempts the batch is handed out record by record; what is good is committed."""
+    publish(world, 5)
+
+    def answer(batch: Batch) -> BatchResponse:
+        if any(record.value == b"3" for record in batch.records):
+            raise ValueError("bad record")
+        return BatchResponse.advance()
+
+    start(world, answer, on_error={"max_attempts": 2})
+    world.run(10)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    assert world.commits() == {0: 3}
+    assert str(partition.held).startswith("on_next_batch fails on the record at offset 3: ValueError: bad record (at ")
+
+
+def test_a_failing_record_is_skipped_where_the_configuration_says_so(world: World) -> None:
+    """And the ledger names it."""
+    publish(world, 5)
+
+    def answer(batch: Batch) -> BatchResponse:
+        if any(record.value == b"3" for record in batch.records):
+            raise ValueError("bad record")
+        return BatchResponse.advance()
+
+    processor = start(world, answer, on_error={"max_attempts": 2, "then": "skip"})
+    world.run(10)
+    skips = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
+    assert (world.commits(), offsets(processor)[-1], [(n.facts["from"], n.facts["to"]) for n in skips]) == (
+        {0: 5},
+        4,
+        [(3, 4)],
+    )
+
+
+def test_a_failing_record_goes_to_the_dead_letter_topic(world: World) -> None:
+    """Tried again for as long as that does not take it."""
+    publish(world, 3)
+    sent: list[tuple[str, int, list[int]]] = []
+    failures = [ConnectionError("no broker")]
+
+    def dead_letters(topic: str, partition: int, records: Sequence[Record], reason: str) -> None:
+        if failures:
+            raise failures.pop()
+        sent.append((topic, partition, [r.offset for r in records]))
+
+    def answer(batch: Batch) -> BatchResponse:
+        if any(record.value == b"1" for record in batch.records):
+            raise ValueError("bad record")
+        return BatchResponse.advance()
+
+    processor = Recording(answer)
+    on_error = {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"}
+    world.join("a", processor, dead_letters=dead_letters, on_error=on_error)
+    world.run(20)
+    assert (sent, world.commits()) == ([("orders", 0, [1])], {0: 3})
+
+
+def test_on_exception_decides_where_it_answers(world: World) -> None:
+    """Here: commit what was good, go on after the bad record."""
+    publish(world, 4)
+
+    class Deciding(Recording):
+        def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+            return BatchResponse.advance(4)
+
+    world.join("a", Deciding(answers(ValueError("bad"))))
+    world.run(4)
+    assert world.commits() == {0: 4}
+
+
+CALLBACKS = ["on_batch_processed", "on_exception", "on_stream_termination", "on_idle", "on_next_batch"]
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_an_exception_in_any_callback_loses_and_repeats_no_commit(
+    world: World, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged with its name and place, and the partition goes on to its release."""
+    failed = []
+
+    def fail(self: object, *arguments: object) -> None:
+        if name != "on_next_batch" or not failed:
+            failed.append(name)
+            raise RuntimeError(f"from {name}")
+        return BatchResponse.advance()  # type: ignore[return-value]
+
+    cls = type("Failing", (Recording,), {name: fail})
+    publish(world, 3)
+    first = answers(ValueError("to call on_exception")) if name == "on_exception" else None
+    world.join("a", cls(first), idle_time=5.0)
+    world.run(12)
+    world.leave("a")
+    assert (world.commits(), bool(failed)) == ({0: 3}, True)
+    assert any(name in r.getMessage() and f"from {name}" in r.getMessage() for r in caplog.records)
+
+
+# -- life ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_partition_is_told_once_per_idle_spell(world: World) -> None:
+    """And again after more records."""
+    publish(world, 1)
+    processor = start(world, idle_time=5.0)
+    world.run(20)
+    publish(world, 1)
+    world.run(20)
+    assert [call[0] for call in processor.calls if call[0] in ("idle", "processed")] == [
+        "processed",
+        "idle",
+        "processed",
+        "idle",
+    ]
+
+
+def test_a_release_tells_the_processor_and_commits_what_it_says(world: World) -> None:
+    """What `next` left uncommitted is committed by the answer of on_stream_termination."""
+    publish(world, 4)
+
+    class Closing(Recording):
+        def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
+            self.calls.append(("termination", partition.partition, next_offset))
+            return BatchResponse.advance()
+
+    processor = Closing(lambda batch: BatchResponse.next())
+    world.join("a", processor)
+    world.run(4)
+    assert world.commits() == {0: 0}
+    world.leave("a")
+    assert (world.commits(), processor.calls[-1], world.owned()) == ({0: 4}, ("termination", 0, 4), {})
+
+
+def test_a_record_published_while_nobody_had_committed_is_not_lost_with_latest(world: World) -> None:
+    """The first position is committed before the first batch; a crash then does not move it to a later end."""
+    publish(world, 5)
+    start(world, auto_offset_reset="latest")
+    assert world.commits() == {0: 5}
+    world.kill("a")
+    publish(world, 3)
+    successor = Recording()
+    world.join("b", successor, auto_offset_reset="latest")
+    world.run(15)
+    assert offsets(successor) == [5, 6, 7]
+
+
+def test_an_added_partition_starts_at_its_beginning_also_with_latest(world: World) -> None:
+    """What was published before anybody noticed it would else be lost."""
+    processor = start(world, auto_offset_reset="latest")
+    world.kafka.create_topic("orders", 2)
+    world.kafka.publish("orders", 1, [b"early"])
+    world.run(8)
+    assert processor.seen == [(TopicPartition("orders", 1), 0)]
+
+
+def test_what_retention_has_deleted_is_reported_and_read_on_from_the_logs_start(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Never a silent jump, and never to the end."""
+    publish(world, 3)
+    start(world)
+    world.leave("a")
+    publish(world, 10)
+    world.kafka.retain("orders", 0, 8)
+    processor = Recording()
+    world.join("b", processor)
+    world.run(6)
+    retention = [e for e in world.consumers["b"].ledger.entries if isinstance(e, Note) and e.kind == "retention"]
+    assert (offsets(processor), [(n.facts["first"], n.facts["next"]) for n in retention]) == (list(range(8, 13)), [(3, 8)])
+    assert any("orders/0: offsets 3 to 7 are lost to retention" in r.getMessage() for r in caplog.records)
+    assert ("exception", 0, "OffsetOutOfRangeError") in processor.calls
+
+
+@pytest.mark.parametrize(
+    ("choice", "handed_out", "commit"), [("hold", [], 9), ("earliest", [0, 1, 2, 3], 4), ("latest", [], 9)]
+)
+def test_a_truncated_log_is_treated_as_configured(
+    world: World, choice: str, handed_out: list[int], commit: int
+) -> None:
+    """The commit lies beyond the log's end."""
+    publish(world, 9)
+    start(world)
+    world.leave("a")
+    world.kafka.truncate("orders", 0, 4)
+    processor = Recording()
+    world.join("b", processor, on_truncation=choice)
+    world.run(6)
+    held = world.consumers["b"].channel.status().partitions[0].held
+    assert (offsets(processor), world.commits(), held is not None) == (handed_out, {0: commit}, choice == "hold")
+    if choice == "latest":
+        publish(world, 1)
+        world.run(1)
+        assert (offsets(processor), world.commits()) == ([4], {0: 5})
+
+
+def test_a_slow_partition_holds_back_only_itself() -> None:
+    """Its wait is not the others'."""
+    world = World()
+    world.kafka.create_topic("orders", 3)
+    for partition in range(3):
+        world.kafka.publish("orders", partition, [b"x"] * 2)
+    start(world, lambda batch: BatchResponse.revert(wait=1000) if batch.partition == 1 else BatchResponse.advance())
+    assert world.commits() == {0: 2, 1: 0, 2: 2}
+
+
+def test_brokers_that_go_away_and_come_back_lose_nothing(world: World) -> None:
+    """The reader says so and goes on."""
+    publish(world, 2)
+    processor = start(world)
+    world.kafka.down()
+    world.run(3)
+    assert world.consumers["a"].channel.status().kafka_problem is not None
+    publish(world, 2)
+    world.kafka.up()
+    world.run(2)
+    assert (offsets(processor), world.consumers["a"].channel.status().kafka_problem) == ([0, 1, 2, 3], None)
+
+
+# -- the ledger ------------------------------------------------------------------------------------------------------
+
+
+def test_the_ledger_has_begun_done_and_settled_of_every_batch_in_this_order(world: World) -> None:
+    """With the offset node's mzxid, by which everything is ordered."""
+    publish(world, 2)
+    start(world)
+    entries = [e for e in world.consumers["a"].ledger.entries if not isinstance(e, Note)]
+    stat = world.ensemble.tree.nodes[world.paths.offset("orders", 0)]
+    assert entries[-3:] == [
+        Range("orders", 0, 1, 0, 2, 2),
+        Done("orders", 0, 1, 0, 2, 2),
+        Settled("orders", 0, 1, 2, "landed", stat.mzxid),
+    ]
+
+
+def test_nothing_is_handed_out_while_the_ledger_cannot_be_written(world: World) -> None:
+    """on_failure: hold. It goes on when the ledger does."""
+    processor = start(world)
+    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), "begun")
+    publish(world, 2)
+    world.run(0.5)
+    assert (offsets(processor), world.consumers["a"].channel.status().ledger_problem) == ([], "disk full")
+    world.run(2)
+    assert (offsets(processor), world.commits()) == ([0, 1], {0: 2})
+
+
+def test_no_commit_is_written_before_the_ledger_has_it(world: World) -> None:
+    """A `done` that fails holds the commit back, and is tried again."""
+    start(world)
+    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), "done")
+    publish(world, 2)
+    world.run(0.5)
+    assert world.commits() == {0: 0}
+    world.run(2)
+    assert world.commits() == {0: 2}
