@@ -1,30 +1,28 @@
-"""ZooKeeper through kazoo, with what kazoo hides or leaves open put right.
-
-- The negotiated session time-out is a local variable there: it is taken from what `_connect` returns.
-- Requests made without a connection would wait in a queue without bound: they fail at once here.
-- The reconnect delay grows to an hour by default: it is capped at a second.
-- `stop()` can hang: it is bounded.
-"""
+"""ZooKeeper through kazoo: requests, answers, refusals. What is done to kazoo's connection is in `kazoo_link`."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     NoNodeError,
     OperationTimeoutError,
+    RequestTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
     SessionExpiredError,
+    SessionMovedError,
 )
+from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import ZnodeStat
-from kazoo.retry import KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from inbound.clock import Clock
+from inbound.controller.kazoo_link import KazooLink
 from inbound.coordinators.zookeeper import (
     Call,
     Check,
@@ -34,7 +32,6 @@ from inbound.coordinators.zookeeper import (
     Node,
     Op,
     RefusedError,
-    Session,
     SetData,
     Stat,
     ZooKeeper,
@@ -45,59 +42,56 @@ from inbound.errors import InboundError
 
 log = logging.getLogger(__name__)
 
-#: kazoo's own talk. Its warnings about every refused connection attempt are told once, by the controller.
-kazoo_log = logging.getLogger("kazoo.client")
-
-#: The answer may or may not have been lost on its way.
-_LOST = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, ConnectionClosedError)
+#: The answer was lost, or says that nobody knows: the request may have executed.
+_LOST = (
+    ConnectionLoss,
+    SessionExpiredError,
+    OperationTimeoutError,
+    ConnectionClosedError,
+    SessionMovedError,
+    RequestTimeoutError,
+)
 _REASONS = {
     "BadVersionError": "BadVersion",
     "NoNodeError": "NoNode",
     "NodeExistsError": "NodeExists",
     "NotEmptyError": "NotEmpty",
+    "NoChildrenForEphemeralsError": "NoChildrenForEphemerals",
 }
-MAX_RECONNECT_DELAY = 1.0
+_EPHEMERAL = 1
 STOP_TIMEOUT = 5.0
 
 
 class KazooZooKeeper(ZooKeeper):
-    """See `ZooKeeper`. Answers are delivered on kazoo's threads, where only Calls are completed."""
+    """See `ZooKeeper`. Answers are delivered on kazoo's connection thread, where only Calls are completed.
+
+    A watch fires on kazoo's callback thread; also, once, when its connection drops. That is one look too many at worst.
+    """
 
     def __init__(
         self, hosts: str, *, chroot: str = "", session_timeout: float, clock: Clock, call_timeout: float | None = None
     ) -> None:
-        """Make a client; `start` connects it. Times in seconds; `call_timeout` is half the session by default."""
+        """Make a client; `start` connects it. Times in seconds; `call_timeout` is half the session by default.
+
+        Raises:
+            ConfigError: `hosts` is no list of host:port.
+            InboundError: the installed kazoo is of a version that inbound does not know.
+        """
         super().__init__(clock, call_timeout or max(1.0, session_timeout / 2))
-        self.where = f"ZooKeeper at {hosts}{chroot}"
-        self._chroot = chroot
-        self._connection: Connection | None = None
-        self._generation = 0
-        self._client = KazooClient(
-            hosts=f"{hosts}{chroot}",
-            timeout=session_timeout,
-            # Unlimited tries; an expired session is not an error to give up at but a reason to begin a new one.
-            connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=MAX_RECONNECT_DELAY, ignore_expire=False),
-            logger=kazoo_log,
-        )
-        handler = self._client._connection
-        self._kazoo_connect: Callable[..., tuple[float, float]] = handler._connect
-        handler._connect = self._connect
-        self._client.add_listener(self._state_changed)
+        self._link = KazooLink(hosts, chroot, session_timeout, clock, self.heard, lambda: self.on_change())
+        self.where = self._link.where
+        self._chroot = self._link.chroot
 
     @property
     def connection(self) -> Connection | None:
-        return self._connection
+        return self._link.connection
 
     def start(self) -> None:
         """Begin to connect, and go on trying until `close`. Returns at once."""
-        self._client.start_async()
+        self._link.start()
 
     def close(self) -> None:
-        self._connection = None
-        stopping = threading.Thread(target=self._stop, name="zookeeper-stop", daemon=True)
-        stopping.start()
-        stopping.join(STOP_TIMEOUT)
-        if stopping.is_alive():
+        if not self._link.stop(STOP_TIMEOUT):
             log.warning(
                 "%s: the client did not stop within %.0f s; its session is left to expire", self.where, STOP_TIMEOUT
             )
@@ -106,171 +100,113 @@ class KazooZooKeeper(ZooKeeper):
 
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
         call: Call[Node | None] = self._new_call(f"read of {path}")
-        connection = self._connected(call)
-        if connection is not None:
-            self._get(call, connection, path, _once(watch))
+        full = self._full(path)
+        if watch is not None:
+            # Reading an absent node sets no watch; asking whether it exists does, present or absent. Right behind it
+            # on the same connection, the read cannot miss a change that the watch does not tell of.
+            watcher = _once(watch)
+            self._send(call, wire.Exists(full, watcher), lambda value: None, answers=False)
+        self._send(call, wire.GetData(full, None), _node, absent=True)
         return call
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
         call: Call[list[str] | None] = self._new_call(f"list of {path}")
-        connection = self._connected(call)
-        if connection is not None:
-            sent_at = self.clock.now()
-
-            def answered(result: Any) -> None:
-                if isinstance(result.exception, NoNodeError):
-                    self.heard(connection.session, sent_at)
-                    call.succeed(None)
-                elif self._good(call, connection, sent_at, result):
-                    call.succeed(list(result.value))
-
-            self._client.get_children_async(path, watch=_once(watch)).rawlink(answered)
+        watcher = None if watch is None else _once(watch)
+        self._send(call, wire.GetChildren(self._full(path), watcher), list, absent=True)
         return call
 
     def transaction(self, ops: Sequence[Op]) -> Call[list[Stat | None]]:
         if not ops:
             raise ValueError("a transaction needs at least one operation")
         call: Call[list[Stat | None]] = self._new_call(_described(ops))
-        connection = self._connected(call)
-        if connection is None:
-            return call
-        request = TransactionRequest(self._client)
-        for op in ops:
-            _add(request, op)
-        sent_at = self.clock.now()
-
-        def answered(result: Any) -> None:
-            if not self._good(call, connection, sent_at, result):
-                return
-            for index, (op, outcome) in enumerate(zip(ops, result.value, strict=True)):
-                # Around the one to blame stand RolledBackError (before) and RuntimeInconsistency (after).
-                reason = _REASONS.get(type(outcome).__name__)
-                if reason is not None:
-                    call.fail(RefusedError(index, op, reason))
-                    return
-            odd = next((outcome for outcome in result.value if isinstance(outcome, Exception)), None)
-            if odd is not None:
-                call.fail(
-                    InboundError(f"{self.where}: {call.what} was refused: {odd!r}; check the nodes' access rights")
-                )
-                return
-            call.succeed([_stat(o) if isinstance(o, ZnodeStat) else None for o in result.value])
-
-        request.commit_async().rawlink(answered)
+        request = wire.Transaction([self._encoded(op) for op in ops])
+        self._send(call, request, lambda results: self._stats(call, ops, results))
         return call
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _connected(self, call: Call[Any]) -> Connection | None:
-        connection = self._connection
-        if connection is None:
-            call.fail(unavailable(call.what))
-        return connection
-
-    def _get(
-        self, call: Call[Node | None], connection: Connection, path: str, watch: Callable[[Any], None] | None
+    def _send(
+        self,
+        call: Call[Any],
+        request: Any,
+        convert: Callable[[Any], Any],
+        *,
+        absent: bool = False,
+        answers: bool = True,
     ) -> None:
-        sent_at = self.clock.now()
+        """Send `request`; its answer, converted, completes `call`.
 
-        def answered(result: Any) -> None:
-            if isinstance(result.exception, NoNodeError):
-                self.heard(connection.session, sent_at)
-                if watch is None:
-                    call.succeed(None)
-                else:
-                    self._watch_absent(call, connection, path, watch)
-            elif self._good(call, connection, sent_at, result):
-                data, stat = result.value
-                call.succeed(Node(data, _stat(stat)))
-
-        self._client.get_async(path, watch=watch).rawlink(answered)
-
-    def _watch_absent(
-        self, call: Call[Node | None], connection: Connection, path: str, watch: Callable[[Any], None]
-    ) -> None:
-        """A read of an absent node sets no watch: ask whether it exists, which does. It may have come meanwhile."""
-        sent_at = self.clock.now()
-
-        def answered(result: Any) -> None:
-            if not self._good(call, connection, sent_at, result):
-                return
-            if result.value is None:
-                call.succeed(None)
-            else:
-                self._get(call, connection, path, watch)
-
-        self._client.exists_async(path, watch=watch).rawlink(answered)
-
-    def _good(self, call: Call[Any], connection: Connection, sent_at: float, result: Any) -> bool:
-        """Deal with an error, and note the sign of life. Returns whether there is a value."""
-        error = result.exception
-        if isinstance(error, _LOST):
-            call.fail(ambiguous(call.what, f"{type(error).__name__} before the answer"))
-            return False
-        self.heard(connection.session, sent_at)
-        if error is not None:
-            call.fail(InboundError(f"{self.where}: {call.what} failed: {error!r}; check the nodes' access rights"))
-            return False
-        return True
-
-    def _connect(self, *arguments: Any, **options: Any) -> tuple[float, float]:
-        """Connect, on kazoo's thread, and take note of what was negotiated.
-
-        kazoo returns two thirds of the negotiated time as its read time-out, in milliseconds.
+        `absent`: NoNode is an answer like any other, None. `answers` is False where another request's answer does.
         """
-        sent_at = self.clock.now()
-        read_timeout, connect_timeout = self._kazoo_connect(*arguments, **options)
-        session = Session(self._client.client_id[0], read_timeout * 1.5 / 1000)
-        self.heard(session, sent_at)
-        self._generation += 1
-        connection = Connection(self._generation, session)
-        if self._chroot and self._generation == 1:
-            self._client.ensure_path_async("/").rawlink(lambda result: self._announce(connection))
-        else:
-            self._announce(connection)
-        return read_timeout, connect_timeout
+        sent_at = self.clock.now()  # before it can have reached anybody
 
-    def _announce(self, connection: Connection) -> None:
-        if connection.generation == self._generation:
-            self._connection = connection
-            self.on_change()
+        def answered(connection: Connection, value: Any, error: Exception | None) -> None:
+            if isinstance(error, _LOST):
+                call.fail(ambiguous(call.what, f"{type(error).__name__} before the answer"))
+                return
+            self.heard(connection.session, sent_at)
+            if error is not None and not (absent and isinstance(error, NoNodeError)):
+                call.fail(self._odd(call, error))
+            elif answers:
+                try:
+                    result = None if error is not None else convert(value)
+                except InboundError as refused:
+                    call.fail(refused)
+                else:
+                    call.succeed(result)
 
-    def _state_changed(self, state: str) -> None:
-        if state != KazooState.CONNECTED:
-            self._connection = None
-            self.on_change()
+        if not self._link.send(request, answered):
+            call.fail(unavailable(call.what))
 
-    def _stop(self) -> None:
-        try:
-            self._client.stop()
-            self._client.close()
-        except Exception as error:
-            log.warning("%s: the client could not be stopped: %s; its session is left to expire", self.where, error)
+    def _full(self, path: str) -> str:
+        return self._chroot + path if path != "/" or not self._chroot else self._chroot
+
+    def _encoded(self, op: Op) -> Any:
+        path = self._full(op.path)
+        match op:
+            case Create():
+                return wire.Create(path, op.data, OPEN_ACL_UNSAFE, _EPHEMERAL if op.ephemeral else 0)
+            case SetData():
+                return wire.SetData(path, op.data, op.version)
+            case Delete():
+                return wire.Delete(path, op.version)
+            case Check():
+                return wire.CheckVersion(path, op.version)
+
+    def _stats(self, call: Call[Any], ops: Sequence[Op], results: Sequence[Any]) -> list[Stat | None]:
+        """Return what a transaction answered, or raise for the operation to blame.
+
+        Around that one stand RolledBackError (before) and RuntimeInconsistency (after).
+        """
+        for index, (op, outcome) in enumerate(zip(ops, results, strict=True)):
+            if isinstance(outcome, Exception) and not isinstance(outcome, (RolledBackError, RuntimeInconsistency)):
+                reason = _REASONS.get(type(outcome).__name__)
+                raise self._odd(call, outcome) if reason is None else RefusedError(index, op, reason)
+        return [_stat(outcome) if isinstance(outcome, ZnodeStat) else None for outcome in results]
+
+    def _odd(self, call: Call[Any], error: Exception) -> InboundError:
+        return InboundError(f"{self.where}: {call.what} failed: {error!r}; check the nodes' access rights")
 
 
-def _once(watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
-    """Wrap a watch for kazoo, which also fires it, with an event of type NONE, when the connection drops.
+def _once(watch: Callable[[], None]) -> Callable[[Any], None]:
+    """Wrap a watch for kazoo. All watches of one client fire on one thread."""
+    left = [watch]
 
-    That firing is passed on: it is one look too many at worst.
-    """
-    return None if watch is None else lambda event: watch()
+    def fire(event: Any) -> None:
+        if left:
+            left.pop()()
 
-
-def _add(request: TransactionRequest, op: Op) -> None:
-    match op:
-        case Create():
-            request.create(op.path, op.data, ephemeral=op.ephemeral)
-        case SetData():
-            request.set_data(op.path, op.data, op.version)
-        case Delete():
-            request.delete(op.path, op.version)
-        case Check():
-            request.check(op.path, op.version)
+    return fire
 
 
 def _described(ops: Sequence[Op]) -> str:
     more = f" and {len(ops) - 1} more operations" if len(ops) > 1 else ""
     return f"{type(ops[0]).__name__.lower()} of {ops[0].path}{more}"
+
+
+def _node(answer: tuple[bytes, ZnodeStat]) -> Node:
+    data, stat = answer
+    return Node(data, _stat(stat))
 
 
 def _stat(stat: ZnodeStat) -> Stat:

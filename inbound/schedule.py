@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from inbound.clock import Clock
 from inbound.coordinators.ownership import Fence
+from inbound.crew import Crew
 from inbound.partition import Fate, Partition, Place, Step
 from inbound.topic_partition import TopicPartition
 
@@ -25,7 +26,7 @@ class Schedule:
 
     def __init__(self, clock: Clock, wake_worker: Callable[[], None]) -> None:
         self._clock = clock
-        self._wake = wake_worker
+        self._crew = Crew(wake_worker)
         self._lock = threading.RLock()
         self._heap: list[tuple[float, int, Partition]] = []
         self._tickets = itertools.count(1)
@@ -123,21 +124,32 @@ class Schedule:
 
     # -- the workers' side ---------------------------------------------------------------------------------------------
 
-    def take_due(self) -> tuple[Partition | None, float | None]:
-        """Return a due partition, now running with the caller; or None and when the next one is due (None: never)."""
+    def take_due(self, worker: object) -> tuple[Partition | None, float | None]:
+        """Return a due partition, now running with `worker`; or None and when to ask again (None: when woken)."""
         with self._lock:
             now = self._clock.now()
             while self._heap:
                 due, ticket, partition = self._heap[0]
                 if ticket != partition.ticket or partition.place is not Place.SCHEDULED:
                     heapq.heappop(self._heap)
-                elif due <= now:
-                    heapq.heappop(self._heap)
-                    partition.move(Step.TAKE)
-                    return partition, None
-                else:
+                    continue
+                if due > now:
                     return None, due
+                later = self._crew.hold_off(now, due)
+                if later is not None:
+                    return None, later
+                heapq.heappop(self._heap)
+                partition.move(Step.TAKE)
+                self._crew.begin(worker, now)
+                return partition, None
             return None, None
+
+    def end_turn(self, worker: object, cpu: float, elapsed: float) -> None:
+        """`worker` has passed its partition on; its callback, if there was one, took so long (seconds)."""
+        with self._lock:
+            self._crew.end(worker)
+            if elapsed:
+                self._crew.observe(cpu, elapsed)
 
     def put_back(self, partition: Partition, due: float) -> None:
         """Schedule a partition again, for a time; or let it go, if it was abandoned and its callback has ended now."""
@@ -222,7 +234,7 @@ class Schedule:
         partition.ticket = next(self._tickets)
         if due < NEVER:
             heapq.heappush(self._heap, (due, partition.ticket, partition))
-            self._wake()
+            self._crew.partition_due(self._clock.now())
 
     def _given_up(self, partition: Partition) -> None:
         if partition.place is Place.GONE:

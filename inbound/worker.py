@@ -6,6 +6,7 @@ Several threads run it at once, each with a partition of its own.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from inbound.buffer import Chunk, Cut
@@ -38,13 +39,15 @@ class Worker:
         self._failures = failures
         #: The partition that is being served; None between turns. For status and for the log at a shutdown.
         self.serving: Partition | None = None
+        self._cpu = self._elapsed = 0.0  # of this turn's on_next_batch, in seconds
 
     def run_once(self) -> float | None:
         """Serve one due partition for one turn: its callbacks, and at most one batch."""
-        partition, due = self._parts.schedule.take_due()
+        partition, due = self._parts.schedule.take_due(self)
         if partition is None:
             return due
         self.serving = partition
+        self._cpu = self._elapsed = 0.0
         try:
             self._serve(partition)
         except Exception:
@@ -55,6 +58,7 @@ class Worker:
             raise
         finally:
             self.serving = None
+            self._parts.schedule.end_turn(self, self._cpu, self._elapsed)
         return self._parts.clock.now()
 
     def _serve(self, partition: Partition) -> None:
@@ -117,6 +121,7 @@ class Worker:
         totals = parts.totals.setdefault(tp, Totals())
         totals.records += len(cut.records)
         totals.batches += 1
+        began, cpu = parts.clock.now(), time.thread_time()
         try:
             response = parts.processor.on_next_batch(batch)
             outcome = decide(
@@ -127,6 +132,7 @@ class Worker:
         else:
             partition.attempts = 0
             partition.last_error = None
+        self._cpu, self._elapsed = time.thread_time() - cpu, parts.clock.now() - began
         partition.position = batch.next_offset
         self._apply(partition, outcome, batch, cut)
 

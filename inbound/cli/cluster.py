@@ -61,8 +61,8 @@ def _up(args: argparse.Namespace) -> int:
     for what, count in (("Kafka", args.brokers), ("ZooKeeper", args.zookeepers)):
         if count % 2 == 0:
             _progress(
-                f"cluster up: {count} {what} servers survive the death of no more than {count - 1} would: "
-                f"a quorum is more than half. {count - 1} or {count + 1} make more sense."
+                f"cluster up: {count} {what} servers survive no more deaths than {count - 1} would, because a quorum is "
+                f"more than half; {count - 1} or {count + 1} make more sense"
             )
     try:
         if args.detach:

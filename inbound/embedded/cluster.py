@@ -190,16 +190,21 @@ class EmbeddedCluster:
                     self.directory / f"zookeeper-{index}",
                     java=parts.java,
                     jars=parts.zookeeper,
-                )  # fmt: skip
+                )
                 for index in range(len(plan.zookeepers))
             ]
             self.brokers = [
                 KafkaServer(
-                    index, plan.brokers, self.directory / f"kafka-{index}",
-                    cluster_id=plan.cluster_id, java=parts.java, jars=parts.kafka, template=parts.template,
+                    index,
+                    plan.brokers,
+                    self.directory / f"kafka-{index}",
+                    cluster_id=plan.cluster_id,
+                    java=parts.java,
+                    jars=parts.kafka,
+                    template=parts.template,
                 )
                 for index in range(len(plan.brokers))
-            ]  # fmt: skip
+            ]
             for server in self.servers:
                 server.keep_open = (self._lock_file.fileno(),)
             self._progress(f"{self._describe()} starting in {self.directory}")

@@ -6,6 +6,7 @@ the folder's lock, so a `cluster.json` whose lock nobody holds is stale.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -179,7 +180,8 @@ def end(directory: Path, timeout: float = _END_TIMEOUT) -> bool:
         (directory / "cluster.json").unlink(missing_ok=True)
         return False
     for number, patience in ((signal.SIGTERM, timeout), (signal.SIGKILL, timeout)):
-        os.kill(info.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(info.pid, number)
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             if holder(lock) is None:  # the supervisor and every guardian have ended

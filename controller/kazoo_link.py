@@ -1,0 +1,258 @@
+"""kazoo's connection, with what it hides or leaves open put right. The only place that touches kazoo's internals.
+
+- The negotiated session time-out is a local variable there: it is taken from what `_connect` returns.
+- Requests made without a connection wait in a queue without bound, and what is queued between the drop and its
+  announcement is sent after reconnecting, maybe long after: here a request is queued only while its connection stands.
+- Answers come by way of a second thread: here on the connection's own, one switch of threads less per request.
+- A server that does not answer may take the whole session time for a connect: here a third of it for all servers.
+- The reconnect delay grows to an hour by default: it is capped at a second.
+- An unexpected error, or a refused authentication, ends kazoo's thread for good: here it is told and tried again.
+- The chroot is not created, but for its last part.
+- `stop()` can hang: it is bounded.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import kazoo
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.protocol import serialization as wire
+from kazoo.protocol.connection import STOP_CONNECTING
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import ForceRetryError, KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from inbound.clock import Clock
+from inbound.coordinators.zookeeper import Connection, Session
+from inbound.errors import ConfigError, InboundError
+
+log = logging.getLogger(__name__)
+
+#: kazoo's own talk: a warning for every refused connection attempt. Ours says each reason once.
+kazoo_log = logging.getLogger("kazoo.client")
+
+MAX_RECONNECT_DELAY = 1.0
+_JITTER = 0.4
+#: Bounds on the time that one server gets to accept a TCP connection. Seconds.
+MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT = 0.5, 2.0
+
+#: Given the connection that the request went over, and the value or the error that was its answer.
+Answered = Callable[[Connection, Any, Exception | None], None]
+
+
+class KazooLink:
+    """One connection to ZooKeeper, re-established for ever until `stop`.
+
+    `on_contact(session, sent_at)` is called when a connect request that was sent at `sent_at` was answered, `on_change`
+    whenever `connection` changed; both on kazoo's thread, which also sends the heartbeats: they must not block.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        chroot: str,
+        session_timeout: float,
+        clock: Clock,
+        on_contact: Callable[[Session, float], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.where = f"ZooKeeper at {hosts}{chroot}"
+        self.chroot = chroot.rstrip("/")
+        self._clock = clock
+        self._on_contact = on_contact
+        self._on_change = on_change
+        self._lock = threading.Lock()  # never held while anything blocks: kazoo's thread takes it
+        self._connection: Connection | None = None
+        self._generation = 0
+        self._stopping = False
+        self._has_chroot = not self.chroot
+        self._troubles: dict[str, str] = {}
+        try:
+            # Without the chroot: paths come with it already, and it has to be made first.
+            self._client = KazooClient(
+                hosts=hosts,
+                timeout=session_timeout,
+                connection_retry=KazooRetry(
+                    max_tries=-1, delay=0.1, max_delay=MAX_RECONNECT_DELAY / (1 + _JITTER), max_jitter=_JITTER
+                ),
+                logger=kazoo_log,
+            )
+        except ValueError as error:
+            raise ConfigError(f"zookeeper.hosts {hosts!r}: {error}; write host:port,host:port") from None
+        self._take_over(session_timeout)
+
+    @property
+    def connection(self) -> Connection | None:
+        return self._connection
+
+    def start(self) -> None:
+        """Begin to connect, in the background."""
+        self._client.start_async()
+
+    def stop(self, seconds: float) -> bool:
+        """End the session in good order, if connected. Returns False if that took too long: it is left to expire."""
+        with self._lock:
+            self._stopping = True
+            self._connection = None
+        stopping = threading.Thread(target=self._stop, name="zookeeper-stop", daemon=True)
+        stopping.start()
+        stopping.join(seconds)
+        return not stopping.is_alive()
+
+    def send(self, request: Any, answered: Answered) -> bool:
+        """Queue a request; False, and nothing is done, while there is no connection.
+
+        `answered` is called once, on kazoo's thread: it must do next to nothing. A request either goes over the
+        connection that stands now, or is answered with a ConnectionLoss (then it may have gone) when that one drops.
+        """
+        with self._lock:
+            connection = self._connection
+            if connection is None:
+                return False
+            self._client._queue.append((request, _Answer(connection, answered)))
+        # Outside of the lock: with hundreds of requests waiting this blocks until kazoo's thread has sent some, and
+        # that thread needs the lock to drop a connection.
+        try:
+            self._client._connection._write_sock.send(b"\0")
+        except (OSError, AttributeError):
+            pass  # stopped meanwhile; its thread answers, at its end, everything that is still queued
+        return True
+
+    # -- taking over from kazoo --------------------------------------------------------------------------------------
+
+    def _take_over(self, session_timeout: float) -> None:
+        client = self._client
+        try:
+            handler, threads = client._connection, client.handler
+            wanted = inspect.signature(handler._connect).parameters
+            known = list(wanted) == ["host", "hostip", "port"] and isinstance(client._queue, deque)
+            known = known and handler._write_sock is None and client._session_id is None
+            self._kazoo_connect = handler._connect
+            self._kazoo_connect_loop = handler._connect_loop
+            self._kazoo_notify_pending = client._notify_pending
+            self._kazoo_invoke = handler._invoke
+            self._kazoo_create_connection = threads.create_connection
+        except AttributeError:
+            known = False
+        if not known:
+            raise InboundError(
+                f"kazoo {kazoo.__version__} is built differently from what inbound knows; install kazoo 2.11"
+            )
+        share = session_timeout / 3 / len(client.hosts)
+        self._connect_timeout = min(max(share, MIN_CONNECT_TIMEOUT), MAX_CONNECT_TIMEOUT)
+        handler._connect = self._connect
+        handler._connect_loop = self._connect_loop
+        client._notify_pending = self._notify_pending
+        threads.create_connection = self._create_connection
+
+    def _create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
+        return self._kazoo_create_connection(*arguments, timeout=min(timeout, self._connect_timeout), **options)
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        """Connect, and take note of what was negotiated.
+
+        kazoo returns two thirds of the negotiated time as its read time-out, in milliseconds.
+        """
+        sent_at = self._clock.now()
+        try:
+            read_timeout, connect_timeout = self._kazoo_connect(host, hostip, port)
+            self._ensure_chroot(connect_timeout / 1000)
+        except SessionExpiredError:
+            raise  # the next attempt begins a new one
+        except Exception as error:
+            self._tell(f"{host}:{port}", str(error) or type(error).__name__)
+            raise
+        session = Session(self._client._session_id, read_timeout * 1.5 / 1000)
+        self._on_contact(session, sent_at)
+        with self._lock:
+            if not self._stopping:
+                self._generation += 1
+                self._connection = Connection(self._generation, session)
+        self._troubles.clear()
+        self._on_change()
+        return read_timeout, connect_timeout
+
+    def _ensure_chroot(self, timeout: float) -> None:
+        """Create the chroot, parents first. Nothing else is sent meanwhile: nobody knows of the connection yet."""
+        if self._has_chroot:
+            return
+        try:
+            self._kazoo_invoke(timeout, wire.Exists(self.chroot, None), xid=1)
+        except NoNodeError:
+            parts = self.chroot.split("/")
+            for depth in range(2, len(parts) + 1):
+                try:
+                    self._kazoo_invoke(timeout, wire.Create("/".join(parts[:depth]), b"", OPEN_ACL_UNSAFE, 0), xid=1)
+                except NodeExistsError:
+                    pass  # the parent, or another consumer was faster
+        self._has_chroot = True
+
+    def _connect_loop(self, retry: Any) -> Any:
+        """Try every server once; ends only to be tried again, or because we are stopping."""
+        try:
+            outcome = self._kazoo_connect_loop(retry)
+        except ForceRetryError as error:
+            if not self._client.hosts or "resolve" in str(error):
+                self._tell("all hosts", "no name could be resolved")
+            raise
+        except Exception as error:
+            if self._client._state != KeeperState.CONNECTING:
+                self._client._session_callback(KeeperState.CONNECTING)
+            self._tell("the connection", f"{type(error).__name__}: {error}")
+            raise ForceRetryError("unexpected error") from error
+        if outcome is STOP_CONNECTING and not self._client._stopped.is_set():
+            self._tell("the session", "the server closed it; if it asks for authentication, check the credentials")
+            raise ForceRetryError("closed by the server")
+        return outcome
+
+    def _notify_pending(self, state: Any) -> None:
+        """Called by kazoo first of all when a connection drops: it answers what is pending and queued.
+
+        From here on nothing more may be queued, or it would be sent over another connection.
+        """
+        with self._lock:
+            self._connection = None
+        self._kazoo_notify_pending(state)
+        self._on_change()
+
+    def _tell(self, what: str, why: str) -> None:
+        """Log a reason why there is no connection, once until there was one."""
+        if self._troubles.get(what) != why and not self._stopping:
+            self._troubles[what] = why
+            log.warning("%s: %s: %s; trying again at most every %.0f s", self.where, what, why, MAX_RECONNECT_DELAY)
+
+    def _stop(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:
+            log.warning("%s: the client could not be stopped: %s; its session is left to expire", self.where, error)
+
+
+class _Answer:
+    """What kazoo takes for its result object: told the answer, it passes it on at once."""
+
+    __slots__ = ("_answered", "_connection")
+
+    def __init__(self, connection: Connection, answered: Answered) -> None:
+        self._connection = connection
+        self._answered = answered
+
+    def set(self, value: Any = None) -> None:
+        self._tell(value, None)
+
+    def set_exception(self, error: Exception) -> None:
+        self._tell(None, error)
+
+    def _tell(self, value: Any, error: Exception | None) -> None:
+        try:
+            self._answered(self._connection, value, error)
+        except Exception:  # on kazoo's thread it would end the connection
+            log.exception("an answer of ZooKeeper could not be taken; this is a defect of inbound, please report it")

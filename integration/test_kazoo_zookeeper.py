@@ -1,0 +1,325 @@
+"""KazooZooKeeper on a real server: all of the conformance suite, and what only a real one can do to it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+from kazoo.client import KazooClient
+
+from inbound.clock import SystemClock
+from inbound.controller.kazoo_zk import KazooZooKeeper
+from inbound.coordinators.zookeeper import Call, Create, ZooKeeper
+from inbound.embedded import EmbeddedCluster
+from inbound.embedded.zookeeper import ZooKeeperServer
+from inbound.errors import ConfigError, ZkAmbiguousError, ZkUnavailableError
+from tests.zookeeper_conformance import SESSION, Stage, ZooKeeperConformance
+
+T = TypeVar("T")
+
+
+class RealStage(Stage):
+    """A folder of its own on a real server, with real time."""
+
+    def __init__(self, server: ZooKeeperServer) -> None:
+        self.server = server
+        self.chroot = f"/conformance/{uuid.uuid4().hex}"  # neither part exists yet
+        self.clients: dict[str, KazooZooKeeper] = {}
+
+    def client(self, name: str) -> KazooZooKeeper:
+        return self.client_of(name, self.server.address)
+
+    def client_of(self, name: str, hosts: str, session: float = SESSION) -> KazooZooKeeper:
+        client = KazooZooKeeper(hosts, chroot=self.chroot, session_timeout=session, clock=SystemClock())
+        self.clients[name] = client
+        client.start()
+        return client
+
+    def until(self, condition: Callable[[], object], seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"did not come about within {seconds} s"
+            time.sleep(0.002)
+
+    def pass_time(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def outage(self) -> None:
+        self.server.kill()
+
+    def outage_over(self) -> None:
+        self.server.start()
+
+    def expire(self, name: str) -> None:
+        """Close the session from a second client that has its password."""
+        client = self.clients[name]._link._client
+        other = KazooClient(self.server.address, client_id=client.client_id, timeout=SESSION)
+        other.start()
+        other.stop()
+        other.close()
+
+    def lose_answer(self, name: str, send: Callable[[], Call[T]]) -> Call[T]:
+        """A stopped server has the request in its socket's buffer; it executes it when it goes on."""
+        self.server.pause()
+        call = send()
+        time.sleep(0.05)
+        self.cut(name)
+        self.until(lambda: call.done)
+        self.server.resume()
+        return call
+
+    def cut(self, name: str) -> None:
+        """Break a client's connection."""
+        self.clients[name]._link._client._connection._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        if self.server.paused:
+            self.server.resume()
+        self.server.start()
+        for client in self.clients.values():
+            client.close()
+
+
+@pytest.fixture
+def stage(embedded_cluster: EmbeddedCluster) -> Iterator[RealStage]:
+    """A stage on the shared cluster's server, which runs again afterwards whatever happened to it."""
+    stage = RealStage(embedded_cluster.zookeepers[0])
+    yield stage
+    stage.close()
+
+
+class TestKazooZooKeeper(ZooKeeperConformance):
+    """The suite."""
+
+
+# -- the chroot --------------------------------------------------------------------------------------------------------
+
+
+def test_the_chroot_is_created_with_its_parents_and_hides_everything_else(stage: RealStage) -> None:
+    """`/` is the chroot, and nothing of it shows in paths."""
+    zk = stage.connected("a")
+    assert stage.answer(zk.children("/")) == []
+    stage.answer(zk.transaction([Create("/node", b"x")]))
+    stage.chroot = ""
+    root = stage.connected("root")
+    chroot = zk.where.split("/", 1)[1]
+    node = stage.answer(root.get(f"/{chroot}/node"))
+    assert node is not None
+    assert node.data == b"x"
+
+
+# -- connecting --------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for(stage: RealStage, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says what is missing, once, and `start` and requests do not wait."""
+    stage.outage()
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "inbound"):
+        zk = stage.client("a")
+        with pytest.raises(ZkUnavailableError):
+            zk.get("/").result()
+        assert time.monotonic() - began < 0.5
+        time.sleep(1.5)
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("inbound")]
+    assert len(ours) == 1
+    assert f"{stage.server.address}: socket connection error: Connection refused" in ours[0]
+    stage.outage_over()
+    stage.until(lambda: zk.connection is not None, 5)
+
+
+def test_reconnecting_takes_at_most_a_second_however_long_the_outage_was(stage: RealStage) -> None:
+    """kazoo's own delay doubles up to an hour."""
+    zk = stage.connected("a")
+    stage.outage()
+    time.sleep(6)
+    stage.outage_over()
+    began = time.monotonic()
+    stage.until(lambda: zk.connection is not None, 5)
+    assert time.monotonic() - began < 1.3
+
+
+def test_a_server_that_swallows_connections_does_not_hold_up_the_others(stage: RealStage) -> None:
+    """Its backlog is full, so that connecting to it neither succeeds nor fails."""
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        address = hole.getsockname()
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(address)
+        for attempt in range(3):  # the order of the hosts is random
+            began = time.monotonic()
+            zk = stage.client_of(f"{attempt}", f"127.0.0.1:{address[1]},{stage.server.address}", session=10.0)
+            stage.until(lambda zk=zk: zk.connection is not None, 10)  # type: ignore[misc]
+            assert time.monotonic() - began < 3
+        for filler in fillers:
+            filler.close()
+
+
+def test_a_host_that_cannot_be_resolved_is_told_and_tried_again(
+    stage: RealStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Names may come to exist later."""
+    with caplog.at_level(logging.WARNING, "inbound"):
+        zk = stage.client_of("a", "no-such-host.invalid:2181")
+        stage.until(lambda: "no name could be resolved" in caplog.text, 10)
+    assert zk.connection is None
+
+
+def test_hosts_that_are_none_are_a_mistake_in_the_configuration() -> None:
+    """Told by name, before anything starts."""
+    with pytest.raises(ConfigError, match=r"zookeeper\.hosts"):
+        KazooZooKeeper("host:port:port", session_timeout=2.0, clock=SystemClock())
+
+
+def test_the_negotiated_session_is_the_servers_not_ours(stage: RealStage) -> None:
+    """Servers clamp what is asked for."""
+    zk = stage.client_of("a", stage.server.address, session=0.1)
+    stage.until(lambda: zk.connection is not None)
+    assert zk.connection is not None
+    assert zk.connection.session.timeout == 1.0
+
+
+def test_an_unexpected_error_does_not_end_the_client(stage: RealStage, caplog: pytest.LogCaptureFixture) -> None:
+    """In kazoo alone its thread ends, and nothing connects again, without a word."""
+    zk = stage.connected("a")
+    session = stage.session(zk)
+    link = stage.clients["a"]._link
+    read = link._client._connection._read_socket
+
+    def fail(*arguments: object) -> object:
+        link._client._connection._read_socket = read
+        raise RuntimeError("xids do not match")
+
+    link._client._connection._read_socket = fail
+    with caplog.at_level(logging.WARNING, "inbound"), pytest.raises(ZkAmbiguousError):
+        stage.answer(zk.get("/"))
+    stage.until(lambda: zk.connection is not None, 5)
+    assert stage.session(zk) == session
+    assert "xids do not match" in caplog.text
+
+
+# -- losing the connection ---------------------------------------------------------------------------------------------
+
+
+def test_no_request_goes_over_another_connection_than_the_one_it_was_made_on(stage: RealStage) -> None:
+    """Requests are made without a pause while the connection breaks again and again.
+
+    Each is answered, unsent, or ambiguous; what was unsent did not happen, and what was answered did.
+    """
+    zk = stage.connected("a")
+    stage.answer(zk.transaction([Create("/n")]))
+    made: list[tuple[str, Call[object]]] = []
+    stop = threading.Event()
+
+    def make() -> None:
+        while not stop.is_set():
+            path = f"/n/{len(made)}"
+            made.append((path, zk.transaction([Create(path)])))  # type: ignore[arg-type]
+            if len(made) % 50 == 0:
+                time.sleep(0.005)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        for _ in range(6):
+            stage.until(lambda: zk.connection is not None, 5)
+            time.sleep(0.05)
+            stage.cut("a")
+            stage.until(lambda: zk.connection is None, 5)
+    finally:
+        stop.set()
+        thread.join()
+    stage.until(lambda: zk.connection is not None, 5)
+    stage.until(lambda: all(call.done for _, call in made), 10)
+    present = set(stage.answer(zk.children("/n")) or ())
+    outcomes: dict[str, set[str]] = {"answered": set(), "unsent": set(), "ambiguous": set()}
+    for path, call in made:
+        name = path.rsplit("/", 1)[1]
+        try:
+            call.result()
+            outcomes["answered"].add(name)
+        except ZkUnavailableError:
+            outcomes["unsent"].add(name)
+        except ZkAmbiguousError:
+            outcomes["ambiguous"].add(name)
+    assert all(outcomes.values())
+    assert outcomes["answered"] <= present
+    assert not outcomes["unsent"] & present
+
+
+def test_a_server_that_hangs_makes_the_session_doubtful_before_it_can_have_expired(stage: RealStage) -> None:
+    """Nothing is known of it on the socket: only our own deadline tells."""
+    zk = stage.connected("a")
+    session = stage.session(zk)
+    stage.answer(zk.get("/"))
+    began = time.monotonic()
+    stage.server.pause()
+    call = zk.get("/")
+    stage.until(lambda: not zk.certain(session), SESSION)
+    assert time.monotonic() - began < SESSION * 2 / 3 + 0.1
+    assert call.deadline is not None
+    stage.server.resume()
+    stage.until(lambda: zk.certain(session))
+
+
+def test_the_session_expires_while_nobody_can_connect_and_a_new_one_follows(stage: RealStage) -> None:
+    """The server forgets what did not come back in time."""
+    zk, other = stage.connected("a"), stage.connected("b")
+    stage.answer(zk.transaction([Create("/fleeting", ephemeral=True)]))
+    session = stage.session(zk)
+    link = stage.clients["a"]._link
+    connect = link._kazoo_create_connection
+
+    def refuse(*arguments: object, **options: object) -> object:
+        raise OSError("cut off")
+
+    link._kazoo_create_connection = refuse
+    stage.cut("a")
+    stage.until(lambda: _gone(stage, other, "/fleeting"), SESSION + 3)
+    assert (zk.connection, zk.certain(session)) == (None, False)
+    link._kazoo_create_connection = connect
+    stage.until(lambda: zk.connection is not None, 5)
+    assert stage.session(zk) != session
+
+
+def _gone(stage: RealStage, zk: ZooKeeper, path: str) -> bool:
+    return stage.answer(zk.get(path)) is None
+
+
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+def test_closing_is_bounded_when_the_server_hangs(stage: RealStage, caplog: pytest.LogCaptureFixture) -> None:
+    """kazoo's stop() waits for an answer that does not come."""
+    zk = stage.connected("a")
+    stage.server.pause()
+    began = time.monotonic()
+    zk.close()
+    assert time.monotonic() - began < 6
+    stage.server.resume()
+
+
+def test_closing_while_there_is_no_connection_is_quick(stage: RealStage) -> None:
+    """No thread is left behind."""
+    zk = stage.connected("a")
+    stage.outage()
+    stage.until(lambda: zk.connection is None)
+    before = threading.active_count()
+    began = time.monotonic()
+    zk.close()
+    assert time.monotonic() - began < 3
+    assert threading.active_count() < before
+
+
+def test_a_client_that_was_never_started_can_be_closed(stage: RealStage) -> None:
+    """Its start may have failed half-way."""
+    KazooZooKeeper(stage.server.address, session_timeout=2.0, clock=SystemClock()).close()
