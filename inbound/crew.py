@@ -45,7 +45,7 @@ class Crew:
 
     def hold_off(self, now: float, due: float) -> float | None:
         """Return when a worker should ask again instead of taking what was due at `due`; None: take it now."""
-        if not self.computing or not self._quick_turn(now) or now - due >= GRACE:
+        if not self.computing or not self._quick_turn(now) or now >= due + GRACE:
             return None
         self._watch_until = due + GRACE
         return self._watch_until
@@ -60,4 +60,4 @@ class Crew:
 
     def _quick_turn(self, now: float) -> bool:
         """Whether a worker is in a turn that has not lasted long: it will be back for the next partition."""
-        return any(now - began < GRACE for began in self._turns.values())
+        return any(now < began + GRACE for began in self._turns.values())

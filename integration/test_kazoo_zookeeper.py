@@ -256,6 +256,26 @@ def test_no_request_goes_over_another_connection_than_the_one_it_was_made_on(sta
     assert not outcomes["unsent"] & present
 
 
+def test_a_request_made_while_the_connection_is_being_given_up_is_not_queued_for_the_next_one(stage: RealStage) -> None:
+    """kazoo answers what is queued, and only then tells that the connection is gone: here it is told before."""
+    zk = stage.connected("a")
+    link = stage.clients["a"]._link
+    give_up = link._kazoo_notify_pending
+    calls: list[Call[object]] = []
+
+    def late(state: object) -> None:
+        give_up(state)
+        calls.append(zk.transaction([Create("/late")]))  # type: ignore[arg-type]
+
+    link._kazoo_notify_pending = late
+    stage.cut("a")
+    stage.until(lambda: calls)
+    with pytest.raises(ZkUnavailableError):
+        calls[0].result()
+    stage.until(lambda: zk.connection is not None)
+    assert stage.answer(zk.get("/late")) is None
+
+
 def test_a_server_that_hangs_makes_the_session_doubtful_before_it_can_have_expired(stage: RealStage) -> None:
     """Nothing is known of it on the socket: only our own deadline tells."""
     zk = stage.connected("a")

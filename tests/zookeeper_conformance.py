@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -172,9 +172,7 @@ class ZooKeeperConformance:
 
     @pytest.mark.parametrize(("op", "reason"), REFUSALS)
     @pytest.mark.parametrize("alone", [True, False], ids=["alone", "among others"])
-    def test_a_refusal_names_the_operation_and_the_reason(
-        self, stage: Stage, op: Op, reason: str, alone: bool
-    ) -> None:
+    def test_a_refusal_names_the_operation_and_the_reason(self, stage: Stage, op: Op, reason: str, alone: bool) -> None:
         """And nothing is done, neither what came before it nor what comes after."""
         zk = stage.connected("a")
         stage.answer(
@@ -272,7 +270,7 @@ class ZooKeeperConformance:
         zk = stage.connected("a")
         stage.outage()
         stage.until(lambda: zk.connection is None)
-        calls = [zk.transaction([Create("/node")]), zk.get("/node"), zk.children("/")]
+        calls: list[Call[Any]] = [zk.transaction([Create("/node")]), zk.get("/node"), zk.children("/")]
         assert [call.done for call in calls] == [True] * 3
         for call in calls:
             with pytest.raises(ZkUnavailableError, match="not sent"):
@@ -303,15 +301,16 @@ class ZooKeeperConformance:
         assert zk.connection is not None
         assert zk.connection.session.timeout == SESSION
         assert (zk.certain(session), zk.certain(session + 1)) == (True, False)
-        for send in (
+        sends: list[Callable[[], Call[Any]]] = [
             lambda: zk.get("/"),
             lambda: zk.get("/absent"),
             lambda: zk.children("/absent"),
             lambda: zk.transaction([Check("/absent", 0)]),
-        ):
+        ]
+        for send in sends:
             stage.pass_time(0.05)
             sent_at = zk.clock.now()
-            call: Call[object] = send()
+            call = send()
             stage.until(lambda call=call: call.done)  # type: ignore[misc]
             until = zk.certain_until(session)
             assert sent_at + SESSION * 2 / 3 <= until < sent_at + SESSION * 2 / 3 + 0.05
@@ -394,6 +393,17 @@ class ZooKeeperConformance:
         stage.until(lambda: went.times)
         stage.settle(a)
         assert (came.times, went.times) == (1, 1)
+
+    def test_a_watch_on_children_fires_when_their_parent_is_deleted(self, stage: Stage) -> None:
+        """With the last of them gone before."""
+        zk = stage.connected("a")
+        stage.answer(zk.transaction([Create("/parent")]))
+        watch = Fired()
+        stage.answer(zk.children("/parent", watch))
+        stage.answer(zk.transaction([Delete("/parent")]))
+        stage.until(lambda: watch.times)
+        stage.settle(zk)
+        assert watch.times == 1
 
     def test_no_watch_is_set_on_the_children_of_a_node_that_is_not_there(self, stage: Stage) -> None:
         """Its caller has to look again by other means."""

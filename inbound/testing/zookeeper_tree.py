@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from inbound.coordinators.zookeeper import Check, Create, Delete, Node, Op, RefusedError, SetData, Stat
+from inbound.coordinators.zookeeper import Create, Delete, Node, Op, RefusedError, SetData, Stat
 
 #: What a watch is set on: ("data" or "children", path).
 WatchKey = tuple[str, str]

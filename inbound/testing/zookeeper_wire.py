@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from inbound.coordinators.zookeeper import Call, Session
 from inbound.errors import InboundError
-from inbound.testing.zookeeper_tree import Commit, Snapshot, Tree, WatchKey
+from inbound.testing.zookeeper_tree import Commit, Snapshot, WatchKey
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class Wire:
     than it has shown before, and a client sees its own writes.
     """
 
-    def __init__(self, tree: Tree, session: Session, view: Snapshot) -> None:
+    def __init__(self, session: Session, view: Snapshot) -> None:
         self.session = session
         self.requests: deque[Request] = deque()
         #: Executed, but the answer is lost.
@@ -49,7 +49,6 @@ class Wire:
         self.lagging = False
         #: The connection is gone; its client may not have noticed.
         self.broken = False
-        self._tree = tree
         self._behind: deque[Commit] = deque()
         self._watches: dict[WatchKey, list[Callable[[], None]]] = {}
         self._answers: deque[_Answer] = deque()
@@ -63,7 +62,7 @@ class Wire:
             self._watches.setdefault(("data", path), []).append(watch)
         return self.view.get(path)
 
-    def list(self, path: str, watch: Callable[[], None] | None) -> Any:
+    def names(self, path: str, watch: Callable[[], None] | None) -> Any:
         names = self.view.children(path)
         if watch is not None and names is not None:
             self._watches.setdefault(("children", path), []).append(watch)
@@ -100,7 +99,7 @@ class Wire:
 
     def successor(self, session: Session) -> Wire:
         """Return the connection that follows this one, to a server that is as far behind."""
-        wire = Wire(self._tree, session, self.view)
+        wire = Wire(session, self.view)
         wire.lagging = self.lagging
         wire._behind.extend(self._behind)
         if not wire.lagging:
@@ -110,8 +109,14 @@ class Wire:
     # -- the client's side -------------------------------------------------------------------------------------------
 
     @property
-    def has_answer(self) -> bool:
-        return bool(self._answers)
+    def answers(self) -> int:
+        """How many answers are on their way."""
+        return len(self._answers)
+
+    @property
+    def events(self) -> int:
+        """How many watches are on their way."""
+        return len(self._events)
 
     @property
     def has_event(self) -> bool:

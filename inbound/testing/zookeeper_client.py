@@ -1,0 +1,228 @@
+"""One client of the fake ensemble: `inbound.testing.zookeeper` says how its requests are executed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from inbound.coordinators.zookeeper import (
+    Call,
+    Connection,
+    Node,
+    Op,
+    Session,
+    Stat,
+    ZooKeeper,
+    ambiguous,
+    unavailable,
+)
+from inbound.testing.zookeeper_wire import Request, Wire
+
+if TYPE_CHECKING:
+    from inbound.testing.zookeeper import FakeEnsemble
+
+#: How long a client takes to find out that its connection is gone and to come back, in seconds of the clock.
+RECONNECT_DELAY = 0.1
+
+
+class FakeZooKeeper(ZooKeeper):
+    """One client; `FakeEnsemble.client` makes it."""
+
+    def __init__(self, ensemble: FakeEnsemble, name: str, session_timeout: float) -> None:
+        super().__init__(ensemble.clock, session_timeout / 2)
+        self.where = "ZooKeeper (fake)"
+        self.name = name
+        self.session: Session | None = None
+        self.wire: Wire | None = None
+        #: Which of the requests from now on (0 is the next) are to be executed without an answer, or to be lost.
+        self.losing = self.dropping = range(0)
+        self.is_cut_off = False
+        self.frozen = False
+        self.closed = False
+        self._ensemble = ensemble
+        self._timeout = session_timeout
+        self._connection: Connection | None = None
+        self._generation = 0
+        self._dropped_at = float("-inf")
+        self._late: deque[Request] = deque()
+
+    @property
+    def connection(self) -> Connection | None:
+        return self._connection
+
+    @property
+    def reachable(self) -> bool:
+        """Whether a ping of it arrives."""
+        return self._connected and not self.frozen
+
+    @property
+    def lagging(self) -> bool:
+        """Whether its server is behind the leader."""
+        return self.wire is not None and self.wire.lagging
+
+    @lagging.setter
+    def lagging(self, lagging: bool) -> None:
+        if self.wire is not None:
+            self.wire.lagging = lagging
+            if not lagging:
+                self.wire.catch_up()
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def get(self, path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
+        return self._send(f"read of {path}", lambda wire: wire.read(path, watch))
+
+    def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
+        return self._send(f"list of {path}", lambda wire: wire.names(path, watch))
+
+    def transaction(self, ops: Sequence[Op]) -> Call[list[Stat | None]]:
+        if not ops:
+            raise ValueError("a transaction needs at least one operation")
+        ops = tuple(ops)
+
+        def execute(wire: Wire) -> list[Stat | None]:
+            try:
+                return self._ensemble.tree.transaction(ops, wire.session.id)
+            finally:
+                wire.catch_up()
+
+        return self._send(f"transaction at {ops[0].path}", execute)
+
+    def close(self) -> None:
+        if self._connected and self.session is not None:
+            while "execute" in self.kinds():  # the end of a session comes after what was sent
+                self.step("execute")
+            while self.wire is not None and self.wire.answers:
+                self.step("answer")
+            self._ensemble.end(self.session.id)
+        self.closed = True
+        self._notice()
+
+    def _send(self, what: str, execute: Callable[[Wire], Any]) -> Call[Any]:
+        call = self._new_call(what)
+        if self._connection is None or self.wire is None:
+            call.fail(unavailable(what))
+        else:
+            # One that is broken without our knowledge takes it all the same.
+            self.wire.requests.append(Request(call, execute, self.clock.now()))
+            if self._ensemble.auto:
+                self._ensemble.deliver_all()
+        return call
+
+    # -- the network -------------------------------------------------------------------------------------------------
+
+    @property
+    def _connected(self) -> bool:
+        return self.wire is not None and not self.wire.broken
+
+    def kinds(self) -> list[str]:
+        """Return what may happen to this client next; see `Delivery`."""
+        wire, kinds = self.wire, []
+        if self._late and self.session is not None and self._ensemble.is_up and self._ensemble.alive(self.session.id):
+            kinds.append("late")
+        if wire is None:
+            return kinds
+        if wire.requests and not wire.broken and self._ensemble.alive(wire.session.id):
+            kinds.append("execute")
+        if wire.answers and not self.frozen:
+            kinds.append("answer")
+        if wire.has_event and not self.frozen:
+            kinds.append("watch")
+        return kinds
+
+    def waiting(self, kind: str) -> int:
+        """Return how many requests, or watches, are on their way."""
+        if self.wire is None:
+            return 0
+        return self.wire.events if kind == "watch" else max(len(self.wire.requests), self.wire.answers)
+
+    def step(self, kind: str) -> None:
+        """Let one thing of `kinds` happen."""
+        wire = self.wire
+        if kind == "late":
+            assert self.session is not None
+            old = Wire(self.session, self._ensemble.tree.now())
+            old.execute(self._late.popleft(), answer=False)
+        elif wire is None:
+            raise RuntimeError(f"{self.name}: nothing is on its way")
+        elif kind == "execute":
+            self._execute(wire)
+        elif kind == "answer":
+            request, result, error = wire.take_answer()
+            self.heard(wire.session, request.sent_at)
+            if error is not None:
+                request.call.fail(error)
+            else:
+                request.call.succeed(result)
+        else:
+            wire.fire()
+
+    def _execute(self, wire: Wire) -> None:
+        request = wire.requests.popleft()
+        drop, lose = 0 in self.dropping, 0 in self.losing
+        self.dropping, self.losing = _next(self.dropping), _next(self.losing)
+        if drop:
+            wire.unanswered.append(request)
+        else:
+            self._ensemble.touch(wire.session.id)
+            wire.execute(request, answer=not lose)
+        if (drop and not self.dropping) or (lose and not self.losing):
+            self.break_connection()
+
+    def break_connection(self, *, executed: int = 0, late: bool = False) -> None:
+        """Break the connection; the client notices at once unless its process is stopped."""
+        wire = self.wire
+        self.losing = self.dropping = range(0)
+        if wire is not None and not wire.broken:
+            for _ in range(min(executed, len(wire.requests))):
+                wire.execute(wire.requests.popleft(), answer=False)
+            if late:
+                self._late.extend(wire.requests)
+            wire.broken = True
+        if not self.frozen:
+            self._notice()
+
+    def tick(self) -> None:
+        """Notice a lost connection or an expired session, and come back where that is possible."""
+        if self.frozen or self.closed:
+            return
+        if self._connection is not None:
+            if not self._connected or not self._ensemble.alive(self._connection.session.id):
+                self.break_connection()
+        elif self.clock.now() - self._dropped_at >= RECONNECT_DELAY:
+            self.reconnect()
+
+    def reconnect(self) -> None:
+        """Connect, if a server can be reached: in the same session, or in a new one if that has expired."""
+        if not self._ensemble.is_up or self.is_cut_off or self.closed:
+            return
+        self.session = self._ensemble.connect(self.session, self._timeout)
+        self._late.clear()  # whatever was on its way still is fenced off by the new connection
+        wire, now = self.wire, self._ensemble.tree.now()
+        self.wire = Wire(self.session, now) if wire is None else wire.successor(self.session)
+        self._generation += 1
+        self._connection = Connection(self._generation, self.session)
+        self.heard(self.session, self.clock.now())
+        self.on_change()
+
+    def _notice(self) -> None:
+        """Find out that the connection is gone: whatever is not answered yet never will be; its watches are gone."""
+        if self._connection is None:
+            return
+        self._connection = None
+        self._dropped_at = self.clock.now()
+        wire = self.wire
+        if wire is not None:
+            wire.broken = True
+            lost = wire.lost()
+            self.wire = wire.successor(wire.session)
+            self.wire.broken = True
+            for request in lost:
+                request.call.fail(ambiguous(request.call.what, "the connection was lost before the answer"))
+        self.on_change()
+
+
+def _next(fault: range) -> range:
+    """Return what is left of a fault after one request."""
+    return range(max(0, fault.start - 1), fault.stop - 1) if fault else fault

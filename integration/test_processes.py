@@ -1,0 +1,187 @@
+"""`run --processes N`, fixed consumer ids, and what the command line says of a running group."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inbound.embedded import EmbeddedCluster
+from inbound.http.client import fetch_status
+from integration.harness import Scene, until
+
+
+@pytest.fixture
+def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Any:
+    """One scene on the shared cluster."""
+    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
+    folder.mkdir()
+    one = Scene(embedded_cluster, folder)
+    yield one
+    one.close()
+
+
+def admin_url(scene: Scene, process: subprocess.Popen[bytes]) -> str:
+    """Return the address of a process's admin listener, as its log says."""
+    until(lambda: "admin: http" in scene.log(process), 15, "it says where its admin listener is")
+    found = re.search(r"admin: (http\S+)/status", scene.log(process))
+    assert found is not None
+    return found.group(1)
+
+
+def processes(url: str) -> list[dict[str, Any]]:
+    """Return the status of each process behind an admin port."""
+    body: dict[str, Any] = dict(fetch_status(url))
+    found: list[dict[str, Any]] = body["processes"]
+    return found
+
+
+def test_several_processes_share_one_admin_port_and_a_dead_one_is_started_again(scene: Scene) -> None:
+    """The parent restarts who dies, and ends all in good order."""
+    parent = scene.start("--processes", "2")
+    url = admin_url(scene, parent)
+    until(lambda: scene.all_owned(2), 30, "both own partitions")
+    scene.start_load()
+    victim = processes(url)[0]["pid"]
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: victim not in [p["pid"] for p in processes(url)] and len(processes(url)) == 2, 15, "another one runs")
+    until(lambda: scene.all_owned(2), 30, "both own partitions again")
+    assert "ended with signal SIGKILL; started again in 1 s" in scene.log(parent)
+    scene.settle()
+    assert scene.account().lost == {}
+    pids = [p["pid"] for p in processes(url)]
+    assert scene.stop(parent) == 0
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_children_end_when_their_parent_is_killed(scene: Scene) -> None:
+    """Nobody would restart or stop them any more."""
+    parent = scene.start("--processes", "2")
+    url = admin_url(scene, parent)
+    until(lambda: scene.all_owned(2), 30, "both own partitions")
+    pids = [p["pid"] for p in processes(url)]
+    parent.kill()
+    parent.wait()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15, "the children have ended")
+    assert scene.owners() == {}  # in good order: nothing waits for a session to expire
+
+
+def test_children_that_die_at_once_end_everything(scene: Scene) -> None:
+    """Five deaths within a minute are no accident."""
+    scene.write_config()
+    (scene.folder / "dying.py").write_text(
+        "import os\nfrom inbound import BatchEventProcessor\n"
+        "class Dying(BatchEventProcessor):\n"
+        "    def open(self, context): os._exit(7)\n"
+        "    def on_next_batch(self, batch): ...\n"
+    )
+    text = scene.config.read_text()
+    scene.config.write_text(text.split("    processor:")[0] + '    processor: {type: "dying:Dying"}\n')
+    parent = scene.start("--processes", "3")
+    assert parent.wait(timeout=30) == 1
+    assert "5 processes died within a minute: giving up" in scene.log(parent)
+
+
+def test_a_restarted_process_with_a_fixed_id_takes_over_without_waiting_for_the_session(scene: Scene) -> None:
+    """The kernel has let go of the dead one's lock file: it is provably dead."""
+    scene.session = 20.0
+    scene.write_config(consumer_id="one")
+    first = scene.start()
+    until(lambda: scene.all_owned(1), 30, "it owns all")
+    first.kill()
+    first.wait()
+    began = time.monotonic()
+    second = scene.start()
+    scene.publish(2)
+    until(scene.everything_committed, 10, f"it consumes: {scene.log(second)[-1500:]}")
+    assert time.monotonic() - began < 10
+    assert scene.stop(second) == 0
+
+
+def test_a_second_process_with_the_same_fixed_id_does_not_start(scene: Scene) -> None:
+    """Exit code 1, and who has it; the first one is not disturbed."""
+    scene.write_config(consumer_id="one")
+    first = scene.start()
+    until(lambda: scene.all_owned(1), 30, "it owns all")
+    second = scene.start()
+    assert second.wait(timeout=15) == 1
+    assert "consumer id 'one' of group" in scene.log(second)
+    assert "Traceback" not in scene.log(second)
+    assert scene.all_owned(1)
+    assert scene.stop(first) == 0
+
+
+def test_status_and_metrics_of_a_running_consumer(scene: Scene) -> None:
+    """What an operator sees: the ancestor's gauge from 0 on, lag 0, and a table."""
+    process = scene.start()
+    url = admin_url(scene, process)
+    until(lambda: scene.all_owned(1), 30, "it owns all")
+    from urllib.request import urlopen
+
+    def metrics() -> str:
+        with urlopen(f"{url}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    gauge = re.compile(r"^eventing_kafka_consumed_msg_count\{.*\} (\d+)\.0$", re.MULTILINE)
+    until(lambda: len(gauge.findall(metrics())) == scene.partitions, 10, "one series per owned partition")
+    assert set(gauge.findall(metrics())) == {"0"}
+    scene.publish(5)
+    until(scene.everything_committed, 15, "all committed")
+    assert set(gauge.findall(metrics())) == {"5"}
+    for page in ("healthz", "readyz"):
+        with urlopen(f"{url}/{page}", timeout=5) as answer:
+            assert answer.status == 200
+    shown = subprocess.run(
+        [sys.executable, "-m", "inbound", "status", "--url", url], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert scene.topic in shown.stdout
+    body = json.loads(
+        subprocess.run(
+            [sys.executable, "-m", "inbound", "status", "--json", "--url", url],
+            capture_output=True, text=True, check=True, timeout=30,
+        ).stdout
+    )  # fmt: skip
+    partitions = body["channels"][0]["partitions"]
+    assert [(p["position"], p["committed"], p["lag"]) for p in partitions] == [(5, 5, 0)] * scene.partitions
+    assert scene.stop(process) == 0
+
+
+def test_a_hanging_callback_is_abandoned_at_shutdown_and_said_where_it_hangs(scene: Scene) -> None:
+    """Bounded by shutdown_timeout; its offsets are not committed."""
+    scene.seconds_per_record = 60.0
+    scene.write_config(shutdown_timeout="2s")
+    process = scene.start()
+    until(lambda: scene.all_owned(1), 30, "it owns all")
+    scene.publish(1)
+    until(lambda: scene.seen(process.pid), 15, "it hangs in a batch")
+    began = time.monotonic()
+    assert scene.stop(process) == 0
+    assert time.monotonic() - began < 8
+    assert "its callback did not end in time; it is at:" in scene.log(process)
+    assert "recorder.py" in scene.log(process)
+    assert [scene.offset(p) for p in range(scene.partitions)] == [0] * scene.partitions
+
+
+def test_a_second_signal_stops_at_once(scene: Scene) -> None:
+    """For the impatient: not committed, read again later."""
+    scene.seconds_per_record = 60.0
+    scene.write_config()
+    process = scene.start()
+    until(lambda: scene.all_owned(1), 30, "it owns all")
+    scene.publish(1)
+    until(lambda: scene.seen(process.pid), 15, "it hangs in a batch")
+    process.send_signal(signal.SIGTERM)
+    until(lambda: "stopping" in scene.log(process), 10, "it is stopping")
+    process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    process.wait(timeout=15)
+    assert time.monotonic() - began < 5
