@@ -85,7 +85,7 @@ def _rounds(cluster: EmbeddedCluster, work: Path, count: int) -> list[tuple[floa
             session=SESSION,
             ledger=work / "ledger",
             seen=seen,
-        )  # fmt: skip
+        )
     )
     stop = threading.Event()
     publisher = threading.Thread(target=_publish, args=(cluster.bootstrap_servers, stop))

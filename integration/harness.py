@@ -10,12 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from inbound.embedded import EmbeddedCluster
 
@@ -211,8 +213,7 @@ class Scene:
         names = self.zk.get_children(parent) if self.zk.exists(parent) else []
         found = {}
         for name in names:
-            stat = self.zk.exists(f"{parent}/{name}")
-            if stat is not None:
+            with suppress(NoNodeError):  # released since it was listed
                 found[int(name)] = self.zk.get(f"{parent}/{name}")[0].decode()
         return found
 

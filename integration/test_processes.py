@@ -140,7 +140,11 @@ def test_status_and_metrics_of_a_running_consumer(scene: Scene) -> None:
         with urlopen(f"{url}/{page}", timeout=5) as answer:
             assert answer.status == 200
     shown = subprocess.run(
-        [sys.executable, "-m", "inbound", "status", "--url", url], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-m", "inbound", "status", "--url", url],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
     )
     assert shown.returncode == 0, shown.stderr
     assert scene.topic in shown.stdout

@@ -110,7 +110,9 @@ def test_a_plugin_that_cannot_be_used_is_refused(
 
 def test_every_problem_is_told_at_once_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One run is enough to put a file right."""
-    text = "channels:\n  orders:\n    topcs: [orders]\n    group: 7/8\n    workers: many\n    processor: {type: simple}\n"
+    text = (
+        "channels:\n  orders:\n    topcs: [orders]\n    group: 7/8\n    workers: many\n    processor: {type: simple}\n"
+    )
     code, said = check(tmp_path, text, capsys)
     assert code == 2
     assert [line.split(": ")[0].removeprefix("error: ") for line in said.splitlines()] != []

@@ -16,7 +16,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("config", "controller", "coordinators", "processors")
 #: What setuptools is given; without .git, .venv and what tools leave behind.
-SOURCES = ("inbound", *LAYERS, "examples", "setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md")
+SOURCES = (
+    "inbound",
+    *LAYERS,
+    "examples",
+    "setup.cfg",
+    "setup.py",
+    "pyproject.toml",
+    "MANIFEST.in",
+    "LICENSE",
+    "README.md",
+)
 
 
 def shipped_files() -> set[str]:

@@ -146,7 +146,10 @@ def test_offsets_without_records_are_gone_past(world: World) -> None:
     [
         (None, "on_next_batch returned None; return BatchResponse.advance(), .revert() or .next()"),
         ("ok", "on_next_batch returned 'ok'; return BatchResponse.advance(), .revert() or .next()"),
-        (BatchResponse.advance(99), "advance(99) is past the batch, which ends before 3; use skip=True to skip records"),
+        (
+            BatchResponse.advance(99),
+            "advance(99) is past the batch, which ends before 3; use skip=True to skip records",
+        ),
         (RuntimeError("database away"), "RuntimeError: database away (at "),
     ],
 )
@@ -245,7 +248,7 @@ def test_an_exception_in_any_callback_loses_and_repeats_no_commit(
     world: World, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged with its name and place, and the partition goes on to its release."""
-    failed = []
+    failed: list[str] = []
 
     def fail(self: object, *arguments: object) -> None:
         if name != "on_next_batch" or not failed:
@@ -333,7 +336,10 @@ def test_what_retention_has_deleted_is_reported_and_read_on_from_the_logs_start(
     world.join("b", processor)
     world.run(6)
     retention = [e for e in world.consumers["b"].ledger.entries if isinstance(e, Note) and e.kind == "retention"]
-    assert (offsets(processor), [(n.facts["first"], n.facts["next"]) for n in retention]) == (list(range(8, 13)), [(3, 8)])
+    assert (offsets(processor), [(n.facts["first"], n.facts["next"]) for n in retention]) == (
+        list(range(8, 13)),
+        [(3, 8)],
+    )
     assert any("orders/0: offsets 3 to 7 are lost to retention" in r.getMessage() for r in caplog.records)
     assert ("exception", 0, "OffsetOutOfRangeError") in processor.calls
 

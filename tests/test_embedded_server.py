@@ -1,0 +1,247 @@
+"""The verbs of a server and its guardian, told with small programs in place of Java."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inbound.embedded import guardian
+from inbound.embedded.locks import alive
+from inbound.embedded.server import Server
+from inbound.errors import EmbeddedClusterError
+
+
+class Program(Server):
+    """A shell script that counts as serving once it has written the word `up`."""
+
+    def __init__(self, script: str, folder: Path) -> None:
+        super().__init__("program", 15000, folder)
+        self._script = script
+
+    def command(self) -> list[str]:
+        return ["/bin/sh", "-c", self._script]
+
+    def ready(self, timeout: float) -> bool:
+        return "up" in self.log_path.read_text().split()
+
+
+@pytest.fixture
+def servers() -> Iterator[list[Server]]:
+    """Whatever a test puts here is killed at its end."""
+    made: list[Server] = []
+    yield made
+    for server in made:
+        server.kill()
+
+
+def started(servers: list[Server], folder: Path, script: str) -> Program:
+    program = Program(script, folder / "program")
+    servers.append(program)
+    program.start(timeout=10)
+    return program
+
+
+def state(pid: int) -> str:
+    """Return the kernel's letter for what a process does: S sleeping, T stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_killed_server_can_be_started_again(servers: list[Server], tmp_path: Path) -> None:
+    """Kill returns once the process is gone; the next start is another process, and the log goes on."""
+    program = started(servers, tmp_path, "echo up; exec sleep 60")
+    first = program.pid
+    program.kill()
+    assert not program.running
+    assert first is not None
+    assert not alive(first)
+
+    program.start(timeout=10)
+
+    assert program.running
+    assert program.pid not in (None, first)
+    assert program.log_path.read_text() == "up\nup\n"
+
+
+def test_starting_twice_keeps_the_one_that_runs(servers: list[Server], tmp_path: Path) -> None:
+    """`start` on a running server does nothing."""
+    program = started(servers, tmp_path, "echo up; exec sleep 60")
+    first = program.pid
+
+    program.start()
+
+    assert program.pid == first
+
+
+def test_stop_lets_a_server_end_in_good_order(servers: list[Server], tmp_path: Path) -> None:
+    """It is asked by SIGTERM, and what it does then is waited for."""
+    program = started(servers, tmp_path, "trap 'echo bye; exit 0' TERM; echo up; sleep 60 & wait")
+
+    program.stop()
+
+    assert not program.running
+    assert program.log_path.read_text() == "up\nbye\n"
+
+
+def test_stop_kills_one_that_does_not_listen(servers: list[Server], tmp_path: Path) -> None:
+    """After its time it is killed."""
+    program = started(servers, tmp_path, "trap '' TERM; echo up; while :; do sleep 60; done")
+
+    program.stop(timeout=0.05)
+
+    assert not program.running
+
+
+def test_a_paused_server_runs_on_after_resume(servers: list[Server], tmp_path: Path) -> None:
+    """Pause freezes the process itself, resume lets it go on, and a paused one can be stopped or killed."""
+    program = started(servers, tmp_path, "echo up; exec sleep 60")
+    pid = program.pid
+    assert pid is not None
+
+    program.pause()
+    assert (program.running, program.paused) == (True, True)
+    assert state(pid) == "T"
+    program.resume()
+    assert (program.paused, state(pid) == "T") == (False, False)
+    program.pause()
+    program.stop()
+    assert not program.running
+
+
+def test_what_does_not_run_cannot_be_paused(tmp_path: Path) -> None:
+    """The message names the server and what to do."""
+    program = Program("true", tmp_path / "program")
+
+    with pytest.raises(EmbeddedClusterError, match=r"program: cannot be paused, it does not run\. Start it first"):
+        program.pause()
+    program.kill()
+    program.stop()
+    assert program.pid is None
+
+
+def test_a_server_that_dies_at_start_tells_its_last_words(servers: list[Server], tmp_path: Path) -> None:
+    """The error has the exit code, the log's end and the log's path; words of an earlier start are not among them."""
+    (tmp_path / "program.log").write_text("old news\n")
+    program = Program("echo no disk >&2; exit 3", tmp_path / "program")
+    servers.append(program)
+
+    with pytest.raises(EmbeddedClusterError) as caught:
+        program.start(timeout=10)
+
+    message = str(caught.value)
+    assert "program: the server ended with exit code 3" in message
+    assert "no disk" in message
+    assert str(program.log_path) in message
+    assert "old news" not in message
+
+
+def test_a_server_that_never_answers_is_given_up(servers: list[Server], tmp_path: Path) -> None:
+    """The wait is bounded, and the message says that the process runs but does not answer."""
+    program = Program("exec sleep 60", tmp_path / "program")
+    servers.append(program)
+
+    with pytest.raises(EmbeddedClusterError, match="runs but has not answered on 127.0.0.1:15000 within 0 s"):
+        program.start(timeout=0.1)
+
+
+@pytest.mark.parametrize(
+    ("words", "taken"),
+    [("java.net.BindException: Address already in use", True), ("out of memory", False)],
+)
+def test_a_taken_port_is_recognised(servers: list[Server], tmp_path: Path, words: str, taken: bool) -> None:
+    """Only that death is a reason to choose other ports."""
+    program = Program(f"echo '{words}'; exit 1", tmp_path / "program")
+    servers.append(program)
+    with pytest.raises(EmbeddedClusterError):
+        program.start(timeout=10)
+
+    assert program.died_of_a_taken_port() is taken
+
+
+def guarded(log: Path, script: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", guardian.__file__, str(log), "/bin/sh", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    )
+
+
+def ended(pid: int, seconds: float = 5.0) -> bool:
+    """Return whether process `pid` ends within `seconds`; woken by the kernel, not by looking again and again."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], seconds)[0])
+    finally:
+        os.close(handle)
+
+
+def test_the_guardian_kills_its_command_when_the_pipe_ends(tmp_path: Path) -> None:
+    """The end of its input, which is all that a killed owner leaves, is enough; also while the command is frozen."""
+    with guarded(tmp_path / "log", "trap '' TERM; sleep 60; exit 0") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        os.kill(pid, signal.SIGSTOP)
+
+        process.stdin.close()
+
+        assert process.wait(5) == 128 + signal.SIGKILL
+        assert ended(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
+def test_a_killed_guardian_takes_its_command_along(tmp_path: Path) -> None:
+    """Nothing is left unguarded."""
+    with guarded(tmp_path / "log", "exec sleep 60") as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+
+        process.kill()
+
+        assert ended(pid)
+
+
+def test_the_guardian_ends_as_its_command_does(tmp_path: Path) -> None:
+    """The exit code is handed on, and the command's words are in the log."""
+    with guarded(tmp_path / "log", "echo out; echo err >&2; exit 7") as process:
+        assert process.wait(5) == 7
+    assert (tmp_path / "log").read_text() == "out\nerr\n"
+
+
+def test_a_server_dies_with_its_owner(tmp_path: Path) -> None:
+    """The owner is killed with SIGKILL while a process it forked lives on, holding copies of all it had open."""
+    code = f"""
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent.parent)!r})
+from tests.test_embedded_server import Program
+program = Program("echo up; exec sleep 60", Path({str(tmp_path)!r}) / "program")
+program.start(timeout=10)
+if os.fork() == 0:
+    os.close(1)
+    time.sleep(30)
+    os._exit(0)
+print(program.pid, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert alive(pid)
+
+        os.kill(owner.pid, signal.SIGKILL)
+
+        try:
+            assert ended(pid)
+        finally:
+            os.killpg(owner.pid, signal.SIGKILL)  # the forked one
