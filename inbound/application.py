@@ -9,6 +9,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ from inbound.status import ProcessStatus, SessionStatus, ThreadStatus
 log = logging.getLogger(__name__)
 
 #: Young objects that the garbage collector lets come together before it walks them. Records are young and many, and
-#: walking them was a large part of the cost of reading: see docs/performance.md.
+#: walking them was a large part of the cost of reading: see docs/benchmarks.md.
 GC_THRESHOLD = 50_000
 
 
@@ -127,7 +128,7 @@ class Application:
         self.admin.start()
         log.info("admin: %s/status", self.admin.url)
         for channel in self.channels:
-            channel.membership.membership.info = _with_admin(channel.membership.membership.info, self.admin.url)
+            channel.membership.membership.info = replace(channel.membership.membership.info, admin=self.admin.url)
             self._open(channel)
         # What is there now stays for good: not walking it again and again halves the cost of reading.
         gc.collect()
@@ -308,12 +309,6 @@ class Application:
         self._wakeup.set()
         for channel in self.channels:
             channel.connection_changed()
-
-
-def _with_admin(info: MemberInfo, url: str) -> MemberInfo:
-    from dataclasses import replace
-
-    return replace(info, admin=url)
 
 
 def _report(channel: InboundKafkaChannel, call: Call[None]) -> None:

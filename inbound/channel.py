@@ -14,7 +14,7 @@ from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.paths import GroupPaths
 from inbound.driver import Driver, Wakeup
-from inbound.failures import DeadLetters, FailurePolicy
+from inbound.failures import DeadLetters, FailurePolicy, describe
 from inbound.kafka.base import LogClient
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Ledger
@@ -99,6 +99,7 @@ class InboundKafkaChannel:
         )
         outside.controller.add(self.membership)
         self.drivers: list[Driver] = []
+        self._opened = False
 
     def _evaluate(self) -> None:
         self._outside.controller.evaluate(self.membership)
@@ -119,6 +120,7 @@ class InboundKafkaChannel:
                 log=logging.getLogger(f"inbound.processor.{self.name}"),
             )
         )
+        self._opened = True
 
     def start(self) -> None:
         """Start a thread for each part."""
@@ -173,10 +175,12 @@ class InboundKafkaChannel:
             if driver not in busy:
                 driver.join(5.0)
         self.reader.close()
-        try:
-            parts.processor.close()
-        except Exception:
-            log.exception("channel %s: the processor's close failed", self.name)
+        if self._opened:
+            try:
+                parts.processor.close()
+            except Exception as error:
+                log.error("channel %s: the processor's close failed: %s", self.name, describe(error))
+                log.debug("channel %s: where it failed", self.name, exc_info=True)
         parts.ledger.close()
 
     # -- status ------------------------------------------------------------------------------------------------------

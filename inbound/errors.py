@@ -14,6 +14,7 @@
     │   └── UndecodableError            a record that is no CloudEvent, where the processor insists on one
     ├── LedgerError                     the ledger cannot be written or read
     ├── ConsumerIdTakenError            another live process runs under our consumer id (exit 1)
+    ├── PublishError, DemoError, ...    one command cannot go on; each stands beside the command's code
     ├── EmbeddedClusterError            a server of the embedded cluster did not come up
     └── IllegalTransitionError          a defect of inbound: please report it
 

@@ -189,3 +189,22 @@ def test_a_second_signal_stops_at_once(scene: Scene) -> None:
     began = time.monotonic()
     process.wait(timeout=15)
     assert time.monotonic() - began < 5
+
+
+def test_a_processor_that_cannot_open_ends_the_process_with_the_reason(scene: Scene) -> None:
+    """Exit code 2: it could never do its work. No traceback, and close is not called."""
+    (scene.folder / "opening.py").write_text(
+        "from inbound import BatchEventProcessor\n"
+        "class Opening(BatchEventProcessor):\n"
+        "    def open(self, context): raise ConnectionError('no database at db:5432')\n"
+        "    def on_next_batch(self, batch): ...\n"
+        "    def close(self): raise AssertionError('not to be called')\n"
+    )
+    text = scene.config.read_text()
+    scene.config.write_text(text.split("    processor:")[0] + '    processor: {type: "opening:Opening"}\n')
+    process = scene.start()
+    assert process.wait(timeout=15) == 2
+    log = scene.log(process)
+    assert "channel orders: Opening.open failed: ConnectionError: no database at db:5432" in log
+    assert "Traceback" not in log
+    assert "not to be called" not in log

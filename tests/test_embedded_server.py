@@ -29,7 +29,7 @@ class Program(Server):
         return ["/bin/sh", "-c", self._script]
 
     def ready(self, timeout: float) -> bool:
-        return "up" in self.log_path.read_text().split()
+        return "up" in self._log_since_start().split()
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_server_that_never_answers_is_given_up(servers: list[Server], tmp_path
     program = Program("exec sleep 60", tmp_path / "program")
     servers.append(program)
 
-    with pytest.raises(EmbeddedClusterError, match="runs but has not answered on 127.0.0.1:15000 within 0 s"):
+    with pytest.raises(EmbeddedClusterError, match=r"runs but has not answered on 127\.0\.0\.1:15000"):
         program.start(timeout=0.1)
 
 

@@ -1,0 +1,556 @@
+"""Claim, recover, verify, release: what each does to the nodes, and what of it survives lost answers and late requests.
+
+Several tests follow one history each that breaks a protocol with one rule less: their docstrings say what would break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inbound import TopicPartition
+from inbound.coordinators.nodes import BadNodeError
+from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
+from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import Call, Check, Create, Delete, RefusedError, SetData
+from inbound.errors import TransientError, ZkAmbiguousError, ZkUnavailableError
+from inbound.testing.clock import ManualClock
+from inbound.testing.zookeeper import Delivery, FakeEnsemble
+
+T = TypeVar("T")
+TP = TopicPartition("orders", 0)
+PATHS = GroupPaths("group")
+SESSION = 10.0
+
+
+class Consumer:
+    """One process of the group, with its id node."""
+
+    def __init__(self, ensemble: FakeEnsemble, name: str, consumer_id: str | None = None) -> None:
+        self.ensemble = ensemble
+        self.name = name
+        self.id = consumer_id or name
+        self.clock = ensemble.clock
+        self.zk = ensemble.client(name, SESSION)
+        self.tasks = Tasks(self.clock, lambda: None)
+        self.ownership = Ownership(self.zk, "group", self.id)
+        self.do(self.ownership.ensure("orders", 4))
+        self.register()
+
+    def register(self) -> None:
+        """Put the id node there, whoever had it."""
+        self.ensemble.subtree(PATHS.ids)
+        old = [Delete(PATHS.member(self.id))] if PATHS.member(self.id) in self.ensemble.tree.nodes else []
+        self.ensemble.tree.transaction([*old, Create(PATHS.member(self.id), ephemeral=True)], self.session)
+
+    @property
+    def session(self) -> int:
+        assert self.zk.session is not None
+        return self.zk.session.id
+
+    def begin(self, coroutine: Coroutine[Call[Any], None, T]) -> Call[T]:
+        """Start something and let it send its first requests; nothing is delivered."""
+        call = self.tasks.spawn(coroutine, "test")
+        self.tasks.step()
+        return call
+
+    def steps(self, *kinds: str) -> None:
+        """Let these things happen to us, each followed by what we do about it."""
+        for kind in kinds:
+            self.ensemble.step(Delivery(self.name, kind))
+            self.tasks.step()
+
+    def finish(self, call: Call[T]) -> T:
+        """Deliver everything of ours until `call` is done; return or raise its result."""
+        while not call.done:
+            mine = [delivery for delivery in self.ensemble.pending if delivery.client == self.name]
+            assert mine, f"{self.name} waits for something that nobody sends"
+            self.ensemble.step(mine[0])
+            self.tasks.step()
+        return call.result()
+
+    def do(self, coroutine: Coroutine[Call[Any], None, T]) -> T:
+        """Do something from its beginning to its end."""
+        return self.finish(self.begin(coroutine))
+
+    def claim(self) -> Claim:
+        """Claim the partition, which must succeed."""
+        claim = self.do(self.ownership.claim(TP))
+        assert claim is not None
+        return claim
+
+    def commit(self, fence: Fence, offset: int) -> bool:
+        """Commit as the committer does. Returns whether it landed."""
+        ops = [Check(PATHS.epoch(*TP), fence.epoch), SetData(PATHS.offset(*TP), b"%d" % offset)]
+        call = self.zk.transaction(ops)
+        while not call.done:
+            self.steps("execute", "answer")
+        try:
+            call.result()
+        except RefusedError:
+            return False
+        return True
+
+    def reconnect(self, *, new_session: bool = False) -> None:
+        """Come back after a lost connection."""
+        if new_session:
+            self.ensemble.expire_session(self.name)
+        if self.zk.connection is not None:
+            self.ensemble.disconnect(self.name)
+        self.tasks.step()
+        self.zk.reconnect()
+        if new_session:
+            self.register()
+
+
+class Group:
+    """An ensemble with the group's nodes."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.ensemble = FakeEnsemble(self.clock)
+
+    def join(self, name: str, consumer_id: str | None = None) -> Consumer:
+        return Consumer(self.ensemble, name, consumer_id)
+
+    def node(self, path: str) -> bytes:
+        return self.ensemble.tree.nodes[path].data
+
+    @property
+    def epoch(self) -> int:
+        return self.ensemble.tree.nodes[PATHS.epoch(*TP)].version
+
+    @property
+    def offset(self) -> bytes:
+        return self.node(PATHS.offset(*TP))
+
+    @property
+    def owner(self) -> int | None:
+        """The session of the owner node."""
+        stored = self.ensemble.tree.nodes.get(PATHS.owner(*TP))
+        return stored.owner if stored else None
+
+    def close_gate(self) -> None:
+        self.ensemble.tree.transaction([SetData(PATHS.gate("orders"), b"/inbound/commands/reset-offset/x")], 0)
+
+    def open_gate(self) -> None:
+        self.ensemble.tree.transaction([SetData(PATHS.gate("orders"), b"open")], 0)
+
+
+@pytest.fixture
+def group() -> Group:
+    """Nobody there yet."""
+    return Group()
+
+
+# -- ensure ------------------------------------------------------------------------------------------------------------
+
+
+def test_everything_that_claims_need_is_made_once_but_no_owner(group: Group) -> None:
+    """Done again it changes nothing."""
+    a = group.join("a")
+    for kind in ("epochs", "offsets"):
+        assert a.ensemble.tree.children(f"{PATHS.root}/{kind}/orders") == ["0", "1", "2", "3"]
+    assert (group.node(PATHS.gate("orders")), a.ensemble.tree.children(PATHS.owners("orders"))) == (b"open", [])
+    before = group.ensemble.tree.zxid
+    a.do(a.ownership.ensure("orders", 4))
+    a.do(Ownership(a.zk, "group", "other").ensure("orders", 4))
+    assert group.ensemble.tree.zxid == before
+
+
+def test_two_that_make_the_nodes_at_the_same_time_both_succeed(group: Group) -> None:
+    """Each finds the other's nodes there already."""
+    a, b = group.join("a"), group.join("b")
+    mine, theirs = Ownership(a.zk, "other", "a"), Ownership(b.zk, "other", "b")
+    first, second = a.begin(mine.ensure("orders", 4)), b.begin(theirs.ensure("orders", 4))
+    while not (first.done and second.done):
+        for delivery in group.ensemble.pending:
+            group.ensemble.step(delivery)
+        a.tasks.step()
+        b.tasks.step()
+    assert (first.result(), second.result()) == (None, None)
+    assert group.ensemble.tree.children(GroupPaths("other").epochs("orders")) == ["0", "1", "2", "3"]
+
+
+def test_partitions_added_to_a_known_topic_are_told_from_those_the_group_began_with(group: Group) -> None:
+    """They start at their smallest offset, also for a member that comes later."""
+    a = group.join("a")
+    a.do(a.ownership.ensure("orders", 6))
+    b = group.join("b")
+    b.do(b.ownership.ensure("orders", 6))
+    old, new = b.do(b.ownership.claim(TP)), b.do(b.ownership.claim(TopicPartition("orders", 5)))
+    assert old is not None
+    assert new is not None
+    assert (old.added_later, new.added_later) == (False, True)
+
+
+# -- claim -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_raises_the_epoch_and_makes_the_owner_node(group: Group) -> None:
+    """A group without a commit has no offset."""
+    a = group.join("a")
+    claim = a.claim()
+    assert claim == Claim(Fence(1, a.session), None)
+    assert (group.epoch, group.owner, group.node(PATHS.owner(*TP))) == (1, a.session, b"a")
+
+
+def test_a_partition_with_an_owner_is_not_claimed(group: Group) -> None:
+    """Nothing is touched."""
+    a, b = group.join("a"), group.join("b")
+    a.claim()
+    assert b.do(b.ownership.claim(TP)) is None
+    assert (group.epoch, group.owner) == (1, a.session)
+
+
+def test_of_two_that_see_it_free_the_first_one_gets_it(group: Group) -> None:
+    """The other's transaction is refused by the epoch."""
+    a, b = group.join("a"), group.join("b")
+    theirs = b.begin(b.ownership.claim(TP))
+    b.steps(*["execute", "answer"] * 4)  # it has read everything, and sent its transaction
+    a.claim()
+    assert b.finish(theirs) is None
+    assert (group.epoch, group.owner) == (1, a.session)
+
+
+def test_a_claim_gives_the_offset_of_the_owner_before(group: Group) -> None:
+    """As it was left at release."""
+    a, b = group.join("a"), group.join("b")
+    a.do(a.ownership.release(TP, a.claim().fence, 42))
+    assert b.claim() == Claim(Fence(2, b.session), 42)
+
+
+def test_the_offset_is_read_after_the_claim(group: Group) -> None:
+    """Between b's look and its claim, a recovers (which leaves the epoch alone), commits and releases.
+
+    Read before the claim, the offset would be the one of before a's commit: its records would be repeated.
+    """
+    a, b = group.join("a"), group.join("b")
+    fence = a.claim().fence
+    assert a.commit(fence, 10)
+    a.reconnect(new_session=True)
+    theirs = b.begin(b.ownership.claim(TP))
+    b.steps(*["execute", "answer"] * 4)
+    verdict, fence = a.do(a.ownership.recover(TP, fence))
+    assert verdict is Verdict.HELD
+    assert a.commit(fence, 20)
+    a.do(a.ownership.release(TP, fence, None))
+    claim = b.finish(theirs)
+    assert claim is not None
+    assert claim.offset == 20
+
+
+def test_nothing_is_claimed_without_an_id_node_of_ones_own(group: Group) -> None:
+    """Others would not count us."""
+    a = group.join("a")
+    group.ensemble.tree.transaction([Delete(PATHS.member("a"))], 0)
+    assert a.do(a.ownership.claim(TP)) is None
+
+
+def test_nothing_is_claimed_through_a_closed_gate(group: Group) -> None:
+    """Neither seen closed, nor closed between the look and the claim; opened again, it is."""
+    a = group.join("a")
+    mine = a.begin(a.ownership.claim(TP))
+    a.steps(*["execute", "answer"] * 4)
+    group.close_gate()
+    assert a.finish(mine) is None
+    assert a.do(a.ownership.claim(TP)) is None
+    assert (group.epoch, group.owner) == (0, None)
+    group.open_gate()
+    assert a.claim().fence.epoch == 1
+
+
+def test_the_same_consumer_id_does_not_make_a_node_ours(group: Group) -> None:
+    """Two processes under one id would commit under one epoch."""
+    first = group.join("first", "same")
+    first.claim()
+    second = group.join("second", "same")
+    assert second.do(second.ownership.claim(TP)) is None
+    assert group.owner == first.session
+
+
+def test_a_node_of_a_session_that_is_provably_dead_is_replaced_at_once(group: Group) -> None:
+    """Without waiting for it to expire."""
+    dead, new = group.join("dead", "same"), group.join("new", "same")
+    dead.claim()
+    claim = new.do(new.ownership.claim(TP, {dead.session}))
+    assert claim == Claim(Fence(2, new.session), None)
+    assert group.owner == new.session
+
+
+def test_a_late_take_over_does_not_evict_whoever_came_between(group: Group) -> None:
+    """The dead session expires and c claims, after the take-over has looked: it is refused."""
+    dead, new, c = group.join("dead", "same"), group.join("new", "same"), group.join("c")
+    dead.claim()
+    late = new.begin(new.ownership.claim(TP, {dead.session}))
+    new.steps(*["execute", "answer"] * 4)
+    group.ensemble.expire_session("dead")
+    c.claim()
+    assert new.finish(late) is None
+    assert (group.epoch, group.owner) == (2, c.session)
+
+
+def test_a_node_that_holds_no_offset_is_an_error_that_names_it(group: Group) -> None:
+    """Somebody else wrote there."""
+    a = group.join("a")
+    group.ensemble.tree.transaction([SetData(PATHS.offset(*TP), b"x17")], 0)
+    with pytest.raises(BadNodeError, match=PATHS.offset(*TP)):
+        a.do(a.ownership.claim(TP))
+
+
+# -- lost answers to a claim -------------------------------------------------------------------------------------------
+
+
+def test_a_claim_whose_answer_is_late_is_known_by_its_nonce(group: Group) -> None:
+    """It has landed, and reading the epoch back says so: the partition is ours."""
+    a = group.join("a")
+    mine = a.begin(a.ownership.claim(TP))
+    a.steps(*["execute", "answer"] * 4, "execute")
+    group.clock.advance(a.zk.call_timeout)
+    a.tasks.step()  # the time is up: it asks whether it landed
+    assert a.finish(mine) == Claim(Fence(1, a.session), None)
+
+
+def test_a_claim_that_did_not_land_is_not_taken_for_one_that_did(group: Group) -> None:
+    """The epoch holds another's nonce."""
+    a, b = group.join("a"), group.join("b")
+    mine = a.begin(a.ownership.claim(TP))
+    a.steps(*["execute", "answer"] * 4)
+    b.claim()
+    group.clock.advance(a.zk.call_timeout)
+    a.tasks.step()
+    assert a.finish(mine) is None
+    assert group.owner == b.session
+
+
+def test_a_claim_whose_answer_was_lost_with_the_connection_is_claimed_anew(group: Group) -> None:
+    """The node is ours without our knowing: never looked at again, nobody would read the partition for ever."""
+    a = group.join("a")
+    group.ensemble.lose_answers("a", after=4)
+    with pytest.raises(ZkUnavailableError):
+        a.do(a.ownership.claim(TP))
+    a.reconnect()
+    assert group.owner == a.session
+    assert a.do(a.ownership.verify(TP, Fence(0, a.session)))[0] is Verdict.BROKEN
+    assert a.claim() == Claim(Fence(2, a.session), None)
+
+
+def test_a_claim_is_not_ours_if_the_session_changed_before_the_offset_was_read(group: Group) -> None:
+    """The owner node went with the old session."""
+    a = group.join("a")
+    mine = a.begin(a.ownership.claim(TP))
+    a.steps(*["execute", "answer"] * 5)
+    a.reconnect(new_session=True)
+    with pytest.raises(TransientError):
+        a.finish(mine)
+    assert group.owner is None
+
+
+# -- recovery and verification -----------------------------------------------------------------------------------------
+
+
+def test_recovery_in_a_new_session_keeps_the_epoch(group: Group) -> None:
+    """Commits go on under it."""
+    a = group.join("a")
+    old = a.claim().fence
+    a.reconnect(new_session=True)
+    assert group.owner is None
+    verdict, fence = a.do(a.ownership.recover(TP, old))
+    assert (verdict, fence) == (Verdict.HELD, Fence(1, a.session))
+    assert (group.owner, a.commit(fence, 5)) == (a.session, True)
+
+
+def test_recovery_finds_a_partition_lost_that_another_has_claimed(group: Group) -> None:
+    """Also when that other one has released it again: its epoch stands."""
+    a, b = group.join("a"), group.join("b")
+    old = a.claim().fence
+    a.reconnect(new_session=True)
+    theirs = b.claim().fence
+    assert a.do(a.ownership.recover(TP, old))[0] is Verdict.LOST
+    b.do(b.ownership.release(TP, theirs, 7))
+    assert a.do(a.ownership.recover(TP, old))[0] is Verdict.LOST
+    assert not a.commit(old, 6)
+    assert group.offset == b"7"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["answer lost", "time-out"])
+def test_a_recovery_whose_answer_did_not_come_is_found_to_have_worked(group: Group, late: bool) -> None:
+    """Refused the second time, because the node is our own: taken for lost, the partition would be stuck."""
+    a = group.join("a")
+    old = a.claim().fence
+    a.reconnect(new_session=True)
+    mine = a.begin(a.ownership.recover(TP, old))
+    if late:
+        a.steps("execute", "answer", "execute")
+        group.clock.advance(a.zk.call_timeout)
+        a.tasks.step()
+        verdict, fence = a.finish(mine)
+    else:
+        group.ensemble.lose_answers("a", after=1)
+        with pytest.raises(ZkUnavailableError):
+            a.finish(mine)
+        a.reconnect()
+        verdict, fence = a.do(a.ownership.recover(TP, old))
+    assert (verdict, fence) == (Verdict.HELD, Fence(1, a.session))
+
+
+def test_recovery_stops_at_a_closed_gate(group: Group) -> None:
+    """Seen closed, or closed between the look and the transaction: a reset that found no owner has counted on it."""
+    a = group.join("a")
+    old = a.claim().fence
+    a.reconnect(new_session=True)
+    mine = a.begin(a.ownership.recover(TP, old))
+    a.steps("execute", "answer")
+    group.close_gate()
+    assert a.finish(mine)[0] is Verdict.CLOSED
+    assert a.do(a.ownership.recover(TP, old))[0] is Verdict.CLOSED
+    assert group.owner is None
+
+
+def test_verify_tells_what_became_of_a_partition(group: Group) -> None:
+    """Held; no owner; gate closed; another's epoch; and our node under an epoch that we do not know."""
+    a, b = group.join("a"), group.join("b")
+    fence = a.claim().fence
+    assert a.do(a.ownership.verify(TP, fence)) == (Verdict.HELD, fence)
+    assert a.do(a.ownership.verify(TP, Fence(0, a.session)))[0] is Verdict.BROKEN
+    group.ensemble.tree.transaction([Delete(PATHS.owner(*TP))], 0)
+    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.UNVERIFIED
+    group.close_gate()
+    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.CLOSED
+    group.open_gate()
+    b.claim()
+    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.LOST
+
+
+def test_the_node_of_our_own_old_session_is_no_proof_that_we_hold_it(group: Group) -> None:
+    """It is about to go, and whoever sees it gone may claim."""
+    a = group.join("a")
+    fence = a.claim().fence
+    path = PATHS.owner(*TP)
+    group.ensemble.tree.transaction([Delete(path), Create(path, b"a", ephemeral=True)], a.session + 1000)
+    assert a.do(a.ownership.verify(TP, fence))[0] is Verdict.UNVERIFIED
+
+
+# -- release -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_release_commits_and_frees_the_partition_in_one(group: Group) -> None:
+    """It answers the transaction of the commit; the epoch stays."""
+    a = group.join("a")
+    mzxid = a.do(a.ownership.release(TP, a.claim().fence, 12))
+    assert mzxid == group.ensemble.tree.nodes[PATHS.offset(*TP)].mzxid
+    assert (group.offset, group.owner, group.epoch) == (b"12", None, 1)
+
+
+def test_a_release_or_drop_without_an_offset_leaves_the_commit(group: Group) -> None:
+    """Only the owner node goes."""
+    a = group.join("a")
+    assert a.do(a.ownership.release(TP, a.claim().fence, None)) is None
+    a.do(a.ownership.drop(TP, a.claim().fence))
+    assert (group.offset, group.owner, group.epoch) == (b"", None, 2)
+
+
+def test_a_release_of_what_is_not_ours_any_more_does_nothing(group: Group) -> None:
+    """Neither the new owner's node nor its commit is touched."""
+    a, b = group.join("a"), group.join("b")
+    old = a.claim().fence
+    a.reconnect(new_session=True)
+    theirs = b.claim().fence
+    assert b.commit(theirs, 30)
+    assert a.do(a.ownership.release(TP, old, 20)) is None
+    assert (group.offset, group.owner) == (b"30", b.session)
+
+
+def test_a_release_whose_owner_node_went_with_an_old_session_commits_alone(group: Group) -> None:
+    """The epoch is ours still: nothing handed out is repeated."""
+    a = group.join("a")
+    old = a.claim().fence
+    a.reconnect(new_session=True)
+    mzxid = a.do(a.ownership.release(TP, old, 20))
+    assert mzxid == group.ensemble.tree.nodes[PATHS.offset(*TP)].mzxid
+    assert (group.offset, group.owner) == (b"20", None)
+
+
+def test_a_release_that_is_sent_again_does_not_delete_a_stranger_s_node(group: Group) -> None:
+    """a's release is executed late, b claims (the node is made anew, at version 0), and a sends its release again.
+
+    Checked by the owner node's version, the second one would delete b's: two owners.
+    """
+    a, b = group.join("a"), group.join("b")
+    fence = a.claim().fence
+    mine = a.begin(a.ownership.release(TP, fence, 5))
+    group.ensemble.disconnect("a", late=True)
+    a.tasks.step()
+    with pytest.raises(ZkAmbiguousError):
+        mine.result()
+    a.steps("late")
+    theirs = b.claim()
+    a.reconnect()
+    assert a.do(a.ownership.release(TP, fence, 5)) is None
+    assert (group.owner, theirs.offset) == (b.session, 5)
+    assert b.commit(theirs.fence, 6)
+
+
+def test_without_a_connection_nothing_is_begun(group: Group) -> None:
+    """Each says that it is to be asked again."""
+    a = group.join("a")
+    fence = a.claim().fence
+    group.ensemble.disconnect("a")
+    for coroutine in (
+        a.ownership.claim(TP),
+        a.ownership.recover(TP, fence),
+        a.ownership.verify(TP, fence),
+        a.ownership.release(TP, fence, 1),
+    ):
+        with pytest.raises(ZkUnavailableError):
+            a.do(coroutine)
+
+
+# -- any order ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.data())
+def test_whatever_the_order_nobody_commits_under_another_s_epoch_and_no_offset_goes_back(data: st.DataObject) -> None:
+    """Three consumers claim, commit and release while connections break and sessions expire, in any order."""
+    group = Group()
+    consumers = [group.join(name) for name in "abc"]
+    running: dict[str, Call[Any]] = {}
+    held: dict[str, Claim] = {}
+    landed: list[int] = []
+
+    async def life(consumer: Consumer) -> None:
+        claim = await consumer.ownership.claim(TP)
+        if claim is not None:
+            held[consumer.name] = claim
+            position = (claim.offset or 0) + 1
+            if await consumer.ownership.release(TP, claim.fence, position) is not None:
+                landed.append(position)
+
+    for _ in range(data.draw(st.integers(20, 60), label="steps")):
+        for consumer in consumers:
+            call = running.get(consumer.name)
+            if (call is None or call.done) and consumer.zk.connection is not None:
+                held.pop(consumer.name, None)
+                running[consumer.name] = consumer.begin(life(consumer))
+        choices: list[tuple[str, str]] = [*group.ensemble.pending]
+        choices += [(c.name, "reconnect" if c.zk.connection is None else "break") for c in consumers]
+        choices += [(c.name, "expire") for c in consumers]
+        name, kind = data.draw(st.sampled_from(choices), label="next")
+        consumer = next(c for c in consumers if c.name == name)
+        if kind == "break":
+            group.ensemble.disconnect(name, executed=data.draw(st.integers(0, 1)), late=data.draw(st.booleans()))
+            consumer.tasks.step()
+        elif kind in ("reconnect", "expire"):
+            consumer.reconnect(new_session=kind == "expire")
+        else:
+            group.ensemble.step(Delivery(name, kind))
+            consumer.tasks.step()
+        current = [c for c in held.values() if c.fence.epoch == group.epoch and group.owner == c.fence.session]
+        assert len(current) <= 1
+        assert landed == sorted(set(landed))
+        assert int(group.offset or 0) >= max(landed, default=0)
