@@ -91,7 +91,7 @@ def install_inbound() -> None:
 
 
 def fetch_jars() -> None:
-    run(PYTHON, "-m", "inbound.cli.jars")
+    run(PYTHON, "-m", "inbound", "cluster", "fetch")
 
 
 #: What is done, in this order; how it is announced; which files it depends on (beside the Python version).
@@ -100,7 +100,7 @@ STEPS: tuple[tuple[Callable[[], None], str, tuple[str, ...]], ...] = (
     (install_build_tools, "build tools", ("requirements/build.lock",)),
     (install_packages, "locked packages (PySpark has 400 MB)", ("requirements/dev.lock",)),
     (install_inbound, "inbound itself, editable", ("setup.cfg", "setup.py", "pyproject.toml")),
-    (fetch_jars, "jars of Kafka and ZooKeeper (50 MB)", ("inbound/embedded/jars.py", "inbound/cli/jars.py")),
+    (fetch_jars, "jars of Kafka and ZooKeeper (50 MB)", ("inbound/embedded/jars.py",)),
 )
 
 
