@@ -23,8 +23,8 @@ def surplus(mine: Collection[TopicPartition], keep: int) -> list[TopicPartition]
         per_topic.setdefault(tp.topic, []).append(tp)
     released = []
     for _ in range(len(mine) - keep):
-        fullest = max(per_topic.values(), key=lambda held: (len(held), held[0].topic))
-        released.append(fullest.pop())
+        fullest = max(per_topic, key=lambda topic: (len(per_topic[topic]), topic))
+        released.append(per_topic[fullest].pop())
     return released
 
 

@@ -70,14 +70,18 @@ class Tasks:
         waiting = deque(enumerate(coroutines))
         results: dict[int, Call[T]] = {}
         running: deque[Call[T]] = deque()
-        while waiting or running:
-            while waiting and len(running) < limit:
-                index, coroutine = waiting.popleft()
-                results[index] = self.spawn(coroutine, name)
-                running.append(results[index])
-            first = running.popleft()
-            if not first.done:
-                await _settled(first)
+        try:
+            while waiting or running:
+                while waiting and len(running) < limit:
+                    index, coroutine = waiting.popleft()
+                    results[index] = self.spawn(coroutine, name)
+                    running.append(results[index])
+                first = running.popleft()
+                if not first.done:
+                    await _settled(first)
+        finally:
+            for _, coroutine in waiting:  # closed in the middle: Python warns about what was never awaited
+                coroutine.close()
         return [results[index].result() for index in sorted(results)]
 
     def step(self) -> float | None:

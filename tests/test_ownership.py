@@ -5,8 +5,7 @@ Several tests follow one history each that breaks a protocol with one rule less:
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,129 +15,10 @@ from inbound import TopicPartition
 from inbound.coordinators.nodes import BadNodeError
 from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call, Check, Create, Delete, RefusedError, SetData
+from inbound.coordinators.zookeeper import Call, Create, Delete, SetData
 from inbound.errors import TransientError, ZkAmbiguousError, ZkUnavailableError
-from inbound.testing.clock import ManualClock
-from inbound.testing.zookeeper import Delivery, FakeEnsemble
-
-T = TypeVar("T")
-TP = TopicPartition("orders", 0)
-PATHS = GroupPaths("group")
-SESSION = 10.0
-
-
-class Consumer:
-    """One process of the group, with its id node."""
-
-    def __init__(self, ensemble: FakeEnsemble, name: str, consumer_id: str | None = None) -> None:
-        self.ensemble = ensemble
-        self.name = name
-        self.id = consumer_id or name
-        self.clock = ensemble.clock
-        self.zk = ensemble.client(name, SESSION)
-        self.tasks = Tasks(self.clock, lambda: None)
-        self.ownership = Ownership(self.zk, "group", self.id)
-        self.do(self.ownership.ensure("orders", 4))
-        self.register()
-
-    def register(self) -> None:
-        """Put the id node there, whoever had it."""
-        old = [Delete(PATHS.member(self.id))] if PATHS.member(self.id) in self.ensemble.tree.nodes else []
-        self.ensemble.tree.transaction([*old, Create(PATHS.member(self.id), ephemeral=True)], self.session)
-
-    @property
-    def session(self) -> int:
-        assert self.zk.session is not None
-        return self.zk.session.id
-
-    def begin(self, coroutine: Coroutine[Call[Any], None, T]) -> Call[T]:
-        """Start something and let it send its first requests; nothing is delivered."""
-        call = self.tasks.spawn(coroutine, "test")
-        self.tasks.step()
-        return call
-
-    def steps(self, *kinds: str) -> None:
-        """Let these things happen to us, each followed by what we do about it."""
-        for kind in kinds:
-            self.ensemble.step(Delivery(self.name, kind))
-            self.tasks.step()
-
-    def finish(self, call: Call[T]) -> T:
-        """Deliver everything of ours until `call` is done; return or raise its result."""
-        while not call.done:
-            mine = [delivery for delivery in self.ensemble.pending if delivery.client == self.name]
-            assert mine, f"{self.name} waits for something that nobody sends"
-            self.ensemble.step(mine[0])
-            self.tasks.step()
-        return call.result()
-
-    def do(self, coroutine: Coroutine[Call[Any], None, T]) -> T:
-        """Do something from its beginning to its end."""
-        return self.finish(self.begin(coroutine))
-
-    def claim(self) -> Claim:
-        """Claim the partition, which must succeed."""
-        claim = self.do(self.ownership.claim(TP))
-        assert claim is not None
-        return claim
-
-    def commit(self, fence: Fence, offset: int) -> bool:
-        """Commit as the committer does. Returns whether it landed."""
-        ops = [Check(PATHS.epoch(*TP), fence.epoch), SetData(PATHS.offset(*TP), b"%d" % offset)]
-        call = self.zk.transaction(ops)
-        while not call.done:
-            self.steps("execute", "answer")
-        try:
-            call.result()
-        except RefusedError:
-            return False
-        return True
-
-    def reconnect(self, *, new_session: bool = False) -> None:
-        """Come back after a lost connection."""
-        if new_session:
-            self.ensemble.expire_session(self.name)
-        if self.zk.connection is not None:
-            self.ensemble.disconnect(self.name)
-        self.tasks.step()
-        self.zk.reconnect()
-        if new_session:
-            self.register()
-
-
-class Group:
-    """An ensemble with the group's nodes."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.ensemble = FakeEnsemble(self.clock)
-
-    def join(self, name: str, consumer_id: str | None = None) -> Consumer:
-        return Consumer(self.ensemble, name, consumer_id)
-
-    def node(self, path: str) -> bytes:
-        return self.ensemble.tree.nodes[path].data
-
-    @property
-    def epoch(self) -> int:
-        return self.ensemble.tree.nodes[PATHS.epoch(*TP)].version
-
-    @property
-    def offset(self) -> bytes:
-        return self.node(PATHS.offset(*TP))
-
-    @property
-    def owner(self) -> int | None:
-        """The session of the owner node."""
-        stored = self.ensemble.tree.nodes.get(PATHS.owner(*TP))
-        return stored.owner if stored else None
-
-    def close_gate(self) -> None:
-        self.ensemble.tree.transaction([SetData(PATHS.gate("orders"), b"/inbound/commands/reset-offset/x")], 0)
-
-    def open_gate(self) -> None:
-        self.ensemble.tree.transaction([SetData(PATHS.gate("orders"), b"open")], 0)
+from inbound.testing.zookeeper import Delivery
+from tests.ownership_stage import PATHS, TP, Consumer, Group
 
 
 @pytest.fixture
@@ -345,7 +225,10 @@ def test_a_claim_is_not_ours_if_the_session_changed_before_the_offset_was_read(g
     mine = a.begin(a.ownership.claim(TP))
     a.steps(*["execute", "answer"] * 4, "execute")
     group.ensemble.step(Delivery("a", "answer"))  # the claim has landed; before we go on, the session is another
-    a.reconnect(new_session=True)
+    group.ensemble.expire_session("a")
+    group.ensemble.disconnect("a")
+    a.zk.reconnect()
+    a.tasks.step()
     with pytest.raises(TransientError):
         a.finish(mine)
     assert group.owner is None
@@ -359,7 +242,6 @@ def test_recovery_in_a_new_session_keeps_the_epoch(group: Group) -> None:
     a = group.join("a")
     old = a.claim().fence
     a.reconnect(new_session=True)
-    assert group.owner is None
     verdict, fence = a.do(a.ownership.recover(TP, old))
     assert (verdict, fence) == (Verdict.HELD, Fence(1, a.session))
     assert (group.owner, a.commit(fence, 5)) == (a.session, True)
