@@ -80,6 +80,10 @@ class LogClient(ABC):
         """Fetch these again."""
 
     @abstractmethod
+    def limit_fetches(self, partition_bytes: int) -> None:
+        """Let one fetch bring at most about so many bytes of each partition (more only for a single larger record)."""
+
+    @abstractmethod
     def poll(self, seconds: float) -> Poll:
         """Return what has arrived, waiting at most `seconds` for something to arrive."""
 

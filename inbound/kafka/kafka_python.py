@@ -141,6 +141,10 @@ class KafkaPythonClient(LogClient):
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._consumer.resume(*[self._keys[tp] for tp in partitions])
 
+    def limit_fetches(self, partition_bytes: int) -> None:
+        # Read by the fetcher for each request that it makes; there is no public way to change it.
+        self._consumer._fetcher.config["max_partition_fetch_bytes"] = partition_bytes
+
     def poll(self, seconds: float) -> Poll:
         result = Poll()
         try:

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 METADATA_INTERVAL = 5.0
 #: A poll never waits longer than this, so that a newly claimed partition need not either.
 MAX_POLL = 0.1
+#: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
+SMALLEST_FETCH = 16 * 1024
 RETRY = 0.5
 
 
@@ -51,7 +53,7 @@ class Reader:
         self._streams: dict[TopicPartition, Stream] = {}
         self._metadata_due = 0.0
         self._retry_at = 0.0
-        self._lag_due = 0.0
+        self._fetch_bytes = 0
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
         self.topics: Mapping[str, TopicMeta] = {}
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
@@ -199,20 +201,27 @@ class Reader:
                 self._streams[tp].paused = False
 
     def _throttle(self) -> None:
-        """Pause what has enough read ahead, resume what ran low. The bound is for the channel, shared out evenly."""
+        """Pause what has enough read ahead, resume what ran low.
+
+        The bound is for the channel and shared out evenly: a partition is paused at half its share, and one fetch brings
+        at most the other half. So a stalled partition never takes the room of the others, and all together stay within
+        the bound, with eight partitions as with a thousand.
+        """
         assert self._client is not None
         settings = self._parts.config.reader
         if not self._streams:
             return
-        share = max(settings.batch_bytes // 4, settings.prefetch_bytes // len(self._streams))
-        total = sum(stream.partition.buffer.size for stream in self._streams.values())
-        full = total >= settings.prefetch_bytes
+        half = settings.prefetch_bytes // (2 * len(self._streams))
+        fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, half))
+        if fetch_bytes != self._fetch_bytes:
+            self._fetch_bytes = fetch_bytes
+            self._client.limit_fetches(fetch_bytes)
         pause, resume = [], []
         for tp, stream in self._streams.items():
-            size = stream.partition.buffer.size
-            if not stream.paused and (size >= share or (full and size > 0) or stream.partition.held):
+            size, held = stream.partition.buffer.size, stream.partition.held is not None
+            if not stream.paused and (size >= half or held):
                 pause.append(tp)
-            elif stream.paused and size <= share // 2 and not (full and size > 0) and not stream.partition.held:
+            elif stream.paused and size <= half // 2 and not held and stream.partition.problem is None:
                 resume.append(tp)
         for tp in pause:
             self._streams[tp].paused = True

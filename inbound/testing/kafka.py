@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from inbound.buffer import record_size
 from inbound.errors import BrokerUnavailableError
@@ -111,8 +112,8 @@ class FakeKafka:
         log = self._logs.get(tp)
         return LogRange(log.start, log.end) if log is not None and log.led else None
 
-    def fetch(self, tp: TopicPartition, position: int, limit: int) -> Fetched | None:
-        """Return what a fetch from `position` brings; None where there is no leader.
+    def fetch(self, tp: TopicPartition, position: int, limit: int, max_bytes: int) -> Fetched | None:
+        """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None where there is no leader.
 
         Raises:
             LookupError: the position is not in the log.
@@ -122,8 +123,10 @@ class FakeKafka:
             return None
         if not log.start <= position <= log.end:
             raise LookupError(position)
-        records: Sequence[PlainRecord] = [r for r in log.records if r.offset >= position][:limit]
-        next_offset = records[-1].offset + 1 if len(records) == limit else log.end
+        waiting = [r for r in log.records if r.offset >= position]
+        sizes = accumulate(map(record_size, waiting[:limit]))
+        records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
+        next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end)
 
 
@@ -136,6 +139,7 @@ class FakeLogClient(LogClient):
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         self.closed = False
+        self._fetch_bytes = 1024 * 1024
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         self._kafka.check_up()
@@ -164,6 +168,9 @@ class FakeLogClient(LogClient):
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self.paused -= set(partitions)
 
+    def limit_fetches(self, partition_bytes: int) -> None:
+        self._fetch_bytes = partition_bytes
+
     def poll(self, seconds: float) -> Poll:
         self._kafka.check_up()
         result = Poll()
@@ -172,7 +179,7 @@ class FakeLogClient(LogClient):
             if tp in self.paused or left <= 0:
                 continue
             try:
-                fetched = self._kafka.fetch(tp, self.positions[tp], left)
+                fetched = self._kafka.fetch(tp, self.positions[tp], left, self._fetch_bytes)
             except LookupError:
                 result.out_of_range[tp] = self.positions[tp]
                 continue

@@ -1,0 +1,98 @@
+"""Threads that run parts: woken, stopped, and not ended by a defect."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from inbound.clock import SystemClock
+from inbound.driver import Driver, Wakeup
+
+
+class Scripted:
+    """A part that follows a script: numbers are due times, exceptions are raised; afterwards it waits to be woken."""
+
+    def __init__(self, *script: float | Exception | None) -> None:
+        self.script = list(script)
+        self.steps = 0
+        self.stepped = threading.Semaphore(0)
+
+    def run_once(self) -> float | None:
+        self.steps += 1
+        self.stepped.release()
+        step = self.script.pop(0) if self.script else None
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+def driver(part: Scripted, wakeup: Wakeup) -> Driver:
+    """A driver that has started."""
+    made = Driver("part", part, wakeup, SystemClock(), lambda: None)
+    made.start()
+    return made
+
+
+def test_a_part_runs_again_when_woken() -> None:
+    """However long it wanted to wait."""
+    part, wakeup = Scripted(None, None), Wakeup()
+    running = driver(part, wakeup)
+    assert part.stepped.acquire(timeout=5)
+    wakeup.set()
+    assert part.stepped.acquire(timeout=5)
+    running.stop()
+    assert (running.join(5), part.steps) == (True, 2)
+
+
+def test_a_wakeup_before_the_wait_is_not_lost() -> None:
+    """The part may be in its step when it is set."""
+    wakeup = Wakeup()
+    wakeup.set()
+    wakeup.wait(60)  # returns at once, or this test takes a minute
+
+
+def test_each_wakeup_wakes_one_waiter_and_at_most_as_many_as_there_are() -> None:
+    """Five records do not wake more workers than exist."""
+    wakeup = Wakeup(2)
+    for _ in range(5):
+        wakeup.set()
+    wakeup.wait(60)
+    wakeup.wait(60)
+    finished = threading.Event()
+    waiter = threading.Thread(target=lambda: (wakeup.wait(60), finished.set()))
+    waiter.start()
+    assert not finished.wait(0.05)
+    wakeup.set()
+    assert finished.wait(5)
+    waiter.join(5)
+
+
+def test_a_part_that_raises_is_logged_counted_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """A defect in one part must not silently end it."""
+    part, wakeup = Scripted(RuntimeError("a defect"), None), Wakeup()
+    running = driver(part, wakeup)
+    assert part.stepped.acquire(timeout=5)
+    running.stop()
+    assert running.join(5)
+    assert running.failures == 1
+    assert "part failed; this is a defect of inbound" in caplog.text
+
+
+def test_a_thread_that_does_not_end_is_said_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    """So that somebody can see what it hangs in."""
+    release = threading.Event()
+
+    class Hanging:
+        def run_once(self) -> float | None:
+            release.wait(10)
+            return None
+
+    running = Driver("hanging", Hanging(), Wakeup(), SystemClock(), lambda: None)
+    running.start()
+    running.stop()
+    assert not running.join(0.05)
+    release.set()
+    assert running.join(5)
+    assert "thread hanging did not end within" in caplog.text
+    assert "release.wait(10)" in caplog.text

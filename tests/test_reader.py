@@ -1,0 +1,75 @@
+"""What the reader keeps in memory, and what it does with records that nobody wants any more."""
+
+from __future__ import annotations
+
+from inbound import Batch, BatchResponse
+from inbound.testing.world import Consumer, Recording, World
+
+KIB = 1024
+
+
+def buffered(consumer: Consumer) -> int:
+    """Return the bytes read ahead by a consumer."""
+    return sum(p.buffer.size for p in consumer.channel.parts.schedule.held())
+
+
+def test_what_is_read_ahead_is_bounded_for_the_whole_channel() -> None:
+    """A stalled processor in front of a large backlog."""
+    world = World()
+    world.kafka.create_topic("orders", 8)
+    for partition in range(8):
+        world.kafka.publish("orders", partition, [b"x" * KIB] * 3000)
+    reader = {"prefetch_bytes": 1024 * KIB, "batch_bytes": 64 * KIB, "max_batch_bytes": 64 * KIB}
+    a = world.join("a", Recording(lambda batch: BatchResponse.revert(wait=1000)), reader=reader)
+    largest = 0
+    for _ in range(60):
+        world.run(0.1)
+        largest = max(largest, buffered(a))
+    assert 512 * KIB <= largest <= 1024 * KIB
+
+
+def test_a_stalled_partition_does_not_keep_the_others_from_being_read() -> None:
+    """Its own buffer is full; theirs are not."""
+    world = World()
+    world.kafka.create_topic("orders", 3)
+    for partition in range(3):
+        world.kafka.publish("orders", partition, [b"x" * KIB] * 5000)
+
+    def stall(batch: Batch) -> BatchResponse:
+        return BatchResponse.revert(wait=1000) if batch.partition == 1 else BatchResponse.advance()
+
+    world.join("a", Recording(stall), reader={"prefetch_bytes": 512 * KIB, "batch_bytes": 64 * KIB})
+    world.run(20)
+    assert world.commits() == {0: 5000, 1: 0, 2: 5000}
+
+
+def test_a_partition_that_comes_back_is_read_from_the_commit_and_not_from_what_was_read_before() -> None:
+    """Released with records in its buffer, taken by another, and taken back."""
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    world.join("a", reader={"max_batch_records": 3})
+    world.run(4)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"x"] * 50)
+    world.join("b", reader={"max_batch_records": 3})
+    world.run(2)
+    world.leave("b")
+    world.run(2)
+    seen: list[tuple[int, int]] = []
+    for consumer in world.consumers.values():
+        assert isinstance(consumer.processor, Recording)
+        seen += [(tp.partition, offset) for tp, offset in consumer.processor.seen]
+    assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(50)]
+
+
+def test_a_deleted_topic_is_given_up_and_read_from_its_start_when_it_is_made_again() -> None:
+    """Its offsets mean nothing in the new one."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    world.kafka.create_topic("payments", 1)
+    world.kafka.publish("orders", 0, [b"x"] * 5)
+    world.join("a", topics=["orders", "payments"])
+    world.run(4)
+    world.kafka.delete_topic("orders")
+    world.run(10)
+    assert world.owned() == {"a": set()}
