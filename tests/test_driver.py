@@ -60,7 +60,12 @@ def test_each_wakeup_wakes_one_waiter_and_at_most_as_many_as_there_are() -> None
     wakeup.wait(60)
     wakeup.wait(60)
     finished = threading.Event()
-    waiter = threading.Thread(target=lambda: (wakeup.wait(60), finished.set()))
+
+    def wait() -> None:
+        wakeup.wait(60)
+        finished.set()
+
+    waiter = threading.Thread(target=wait)
     waiter.start()
     assert not finished.wait(0.05)
     wakeup.set()
