@@ -43,6 +43,9 @@ class KafkaConsumer(Protocol):
     def verified(self) -> None:
         """The session is known to live again: what was in doubt may go on."""
 
+    def leaving_in(self, session: int) -> None:
+        """We are leaving, and the server has declared our session over: `session` is the new one."""
+
     @property
     def next_look(self) -> float | None:
         """The clock time at which this channel wants to be evaluated again, whatever happens."""

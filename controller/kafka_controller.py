@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from inbound.clock import Clock
 from inbound.controller.consumer import KafkaConsumer
 from inbound.controller.session import Event, State, step
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
+from inbound.coordinators.zookeeper import Call, ZooKeeper
 from inbound.errors import ConsumerIdTakenError, InboundError, TransientError
 from inbound.topic_partition import TopicPartition
 
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 COALESCE = 0.02
 #: How soon to look again after something was refused or not answered.
 LOOK_AGAIN = 0.25
+#: And after an error that is no matter of waiting a moment.
+AFTER_ERROR = 5.0
 #: The session is asked for a sign of life this many times per session, so that doubt comes only from real silence.
 CONTACTS_PER_SESSION = 8
 
@@ -82,7 +85,7 @@ class KafkaController:
         self._session: int | None = None
         self._doubted = False
         self._verified = False
-        self._contact: Call[Node | None] | None = None
+        self._contact: Call[None] | None = None
         self._contact_due = 0.0
         self._away_since: float | None = None
         self._tell_at = 0.0
@@ -134,9 +137,14 @@ class KafkaController:
     # -- the session -------------------------------------------------------------------------------------------------
 
     def _follow_connection(self) -> None:
-        if self.state is State.CLOSED:
-            return
         connection = self.zk.connection
+        if self.state is State.CLOSED:
+            # Nothing is recovered any more, but what waits for its last commit must not wait for a session that is over.
+            if connection is not None and connection.session.id != self._session:
+                self._session = connection.session.id
+                for channel in self._channels:
+                    channel.consumer.leaving_in(self._session)
+            return
         if connection is None:
             self._tell_away()
             if self.state in (State.JOINING, State.MEMBER):
@@ -184,7 +192,8 @@ class KafkaController:
         connection, now = self.zk.connection, self._clock.now()
         if connection is not None and now >= self._contact_due and (self._contact is None or self._contact.done):
             self._contact_due = now + connection.session.timeout / CONTACTS_PER_SESSION
-            self._contact = self.zk.get("/")
+            # As a task, because only what is awaited has a deadline.
+            self._contact = self.tasks.spawn(self._look_around(), "sign of life")
         if self._session is None:
             return
         if now >= self.zk.doubtful_from(self._session):
@@ -197,6 +206,11 @@ class KafkaController:
             for channel in self._channels:
                 channel.consumer.verified()
         self._verified = connection is not None and not self._doubted
+
+    async def _look_around(self) -> None:
+        """Ask ZooKeeper anything; that it answers is what counts."""
+        with suppress(InboundError):
+            await self.zk.get("/")
 
     def _next_session_check(self) -> float | None:
         times = [] if self._doubted or self._session is None else [self.zk.doubtful_from(self._session)]
@@ -236,7 +250,10 @@ class KafkaController:
             channel.due = float("inf")
         except InboundError as error:
             log.error("channel %s: %s; trying again in 5 s", channel.consumer.name, error)
-            channel.due = min(channel.due, now + 5.0)
+            channel.due = min(channel.due, now + AFTER_ERROR)
+        except Exception:
+            channel.due = min(channel.due, now + AFTER_ERROR)
+            raise  # a defect: the driver says so
 
     async def _evaluate(self, channel: _Channel, generation: int) -> None:
         """Rejoin if need be, then hold our beliefs against the nodes, then take and release."""

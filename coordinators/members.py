@@ -155,7 +155,7 @@ async def read_members(
     """
     names = await zk.children(paths.ids, watch) or []
     for gone in set(cache) - set(names):
-        del cache[gone]
+        cache.pop(gone, None)  # its watch may just have taken it out, on another thread
     members = []
     for name in names:
         if (known := cache.get(name)) is not None:

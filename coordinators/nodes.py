@@ -77,7 +77,12 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
     if not data:
         return None
     body = _object(path, data)
-    return EpochInfo(str(body.get("consumer")), int(body.get("session", 0)), str(body.get("nonce")))
+    try:
+        return EpochInfo(str(body["consumer"]), int(body["session"]), str(body["nonce"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadNodeError(
+            f"{path}: not the epoch node of an inbound group ({error!r}); another tool uses it"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,12 @@ def decode_topic(path: str, data: bytes) -> TopicInfo:
     if not data:
         return TopicInfo(1 << 31)
     body = _object(path, data)
-    return TopicInfo(int(body.get("partitions", 1 << 31)), body.get("topic_id"))
+    try:
+        return TopicInfo(int(body["partitions"]), body.get("topic_id"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadNodeError(
+            f"{path}: not the topic node of an inbound group ({error!r}); another tool uses it"
+        ) from None
 
 
 def decode_offset(path: str, data: bytes) -> int | None:

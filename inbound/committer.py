@@ -25,9 +25,9 @@ from inbound.coordinators.zookeeper import (
     SetData,
     Stat,
 )
-from inbound.errors import LedgerError, TransientError
+from inbound.errors import InboundError, LedgerError, TransientError
 from inbound.ledger.base import Done, Outcome, Settled
-from inbound.partition import Fate, Partition
+from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
 from inbound.processors.batch import Batch
 
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 #: How long to wait before trying again what failed without a connection being lost.
 RETRY = 1.0
+#: How long to wait after a lost answer; the reconnect is what it really waits for.
+SOON = 0.05
 
 
 @dataclass(eq=False)
@@ -181,11 +183,13 @@ class Committer:
             stats = call.result()
         except RefusedError as refused:
             self._refused(group, refused)
-        except TransientError as error:
+        except InboundError as error:
             # It may have landed. The same offsets are sent again once the session is verified; until then they wait.
-            log.info("channel %s: a commit of %d partitions waits: %s", self._parts.name, len(group), error)
+            transient = isinstance(error, TransientError)
+            level = logging.INFO if transient else logging.ERROR
+            log.log(level, "channel %s: a commit of %d partitions waits: %s", self._parts.name, len(group), error)
             self._requeue(group)
-            self._not_before = self._parts.clock.now() + 0.05
+            self._not_before = self._parts.clock.now() + (SOON if transient else RETRY)
             self._parts.evaluate()
         else:
             self._refusals = 0
@@ -201,6 +205,9 @@ class Committer:
             group.remove(culprit)
             self._parts.evaluate()
         else:
+            if culprit.create and refused.reason == "NoNode":
+                log.error("%s: its commits have no place: %s; make the folder again", culprit.partition.tp, refused)
+                self._not_before = self._parts.clock.now() + RETRY
             culprit.create = refused.reason == "NoNode"  # somebody deleted, or made, the offset node
         self._requeue(group)
         if self._refusals >= 2 and group:
@@ -219,8 +226,8 @@ class Committer:
         for pending, call in zip(group, calls, strict=True):
             try:
                 node = call.result()
-            except TransientError:
-                kept.append(pending)
+            except InboundError:
+                kept.append(pending)  # sent again, and judged by that
                 continue
             if node is None or node.stat.version != pending.fence.epoch:
                 self._discard(pending, "fenced")
@@ -245,7 +252,7 @@ class Committer:
     def _discard(self, pending: Pending, outcome: Outcome) -> None:
         """The partition is not ours any more: its commit is dropped, its records are another's to read."""
         parts, partition = self._parts, pending.partition
-        if outcome == "fenced":
+        if outcome == "fenced" and partition.place is Place.SETTLING:
             self.fenced += 1
             log.warning(
                 "%s: lost: the commit of offset %d was refused, the epoch moved on; its new owner reads on from the last commit",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from inbound.coordinators.base import GroupView, Member, Plan, ZkCoordinator
 from inbound.coordinators.members import Membership, Registration, read_members
 from inbound.coordinators.nodes import BadNodeError, MemberInfo
-from inbound.coordinators.ownership import Claim, Ownership, Verdict
+from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call
 from inbound.errors import InboundError, LedgerError, TransientError, ZkUnavailableError
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 #: How soon to ask again for an owner node that should be free any moment.
 RETRY = 0.25
+#: How soon to try again what failed for another reason than a lost connection.
+AFTER_ERROR = 5.0
 
 
 class GroupMembership:
@@ -62,6 +64,9 @@ class GroupMembership:
         self._quiet_until = 0.0
         self._ownerless_at_join: frozenset[TopicPartition] | None = None
         self._expired_once = False
+        self._retry_at = 0.0
+        #: Partitions whose nodes cannot be read, and when to look at them again.
+        self._unreadable: dict[TopicPartition, float] = {}
         self._joined_session = 0
         self._told_no_share = False
         self._waiting_for_id = False
@@ -78,8 +83,6 @@ class GroupMembership:
         connection = self._parts.zk.connection
         if self.leaving or connection is None:
             return
-        if new_session:
-            self._suspects.clear()  # their session is gone, and their nodes with it
         await self.ownership.ensure_group()
         had_registered = self.membership.registered
         if await self.membership.register(owner_is_dead=self._owner_is_dead) is Registration.OCCUPIED:
@@ -118,9 +121,18 @@ class GroupMembership:
         self._parts.schedule.hurry_all()
         self._parts.committer_wakeup.set()
 
+    def leaving_in(self, session: int) -> None:
+        # The old session was declared over, so none of its commits is on its way any more, and the epoch alone still
+        # fences ours: what has been processed can be committed, unless somebody has claimed meanwhile.
+        for partition in self._parts.schedule.held():
+            if partition.fate is Fate.RELEASE:
+                self._parts.schedule.refence(partition, Fence(partition.fence.epoch, session))
+        self._parts.committer_wakeup.set()
+
     @property
     def next_look(self) -> float | None:
-        return self._quiet_until if self._quiet_until > self._parts.clock.now() else None
+        now = self._parts.clock.now()
+        return min((at for at in (self._quiet_until, self._retry_at) if at > now), default=None)
 
     # -- beliefs against nodes ---------------------------------------------------------------------------------------
 
@@ -259,7 +271,8 @@ class GroupMembership:
             node = await self._parts.zk.get(self._parts.paths.owner(*tp))
             if node is None or node.stat.ephemeral_owner != connection.session.id:
                 continue
-            await self._claim(tp)
+            if not await self._claim(tp):
+                self._retry_at = self._parts.clock.now() + RETRY  # it counts as owned: no plan would take it
         self._suspects -= {p.tp for p in self._parts.schedule.held()}
 
     def _changed(self) -> None:
@@ -288,13 +301,15 @@ class GroupMembership:
         return len(taken) == len(partitions)
 
     async def _claim(self, tp: TopicPartition) -> bool:
-        if self.leaving or not self._parts.schedule.may_claim(tp):
+        now = self._parts.clock.now()
+        if self.leaving or not self._parts.schedule.may_claim(tp) or self._unreadable.get(tp, now) > now:
             return False
         self._suspects.add(tp)
         try:
             claim = await self.ownership.claim(tp, self.membership.dead_sessions)
         except BadNodeError as error:
-            log.error("%s: claimed, but cannot be read: %s", tp, error)
+            log.error("%s: claimed, but cannot be read: %s; looking again in %.0f s", tp, error, AFTER_ERROR)
+            self._unreadable[tp] = now + AFTER_ERROR
             return False
         except TransientError as error:
             log.debug("%s: %s", tp, error)
@@ -354,6 +369,9 @@ class GroupMembership:
             except TransientError as error:
                 log.debug("%s: %s", partition.tp, error)
                 await self._tasks.sleep(RETRY)
+            except InboundError as error:
+                log.error("%s: cannot be released: %s; trying again in %.0f s", partition.tp, error, AFTER_ERROR)
+                await self._tasks.sleep(AFTER_ERROR)
         released = partition.place is Place.LEAVING
         if released:
             log.info("channel %s: released %s", self.name, partition.tp)
@@ -377,7 +395,11 @@ class GroupMembership:
         except InboundError as error:
             log.warning("channel %s: could not take the id node down: %s", self.name, error)
         held = self._parts.schedule.held()
-        for release in [self._begin_release(p) for p in held if p.fate is not Fate.DROP]:
+        releases = [self._begin_release(p) for p in held if p.fate is not Fate.DROP]
+        connection = self._parts.zk.connection
+        if connection is not None and connection.session.id != self._joined_session:
+            self.leaving_in(connection.session.id)  # it expired just before
+        for release in releases:
             await release
 
 

@@ -103,7 +103,7 @@ class Schedule:
                 partition.batch.lost.set()
             partition.fate = Fate.DROP
             partition.move(Step.ABANDON)
-            self._partitions.pop(partition.tp, None)
+            self._forget(partition)
             if running:
                 self._abandoned[partition.tp] = partition
             self._call(partition)
@@ -238,10 +238,14 @@ class Schedule:
 
     def _given_up(self, partition: Partition) -> None:
         if partition.place is Place.GONE:
-            self._partitions.pop(partition.tp, None)
+            self._forget(partition)
             if partition.fate is Fate.DROP:
                 self._dropped.add(partition.tp)
         self._call(partition)
+
+    def _forget(self, partition: Partition) -> None:
+        if self._partitions.get(partition.tp) is partition:  # else it has been claimed anew meanwhile
+            del self._partitions[partition.tp]
 
     def _end_abandoned(self, partition: Partition) -> None:
         partition.move(Step.LEAVE)

@@ -298,7 +298,7 @@ class Worker:
         parts.evaluate()
 
     def _out_of_range(self, partition: Partition) -> None:
-        error, partition.problem = partition.problem, None
+        error = partition.problem
         assert isinstance(error, OffsetOutOfRangeError), error
         parts = self._parts
 
@@ -308,10 +308,13 @@ class Worker:
         self._guard(partition, on_exception)  # an offset in its answer is ignored: the log decides
         target = self._failures.out_of_range(partition, error)
         if target is None:
+            partition.problem = None
             parts.schedule.put_back(partition, NEVER)
             return
         partition.position = target
         partition.committed = min(partition.committed, target) if partition.committed is not None else None
         partition.buffer.jump()
         self._reader.jump(partition)
+        # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
+        partition.problem = None
         parts.schedule.await_records(partition, NEVER)

@@ -344,6 +344,27 @@ def test_what_retention_has_deleted_is_reported_and_read_on_from_the_logs_start(
     assert ("exception", 0, "OffsetOutOfRangeError") in processor.calls
 
 
+def test_retention_is_told_once_however_long_the_callback_takes(world: World) -> None:
+    """The reader runs on meanwhile, at the position that is not in the log."""
+    publish(world, 3)
+    start(world)
+    world.leave("a")
+    publish(world, 10)
+    world.kafka.retain("orders", 0, 8)
+
+    class Slow(Recording):
+        def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+            for _ in range(5):
+                world.consumers["b"].channel.reader.run_once()
+            return super().on_exception(partition, error)
+
+    processor = Slow()
+    world.join("b", processor)
+    world.run(6)
+    assert [call for call in processor.calls if call[0] == "exception"] == [("exception", 0, "OffsetOutOfRangeError")]
+    assert offsets(processor) == list(range(8, 13))
+
+
 @pytest.mark.parametrize(
     ("choice", "handed_out", "commit"), [("hold", [], 9), ("earliest", [0, 1, 2, 3], 4), ("latest", [], 9)]
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
-from inbound.coordinators.zookeeper import Create, SetData
-from inbound.errors import ConsumerIdTakenError
+from inbound.coordinators.zookeeper import Call, Create, Node, Op, SetData, Stat
+from inbound.errors import ConsumerIdTakenError, InboundError
 from inbound.processors.batch import Batch
 from inbound.testing.world import Recording, World
 
@@ -246,3 +248,83 @@ def test_the_connection_loss_is_told_to_the_processor(world: World) -> None:
     a = world.consumers["a"].processor
     assert isinstance(a, Recording)
     assert sorted(call[1] for call in a.calls if call[2:] == ("ZkUnavailableError",)) == sorted(world.owned()["a"])
+
+
+def test_a_stop_during_an_outage_commits_what_was_processed_once_zookeeper_is_back(world: World) -> None:
+    """Also when the session has expired meanwhile: the epoch still fences the commit, and nobody has claimed."""
+    world.leave("b")
+    publish(world)
+    a = world.consumers["a"]
+    assert isinstance(a.processor, Recording)
+    a.processor.on_batch = lambda batch: world.ensemble.cut_off("a")
+    world.run(1)
+    a.channel.parts.stopping.set()
+    a.controller.close()
+    left = a.tasks.spawn(a.channel.membership.leave_group(), "leave")
+    world.run(12)
+    world.ensemble.expire_session("a")
+    world.ensemble.heal("a")
+    world.run_until(lambda: left.done, within=5)
+    handed_out = {partition for partition, _ in seen(world)}
+    assert {p: offset for p, offset in world.commits().items() if offset} == dict.fromkeys(handed_out, 5)
+
+
+def test_an_error_that_is_no_lost_connection_strands_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Access rights taken away, and given back: commits and releases are tried again, and it is said why they wait."""
+    tree = world.ensemble.tree
+    allowed = tree.transaction
+    denied = InboundError("ZooKeeper: no access rights")
+
+    def refuse(ops: Sequence[Op], session: int) -> list[Stat | None]:
+        if a.zk.session is not None and session == a.zk.session.id:
+            raise denied
+        return allowed(ops, session)
+
+    a = world.consumers["a"]
+    monkeypatch.setattr(tree, "transaction", refuse)
+    world.join("c")
+    publish(world)
+    world.run(8)
+    monkeypatch.setattr(tree, "transaction", allowed)
+    world.run(12)
+    assert (seen(world), world.commits()) == (once(5), dict.fromkeys(range(4), 5))
+    assert sorted(len(p) for p in world.owned().values()) == [1, 1, 2]
+    assert "no access rights" in caplog.text
+
+
+def test_a_request_that_is_never_answered_does_not_put_the_session_in_doubt_for_ever(world: World) -> None:
+    """The sign of life has a deadline like every request, and is asked for again."""
+    get = world.consumers["a"].zk.get
+    lost: list[str] = []
+
+    def losing(path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
+        if path == "/" and not lost:
+            lost.append(path)
+            return Call("never answered", world.clock.now() + 5)
+        return get(path, watch)
+
+    world.consumers["a"].zk.get = losing  # type: ignore[method-assign]
+    world.run(20)
+    publish(world)
+    world.run(2)
+    assert (len(lost), seen(world)) == (1, once(5))
+
+
+def test_an_unreadable_offset_is_said_and_does_not_wear_out_the_epoch(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is looked at again now and then, until somebody has put it right."""
+    world.leave("b")
+    world.leave("a")
+    path = world.paths.offset("orders", 2)
+    world.ensemble.tree.transaction([SetData(path, b"nonsense")], 0)
+    world.join("c")
+    world.run(30)
+    assert epochs(world)[2] < 12
+    assert f"orders/2: claimed, but cannot be read: {path}: holds b'nonsense', not an offset" in caplog.text
+    world.ensemble.tree.transaction([SetData(path, b"0")], 0)
+    publish(world)
+    world.run(8)
+    assert world.commits() == dict.fromkeys(range(4), 5)
