@@ -154,9 +154,7 @@ class Schedule:
     def put_back(self, partition: Partition, due: float) -> None:
         """Schedule a partition again, for a time; or let it go, if it was abandoned and its callback has ended now."""
         with self._lock:
-            partition.batch = None
-            if partition.place is Place.ABANDONED:
-                self._end_abandoned(partition)
+            if self._is_over(partition):
                 return
             partition.move(Step.PUT_BACK)
             self._push(partition, due)
@@ -175,9 +173,7 @@ class Schedule:
     def to_committer(self, partition: Partition, *, last: bool = False) -> bool:
         """Move a partition from its worker to the committer. Returns False if it was abandoned meanwhile."""
         with self._lock:
-            partition.batch = None
-            if partition.place is Place.ABANDONED:
-                self._end_abandoned(partition)
+            if self._is_over(partition):
                 return False
             partition.last = last
             partition.move(Step.SETTLE)
@@ -186,9 +182,7 @@ class Schedule:
     def give_up(self, partition: Partition) -> None:
         """The worker is through with a partition that is being released: the controller deletes the owner node."""
         with self._lock:
-            partition.batch = None
-            if partition.place is Place.ABANDONED:
-                self._end_abandoned(partition)
+            if self._is_over(partition):
                 return
             partition.move(Step.GIVE_UP)
             self._call(partition)
@@ -247,9 +241,14 @@ class Schedule:
         if self._partitions.get(partition.tp) is partition:  # else it has been claimed anew meanwhile
             del self._partitions[partition.tp]
 
-    def _end_abandoned(self, partition: Partition) -> None:
+    def _is_over(self, partition: Partition) -> bool:
+        """The callback has ended. Returns True if its partition was abandoned meanwhile: it may be claimed again now."""
+        partition.batch = None
+        if partition.place is not Place.ABANDONED:
+            return False
         partition.move(Step.LEAVE)
         self._abandoned.pop(partition.tp, None)
+        return True
 
     def _call(self, partition: Partition) -> None:
         callback, partition.on_given_up = partition.on_given_up, None
