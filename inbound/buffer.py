@@ -78,29 +78,36 @@ class RecordBuffer:
         """
         with self._lock:
             records: Sequence[Record] = []
+            copy: list[Record] | None = None  # the common case is one fetch, one batch, and nothing copied
             size = next_offset = 0
             while self._chunks and len(records) < max_records and (size < max_bytes or not records):
                 chunk = self._chunks[0]
                 if len(records) + len(chunk.records) <= max_records and size + chunk.size <= max_bytes:
-                    self._chunks.popleft()
-                    # The common case: one fetch, one batch, nothing copied.
-                    records = chunk.records if not records else [*records, *chunk.records]
-                    size += chunk.size
-                    next_offset = chunk.next_offset
-                    continue
-                count, part = _fitting(chunk.records, max_records - len(records), max_bytes - size, not records)
-                if count:
-                    records = [*records, *chunk.records[:count]]
-                    rest = chunk.records[count:]
-                    next_offset = rest[0].offset if rest else chunk.next_offset
-                    size += part
-                    if rest:
-                        self._chunks[0] = Chunk(rest, chunk.next_offset, chunk.size - part)
-                    else:
-                        self._chunks.popleft()
-                break
+                    part, part_size, rest = chunk.records, chunk.size, None
+                else:
+                    count, part_size = _fitting(
+                        chunk.records, max_records - len(records), max_bytes - size, not records
+                    )
+                    if not count:
+                        break
+                    part, rest = chunk.records[:count], chunk.records[count:]
+                if not records:
+                    records = part
+                else:
+                    if copy is None:
+                        copy = list(records)
+                    copy.extend(part)
+                    records = copy
+                if rest:
+                    next_offset = rest[0].offset
+                    size += part_size
+                    self._chunks[0] = Chunk(rest, chunk.next_offset, chunk.size - part_size)
+                    break
+                # What the chunk was counted with, also where the records of its last part add up to something else.
+                next_offset = chunk.next_offset
+                size += chunk.size
+                self._chunks.popleft()
             if not records:
-                # Chunks without records (transaction markers, compacted ranges) only move the position.
                 return None
             self.size -= size
             return Cut(records, next_offset, size)

@@ -247,7 +247,7 @@ class Committer:
         if pending.batch is not None:
             batch = pending.batch
             partition.callbacks.append(lambda: parts.processor.on_batch_processed(batch))
-        parts.schedule.settled(partition, max(parts.clock.now(), partition.rest_until))
+        parts.schedule.settled(partition, parts.clock.now())  # its callback first; then it rests
 
     def _discard(self, pending: Pending, outcome: Outcome) -> None:
         """The partition is not ours any more: its commit is dropped, its records are another's to read."""

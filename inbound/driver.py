@@ -101,7 +101,7 @@ class Driver:
         while not self._stopping.is_set():
             try:
                 due = self._part.run_once()
-            except Exception:
+            except BaseException:  # also what is meant to end a thread: nobody would notice that this one is gone
                 self.failures += 1
                 log.exception("%s failed; this is a defect of inbound, please report it; it goes on in 1 s", self.name)
                 self._on_failure()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from inbound.errors import BadResponseError, LedgerError, OffsetOutOfRangeError
-from inbound.partition import Partition
+from inbound.errors import BadResponseError, OffsetOutOfRangeError, ProcessorError
+from inbound.partition import Partition, Place
 from inbound.parts import Parts
 from inbound.processors.batch import Batch, Record
 from inbound.settle import Outcome, decide, retry_wait
@@ -21,7 +20,11 @@ DeadLetters = Callable[[str, int, Sequence[Record], str], None]
 
 def describe(error: BaseException) -> str:
     """Return one line: what was raised, and where in the user's code."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        said = str(error)
+    except Exception as failure:  # an error whose own text fails must not hide what happened
+        said = f"(its text failed: {type(failure).__name__})"
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, BadResponseError) or not frames:
         return text
@@ -35,24 +38,30 @@ class FailurePolicy:
         self._parts = parts
         self._dead_letters = dead_letters
 
-    def failed(self, partition: Partition, batch: Batch, error: Exception) -> Outcome:
+    def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
         """Return what to do after on_next_batch failed on `batch`: what on_exception says, else `on_error`."""
+        if partition.place is Place.ABANDONED:
+            return Outcome(batch.first_offset, None)  # nobody waits for it any more
         partition.attempts += 1
         partition.last_error = describe(error)
+        if not isinstance(error, Exception):  # sys.exit() in a processor, say: its end, not ours
+            error = ProcessorError(f"{partition.tp}: {partition.last_error}")
         answer = self._ask(partition, batch, error)
         if answer is not None:
             log.warning("%s: on_next_batch failed at offsets %s; on_exception answered", *_where(batch, partition))
+            partition.attempts = 0
             return answer
         limit = self._parts.config.on_error.max_attempts
-        isolating = batch.first_offset < partition.isolate_until
-        if limit and (partition.attempts >= limit or isolating):
+        if limit and partition.attempts >= limit:
             if len(batch) > 1:
-                # Find the record to blame: the batch again, one record at a time.
+                # Find the record to blame: the batch again, one record at a time, each with attempts of its own. So an
+                # outage of what the processor needs gives up nothing but what fails while others succeed or time passes.
                 partition.isolate_until = batch.next_offset
                 log.error(
                     "%s: on_next_batch failed %d times on offsets %d to %d (%s); handing them out one by one",
                     partition.tp, partition.attempts, batch.first_offset, batch.next_offset - 1, partition.last_error,
                 )  # fmt: skip
+                partition.attempts = 0
                 return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
             return self._give_up(partition, batch)
         wait = retry_wait(partition.attempts)
@@ -71,7 +80,7 @@ class FailurePolicy:
                 "%s: offsets %d to %d are lost to retention: the log starts at %d; reading on there. "
                 "Raise the topic's retention, or add consumers", partition.tp, error.offset, error.start - 1, error.start,
             )  # fmt: skip
-            self._note(partition, "retention", first=error.offset, next=error.start)
+            self._parts.note("retention", partition.tp, partition.fence.epoch, first=error.offset, next=error.start)
             return error.start
         choice = self._parts.config.on_truncation
         if choice == "hold":
@@ -86,7 +95,7 @@ class FailurePolicy:
             "%s: the commit %d is beyond the log's end %d; reading on at %d (on_truncation: %s)",
             partition.tp, error.offset, error.end, target, choice,
         )  # fmt: skip
-        self._note(partition, "revert", from_=error.offset, to=target)
+        self._parts.note("revert", partition.tp, partition.fence.epoch, from_=error.offset, to=target)
         return target
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -100,7 +109,7 @@ class FailurePolicy:
                 partition.tp, response, committed=partition.committed, first=batch.first_offset,
                 position=batch.next_offset, callback="on_exception",
             )  # fmt: skip
-        except Exception as failure:
+        except BaseException as failure:
             log.error("%s: on_exception failed: %s; taking the default", partition.tp, describe(failure))
             return None
 
@@ -127,17 +136,16 @@ class FailurePolicy:
                 )  # fmt: skip
                 return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
         log.error("%s: the record at offset %d is given up (%s): %s", partition.tp, offset, then, why)
-        self._note(partition, "skip", from_=batch.first_offset, to=batch.next_offset, reason=f"{then}: {why}")
+        self._parts.note(
+            "skip",
+            partition.tp,
+            partition.fence.epoch,
+            from_=batch.first_offset,
+            to=batch.next_offset,
+            reason=f"{then}: {why}",
+        )
         partition.attempts = 0
         return Outcome(batch.next_offset, batch.next_offset)
-
-    def _note(self, partition: Partition, kind: str, **facts: Any) -> None:
-        try:
-            self._parts.ledger.note(kind, **partition.tp._asdict(), epoch=partition.fence.epoch, **facts)
-        except LedgerError as error:
-            log.error("%s: %s", partition.tp, error)
-            self._parts.ledger_problem = str(error)
-            self._parts.not_provable = True
 
 
 def _where(batch: Batch, partition: Partition) -> tuple[object, str]:

@@ -14,7 +14,7 @@ from inbound.coordinators.nodes import BadNodeError, MemberInfo
 from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call
-from inbound.errors import InboundError, LedgerError, TransientError, ZkUnavailableError
+from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.kafka.reader import Reader
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
@@ -331,13 +331,7 @@ class GroupMembership:
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
         partition = Partition(tp, claim.fence, claim.offset, claim.added_later)
-        try:
-            parts.ledger.note(
-                "claimed", **tp._asdict(), epoch=claim.fence.epoch, position=claim.offset, session=claim.fence.session
-            )
-        except LedgerError as error:
-            log.error("%s: %s", tp, error)
-            parts.ledger_problem = str(error)
+        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
         parts.schedule.adopt(partition)
         self._reader.open(partition)
 
@@ -375,10 +369,7 @@ class GroupMembership:
         released = partition.place is Place.LEAVING
         if released:
             log.info("channel %s: released %s", self.name, partition.tp)
-            try:
-                self._parts.ledger.note("released", **partition.tp._asdict(), epoch=partition.fence.epoch)
-            except LedgerError as error:
-                log.error("%s: %s", partition.tp, error)
+            self._parts.note("released", partition.tp, partition.fence.epoch)
         self._parts.schedule.leave(partition)
         self._parts.evaluate()
 

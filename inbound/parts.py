@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.driver import Wakeup
+from inbound.errors import LedgerError
 from inbound.ledger.base import Ledger
 from inbound.processors.base import BatchEventProcessor
 from inbound.schedule import Schedule
 from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -50,3 +55,12 @@ class Parts:
     ledger_problem: str | None = None
     #: Set for good once something was not recorded: the ledger proves nothing from here on.
     not_provable: bool = False
+
+    def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
+        """Record an event of a partition; where the ledger cannot take it, say so, here and in status."""
+        try:
+            self.ledger.note(kind, **tp._asdict(), epoch=epoch, **facts)
+        except LedgerError as error:
+            log.error("%s: the ledger lacks %r: %s", tp, kind, error)
+            self.ledger_problem = str(error)
+            self.not_provable = True

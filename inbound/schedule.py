@@ -141,6 +141,8 @@ class Schedule:
                 heapq.heappop(self._heap)
                 partition.move(Step.TAKE)
                 self._crew.begin(worker, now)
+                if self._heap:
+                    self._crew.partition_due(now)  # more waits; this turn may be a long one
                 return partition, None
             return None, None
 

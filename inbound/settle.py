@@ -15,7 +15,7 @@ class Outcome:
 
     position: int  # read on from here
     commit: int | None  # and write this offset first
-    skipped: tuple[int, int] | None = None  # offsets that are committed without having been handed out: [from, to)
+    skipped: tuple[int, int] | None = None  # offsets that are gone past without having been handed out: [from, to)
     reverted_from: int | None = None  # the position was here before it went back
     wait: float = 0.0  # seconds until the next read
     max_bytes: int | None = None
@@ -67,7 +67,14 @@ def decide(
         back = position if target < position else None
         return Outcome(target, None, None, back, response.wait, response.max_bytes)
     target = position if offset is None else offset
-    return Outcome(target, None, wait=response.wait, max_bytes=response.max_bytes)
+    return Outcome(
+        target,
+        None,
+        skipped=(position, target) if target > position else None,
+        reverted_from=position if target < position else None,
+        wait=response.wait,
+        max_bytes=response.max_bytes,
+    )
 
 
 def retry_wait(attempts: int) -> float:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from inbound.buffer import Chunk, Cut
+from inbound.buffer import Chunk, Cut, record_size
 from inbound.committer import Committer, Pending
 from inbound.errors import LedgerError, OffsetOutOfRangeError, PartitionLostError
 from inbound.failures import FailurePolicy, describe
@@ -54,6 +54,8 @@ class Worker:
             # Not the processor (its errors are dealt with below): ours. The partition must not vanish with it.
             if partition.place is Place.RUNNING:
                 partition.last_error = "internal error, see the log"
+                partition.buffer.jump()  # what had been taken out of it is read again
+                self._reader.jump(partition)
                 self._parts.schedule.put_back(partition, self._parts.clock.now() + 1.0)
             raise
         finally:
@@ -69,7 +71,7 @@ class Worker:
         self._run_callbacks(partition)
         if partition.fate is Fate.RELEASE:
             self._terminate(partition)
-        elif partition.problem is not None:
+        elif partition.problem is not None and not partition.buffer:  # what was read before it comes first
             self._out_of_range(partition)
         elif partition.held is not None:
             parts.schedule.put_back(partition, NEVER)
@@ -88,7 +90,6 @@ class Worker:
         settings = self._parts.config.reader
         max_records = 1 if partition.position < partition.isolate_until else settings.max_batch_records
         limit = min(partition.max_bytes or settings.batch_bytes, settings.max_batch_bytes)
-        was_full = partition.buffer.size
         cut = partition.buffer.cut(max_records, limit)
         if cut is not None:
             partition.max_bytes = None
@@ -97,8 +98,7 @@ class Worker:
                     "%s: the record at offset %d has %d bytes, more than max_batch_bytes (%d); it is delivered alone",
                     partition.tp, cut.records[0].offset, cut.size, settings.max_batch_bytes,
                 )  # fmt: skip
-            if was_full >= settings.batch_bytes:
-                self._parts.reader_wakeup.set()  # there is room again
+            self._parts.reader_wakeup.set()  # there is room again
         return cut
 
     def _hand_out(self, partition: Partition, cut: Cut) -> None:
@@ -127,7 +127,7 @@ class Worker:
             outcome = decide(
                 tp, response, committed=partition.committed, first=batch.first_offset, position=batch.next_offset
             )
-        except Exception as error:
+        except BaseException as error:
             outcome = self._failures.failed(partition, batch, error)
         else:
             partition.attempts = 0
@@ -162,6 +162,9 @@ class Worker:
     def _apply(self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None) -> None:
         """Carry an outcome out, and pass the partition on."""
         parts = self._parts
+        if partition.place is Place.ABANDONED:
+            parts.schedule.put_back(partition, NEVER)  # its callback has ended; the answer comes too late
+            return
         self._move_to(partition, outcome, batch, cut)
         if outcome.max_bytes is not None:
             partition.max_bytes = outcome.max_bytes
@@ -181,29 +184,22 @@ class Worker:
             # Still in memory: hand it out again without asking Kafka.
             rest = [record for record in cut.records if record.offset >= target]
             if rest:
-                size = cut.size * len(rest) // len(cut.records)
-                partition.buffer.put_back(Chunk(rest, cut.next_offset, size))
+                partition.buffer.put_back(Chunk(rest, cut.next_offset, sum(map(record_size, rest))))
             else:
                 partition.position = batch.next_offset  # only offsets without records are left of it
             return
+        partition.isolate_until = 0
         partition.buffer.jump()
+        partition.problem = None  # it was about the position before the jump
         self._reader.jump(partition)
 
     def _note(self, partition: Partition, outcome: Outcome) -> None:
-        parts = self._parts
         epoch = partition.fence.epoch
-        try:
-            if outcome.skipped is not None:
-                low, high = outcome.skipped
-                parts.ledger.note("skip", **partition.tp._asdict(), epoch=epoch, from_=low, to=high, reason="processor")
-            elif outcome.reverted_from is not None:
-                parts.ledger.note(
-                    "revert", **partition.tp._asdict(), epoch=epoch, from_=outcome.reverted_from, to=outcome.position
-                )
-        except LedgerError as error:
-            log.error("%s: %s", partition.tp, error)
-            parts.ledger_problem = str(error)
-            parts.not_provable = True
+        if outcome.skipped is not None:
+            low, high = outcome.skipped
+            self._parts.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
+        elif outcome.reverted_from is not None:
+            self._parts.note("revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position)
 
     # -- other turns -------------------------------------------------------------------------------------------------
 
@@ -216,8 +212,8 @@ class Worker:
         """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
         try:
             return callback()
-        except Exception as error:
-            partition.last_error = str(error)
+        except BaseException as error:
+            partition.last_error = describe(error)
             name = getattr(callback, "__name__", "callback")
             log.error("%s: %s failed: %s; the partition goes on", partition.tp, name, describe(error))
             log.debug("%s: where it failed", partition.tp, exc_info=True)
@@ -280,7 +276,7 @@ class Worker:
 
     def _tell_lost(self, partition: Partition) -> None:
         parts = self._parts
-        partition.callbacks.clear()
+        self._run_callbacks(partition)  # a commit that landed before is told all the same
         error = PartitionLostError(
             *partition.tp,
             "lost: another consumer owns it now; what it was handed since the last commit is read again there",
@@ -290,10 +286,7 @@ class Worker:
             return parts.processor.on_exception(partition.tp, error)
 
         self._guard(partition, on_exception)
-        try:
-            parts.ledger.note("lost", **partition.tp._asdict(), epoch=partition.fence.epoch)
-        except LedgerError as failure:
-            log.error("%s: %s", partition.tp, failure)
+        parts.note("lost", partition.tp, partition.fence.epoch)
         parts.schedule.leave(partition)
         parts.evaluate()
 
@@ -312,6 +305,7 @@ class Worker:
             parts.schedule.put_back(partition, NEVER)
             return
         partition.position = target
+        partition.isolate_until = 0
         partition.committed = min(partition.committed, target) if partition.committed is not None else None
         partition.buffer.jump()
         self._reader.jump(partition)

@@ -82,3 +82,21 @@ def test_cuts_give_every_record_once_in_order_within_both_limits(
         seen += [r.offset for r in cut.records]
     assert seen == list(range(offset))
     assert buffer.size == 0
+
+
+@given(
+    sizes=st.lists(st.integers(0, 50), min_size=1, max_size=20),
+    counted=st.integers(0, 500),
+    max_bytes=st.integers(1, 60),
+)
+def test_an_emptied_buffer_has_no_size_left_however_its_chunks_were_counted(
+    sizes: list[int], counted: int, max_bytes: int
+) -> None:
+    """Clients count bytes in their own way; a rest that stays would pause the partition for ever."""
+    buffer = RecordBuffer()
+    records = chunk(0, sizes).records
+    buffer.add(Chunk(records, len(records), counted), 0)
+    seen = 0
+    while (cut := buffer.cut(7, max_bytes)) is not None:
+        seen += len(cut.records)
+    assert (seen, buffer.size, bool(buffer)) == (len(sizes), 0, False)

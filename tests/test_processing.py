@@ -266,6 +266,51 @@ def test_an_exception_in_any_callback_loses_and_repeats_no_commit(
     assert any(name in r.getMessage() and f"from {name}" in r.getMessage() for r in caplog.records)
 
 
+def test_a_processor_that_ends_itself_ends_no_worker(world: World) -> None:
+    """sys.exit() in a callback is an error of that callback."""
+    publish(world, 3)
+
+    def answer(batch: Batch) -> BatchResponse:
+        if not failed:
+            failed.append(1)
+            raise SystemExit(3)
+        return BatchResponse.advance()
+
+    failed: list[int] = []
+    start(world, answer)
+    world.run(2)
+    assert (failed, world.commits()) == ([1], {0: 3})
+
+
+def test_an_error_whose_text_fails_skips_nothing(world: World) -> None:
+    """Not even a badly broken exception class."""
+
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    publish(world, 3)
+    processor = start(world, answers(Broken()))
+    world.run(2)
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
+
+
+def test_an_outage_of_what_the_processor_needs_gives_nothing_up(world: World) -> None:
+    """Each record has attempts of its own once the batch has used up its own: time passes, and the database comes back."""
+    publish(world, 20)
+    back_at = world.clock.now() + 12
+
+    def answer(batch: Batch) -> BatchResponse:
+        if world.clock.now() < back_at:
+            raise ConnectionError("database away")
+        return BatchResponse.advance()
+
+    start(world, answer, on_error={"max_attempts": 3, "then": "skip"})
+    world.run(30)
+    skips = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
+    assert (len(skips) <= 1, world.commits()) == (True, {0: 20})
+
+
 # -- life ------------------------------------------------------------------------------------------------------------
 
 
@@ -312,6 +357,27 @@ def test_a_record_published_while_nobody_had_committed_is_not_lost_with_latest(w
     world.join("b", successor, auto_offset_reset="latest")
     world.run(15)
     assert offsets(successor) == [5, 6, 7]
+
+
+def test_the_commit_is_told_at_once_also_when_the_partition_rests(world: World) -> None:
+    """The wait is for the next read."""
+    publish(world, 1)
+    processor = start(world, lambda batch: BatchResponse.advance(wait=3600))
+    assert ("processed", 0, 1) in processor.calls
+
+
+def test_a_partition_without_a_leader_does_not_keep_the_others_from_starting() -> None:
+    """It starts when it has one."""
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"x"])
+    world.kafka.lose_leader("orders", 1)
+    start(world)
+    assert world.commits() == {0: 1, 1: None}
+    world.kafka.elect_leader("orders", 1)
+    world.run(7)
+    assert world.commits() == {0: 1, 1: 1}
 
 
 def test_an_added_partition_starts_at_its_beginning_also_with_latest(world: World) -> None:
@@ -363,6 +429,27 @@ def test_retention_is_told_once_however_long_the_callback_takes(world: World) ->
     world.run(6)
     assert [call for call in processor.calls if call[0] == "exception"] == [("exception", 0, "OffsetOutOfRangeError")]
     assert offsets(processor) == list(range(8, 13))
+
+
+def test_what_was_read_before_the_log_was_cut_is_handed_out_first(world: World) -> None:
+    """It is in memory; only what lies behind it is lost."""
+    world.kafka.publish("orders", 0, [b"x"] * 30)
+
+    def slow(batch: Batch) -> BatchResponse:
+        if batch.first_offset == 0:
+            world.kafka.publish("orders", 0, [b"x"] * 180)
+            world.kafka.retain("orders", 0, 200)
+            for _ in range(5):
+                world.consumers["a"].channel.reader.run_once()
+        return BatchResponse.advance()
+
+    processor = Recording(slow)
+    world.join("a", processor, reader={"max_batch_records": 10})
+    world.run(8)
+    # The reader may have read on beyond 29 before the log was cut: whatever it has, it hands out.
+    assert offsets(processor)[:30] == list(range(30))
+    assert offsets(processor)[-10:] == list(range(200, 210))
+    assert world.commits() == {0: 210}
 
 
 @pytest.mark.parametrize(

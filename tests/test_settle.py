@@ -24,7 +24,8 @@ ANSWERS = [
     (BatchResponse.revert(4), Outcome(4, None, reverted_from=20)),
     (BatchResponse.revert(17, wait=1.0), Outcome(17, None, reverted_from=20, wait=1.0)),
     (BatchResponse.next(), Outcome(20, None)),
-    (BatchResponse.next(12), Outcome(12, None)),
+    (BatchResponse.next(12), Outcome(12, None, reverted_from=20)),
+    (BatchResponse.next(30), Outcome(30, None, skipped=(20, 30))),
 ]
 
 

@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 #: How long one blocking question to the brokers may take, in seconds; the reading of all partitions waits for it.
 ANSWER_TIMEOUT = 5.0
+LOG_RANGE_TIMEOUT = 2.0
 CLOSE_TIMEOUT_MS = 3000
 
 _sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for f in (
@@ -110,8 +111,13 @@ class KafkaPythonClient(LogClient):
         return self._reachable
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        # Those without a leader are left out here: kafka-python fails for all of them with a KeyError.
+        leaders = {tp: self._cluster.leader_for_partition(KafkaPartition(*tp)) for tp in partitions}
+        partitions = [tp for tp, leader in leaders.items() if leader not in (None, -1)]
+        if not partitions:
+            return {}
         keys = [KafkaPartition(*tp) for tp in partitions]
-        timeout = ANSWER_TIMEOUT * 1000
+        timeout = LOG_RANGE_TIMEOUT * 1000
         starts = self._ask(lambda: self._consumer.beginning_offsets(keys, timeout_ms=timeout), "the logs' starts")
         ends = self._ask(lambda: self._consumer.end_offsets(keys, timeout_ms=timeout), "the logs' ends")
         return {
@@ -189,7 +195,7 @@ class KafkaPythonClient(LogClient):
     def _ask(self, question: Callable[[], T], what: str) -> T:
         try:
             return question()
-        except kafka.errors.KafkaError as error:
+        except (kafka.errors.KafkaError, KeyError) as error:  # KeyError: a leader went between two looks
             raise BrokerUnavailableError(
                 f"Kafka at {self._where} did not answer a question for {what}: {type(error).__name__}: {error}"
             ) from None

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 METADATA_INTERVAL = 5.0
 #: A poll never waits longer than this, so that a newly claimed partition need not either.
 MAX_POLL = 0.1
+POLL_WHILE_PAUSED = 0.025
+#: How soon brokers that did not answer a question are asked again, in seconds.
+ASK_AGAIN = 5.0
 #: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
 SMALLEST_FETCH = 16 * 1024
 RETRY = 0.5
@@ -53,6 +56,7 @@ class Reader:
         self._streams: dict[TopicPartition, Stream] = {}
         self._metadata_due = 0.0
         self._retry_at = 0.0
+        self._ask_at = 0.0
         self._fetch_bytes = 0
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
         self.topics: Mapping[str, TopicMeta] = {}
@@ -91,9 +95,12 @@ class Reader:
             self._open_new()
             self._apply_jumps()
             self._throttle()
-            reading = any(not stream.paused for stream in self._streams.values())
+            paused = sum(stream.paused for stream in self._streams.values())
+            reading = paused < len(self._streams)
             if reading:
-                self._feed(self._client.poll(min(MAX_POLL, self._parts.config.reader.idle_wait)))
+                # What is paused can only be resumed between two polls.
+                longest = POLL_WHILE_PAUSED if paused else MAX_POLL
+                self._feed(self._client.poll(min(longest, self._parts.config.reader.idle_wait)))
         except BrokerUnavailableError as error:
             self._unavailable(error)
             return self._retry_at
@@ -149,41 +156,62 @@ class Reader:
         if not opening:
             return
         try:
-            self._start(opening)
-        except BrokerUnavailableError:
-            with self._lock:
-                self._opening.extendleft(reversed(opening))
+            self._start([p for p in opening if p.place is Place.STARTING and not self._is_read(p)])
+        except Exception:
+            with self._lock:  # whatever it was: they are tried again
+                self._opening.extend(p for p in opening if p not in self._opening and not self._is_read(p))
             raise
 
+    def _is_read(self, partition: Partition) -> bool:
+        stream = self._streams.get(partition.tp)
+        return stream is not None and stream.partition is partition
+
     def _start(self, opening: list[Partition]) -> None:
-        assert self._client is not None
-        opening = [p for p in opening if p.place is Place.STARTING]
+        known = [p for p in opening if p.committed is not None]
+        for partition in known:
+            partition.position = partition.committed or 0
+        self._read_from_position(known)
+        for partition in known:
+            self._parts.schedule.start(partition)
         unknown = [p for p in opening if p.committed is None]
-        ranges: Mapping[TopicPartition, LogRange] = self._client.log_ranges([p.tp for p in unknown]) if unknown else {}
-        positions: dict[TopicPartition, int] = {}
-        for partition in opening:
-            if partition.committed is not None:
-                partition.position = partition.committed
-            elif (limits := ranges.get(partition.tp)) is not None:
-                latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
-                partition.position = limits.end if latest else limits.start
-                partition.high_watermark = limits.end
-            else:
+        ranges = self._ask_ranges(unknown)
+        resolved = []
+        for partition in unknown:
+            limits = ranges.get(partition.tp)
+            if limits is None:
                 with self._lock:
-                    self._opening.append(partition)  # no leader at the moment: next round
+                    self._opening.append(partition)  # no leader at the moment, or no answer: next round
                 continue
-            positions[partition.tp] = partition.position
+            latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
+            partition.position = limits.end if latest else limits.start
+            partition.high_watermark = limits.end
+            resolved.append(partition)
+        self._read_from_position(resolved)
+        for partition in resolved:
+            # Committed before the first batch. With `latest`, a crash before the first commit would else let the
+            # next owner begin at a later end, and everything between would be lost.
+            self._committer.submit(Pending(partition, partition.fence, partition.position, first=True))
+
+    def _read_from_position(self, partitions: list[Partition]) -> None:
+        if not partitions:
+            return
+        assert self._client is not None
+        self._client.read({p.tp: p.position for p in partitions})
+        for partition in partitions:
             self._streams[partition.tp] = Stream(partition, partition.buffer.generation)
-        self._client.read(positions)
-        for partition in opening:
-            if partition.tp not in positions:
-                continue
-            if partition.committed is None:
-                # Committed before the first batch. With `latest`, a crash before the first commit would else let the
-                # next owner begin at a later end, and everything between would be lost.
-                self._committer.submit(Pending(partition, partition.fence, partition.position, first=True))
-            else:
-                self._parts.schedule.start(partition)
+
+    def _ask_ranges(self, partitions: list[Partition]) -> Mapping[TopicPartition, LogRange]:
+        """Ask for the logs' limits, but not again and again while a broker does not answer: the others are read on."""
+        assert self._client is not None
+        now = self._parts.clock.now()
+        if not partitions or now < self._ask_at:
+            return {}
+        try:
+            return self._client.log_ranges([p.tp for p in partitions])
+        except BrokerUnavailableError as error:
+            self._ask_at = now + ASK_AGAIN
+            log.warning("channel %s: %s; asking again in %.0f s", self._parts.name, error, ASK_AGAIN)
+            return {}
 
     def _apply_jumps(self) -> None:
         with self._lock:
@@ -191,8 +219,10 @@ class Reader:
         positions = {}
         for partition in jumps:
             stream = self._streams.get(partition.tp)
-            if stream is not None and stream.partition is partition:
-                stream.generation = partition.buffer.generation
+            # One entry may already have brought what a second one asks for: read it twice, and records come twice.
+            wanted = partition.buffer.generation
+            if stream is not None and stream.partition is partition and stream.generation != wanted:
+                stream.generation = wanted
                 positions[partition.tp] = partition.position
         if positions:
             assert self._client is not None
@@ -203,25 +233,29 @@ class Reader:
     def _throttle(self) -> None:
         """Pause what has enough read ahead, resume what ran low.
 
-        The bound is for the channel and shared out evenly: a partition is paused at half its share, and one fetch brings
-        at most the other half. So a stalled partition never takes the room of the others, and all together stay within
-        the bound, with eight partitions as with a thousand.
+        The bound is for the whole channel. Half of it is room to read ahead, the other half is for what fetches may still
+        bring: one fetch brings at most `share` of a partition. While there is room, a busy partition may take a quarter of
+        it; when it is crowded, each is held to its share. So stalled partitions never keep the others from being read, and
+        all together stay within the bound, with eight partitions as with a thousand.
         """
         assert self._client is not None
         settings = self._parts.config.reader
         if not self._streams:
             return
-        half = settings.prefetch_bytes // (2 * len(self._streams))
-        fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, half))
+        room = settings.prefetch_bytes // 2
+        share = room // len(self._streams)
+        crowded = sum(stream.partition.buffer.size for stream in self._streams.values()) >= room
+        limit = share if crowded else max(share, room // 4)
+        fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, share))
         if fetch_bytes != self._fetch_bytes:
             self._fetch_bytes = fetch_bytes
             self._client.limit_fetches(fetch_bytes)
         pause, resume = [], []
         for tp, stream in self._streams.items():
             size, held = stream.partition.buffer.size, stream.partition.held is not None
-            if not stream.paused and (size >= half or held):
+            if not stream.paused and (size >= limit or held):
                 pause.append(tp)
-            elif stream.paused and size <= half // 2 and not held and stream.partition.problem is None:
+            elif stream.paused and size <= limit // 2 and not held and stream.partition.problem is None:
                 resume.append(tp)
         for tp in pause:
             self._streams[tp].paused = True
