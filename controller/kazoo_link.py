@@ -147,13 +147,26 @@ class KazooLink:
             )
         share = session_timeout / 3 / len(client.hosts)
         self._connect_timeout = min(max(share, MIN_CONNECT_TIMEOUT), MAX_CONNECT_TIMEOUT)
+        self._handshake_timeout = self._connect_timeout
         handler._connect = self._connect
+        handler._invoke = self._handshake
         handler._connect_loop = self._connect_loop
         client._notify_pending = self._notify_pending
         threads.create_connection = self._create_connection
 
     def _create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
         return self._kazoo_create_connection(*arguments, timeout=min(timeout, self._connect_timeout), **options)
+
+    def _handshake(self, timeout: float, request: Any, xid: Any = None) -> Any:
+        """Ask for the session. A server that is just starting takes connections and answers none of them.
+
+        kazoo would wait for a whole session, which then has expired when the server is ready. The time doubles with every
+        attempt that was in vain, for servers that are only slow.
+        """
+        if isinstance(request, wire.Connect):
+            timeout = min(timeout, self._handshake_timeout)
+            self._handshake_timeout *= 2
+        return self._kazoo_invoke(timeout, request, xid)
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         """Connect, and take note of what was negotiated.
@@ -176,6 +189,7 @@ class KazooLink:
                 self._generation += 1
                 self._connection = Connection(self._generation, session)
         self._troubles.clear()
+        self._handshake_timeout = self._connect_timeout
         self._on_change()
         return read_timeout, connect_timeout
 

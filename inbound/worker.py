@@ -96,7 +96,7 @@ class Worker:
             if cut.size > settings.max_batch_bytes:
                 log.warning(
                     "%s: the record at offset %d has %d bytes, more than max_batch_bytes (%d); it is delivered alone",
-                    partition.tp, cut.records[0].offset, cut.size, settings.max_batch_bytes,
+                    partition.tp, cut.records[0].offset, record_size(cut.records[0]), settings.max_batch_bytes,
                 )  # fmt: skip
             self._parts.reader_wakeup.set()  # there is room again
         return cut
