@@ -1,0 +1,188 @@
+"""What becomes of a processor's errors and wrong answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from inbound import Batch, BatchResponse, TopicPartition
+from inbound.ledger.memory import Note
+from inbound.processors.batch import Record
+from inbound.testing.world import Recording, World
+from tests.one_partition import answers, offsets, publish, start, world
+
+__all__ = ["world"]  # the fixture
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, "on_next_batch returned None; return BatchResponse.advance(), .revert() or .next()"),
+        ("ok", "on_next_batch returned 'ok'; return BatchResponse.advance(), .revert() or .next()"),
+        (
+            BatchResponse.advance(99),
+            "advance(99) is past the batch, which ends before 3; use skip=True to skip records",
+        ),
+        (RuntimeError("database away"), "RuntimeError: database away (at "),
+    ],
+)
+def test_a_wrong_answer_and_an_exception_lose_nothing(
+    world: World, answer: object, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The batch is read again after a second, and the log names partition, offsets, reason and what follows."""
+    publish(world, 3)
+    processor = start(world, answers(answer))
+    world.run(1.5)
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
+    told = [record.getMessage() for record in caplog.records if "on_next_batch failed" in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("orders/0: on_next_batch failed on offsets 0 to 2, attempt 1 of 10: ")
+    assert message in told[0]
+    assert told[0].endswith("not committed, tried again in 1 s")
+    assert not any(record.exc_info for record in caplog.records if record.levelname != "DEBUG")
+
+
+def test_a_failing_record_is_found_and_only_it_is_held(world: World) -> None:
+    """After max_attempts the batch is handed out record by record; what is good is committed."""
+    publish(world, 5)
+
+    def answer(batch: Batch) -> BatchResponse:
+        if any(record.value == b"3" for record in batch.records):
+            raise ValueError("bad record")
+        return BatchResponse.advance()
+
+    start(world, answer, on_error={"max_attempts": 2})
+    world.run(10)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    assert world.commits() == {0: 3}
+    assert str(partition.held).startswith("on_next_batch fails on the record at offset 3: ValueError: bad record (at ")
+
+
+def test_a_failing_record_is_skipped_where_the_configuration_says_so(world: World) -> None:
+    """And the ledger names it."""
+    publish(world, 5)
+
+    def answer(batch: Batch) -> BatchResponse:
+        if any(record.value == b"3" for record in batch.records):
+            raise ValueError("bad record")
+        return BatchResponse.advance()
+
+    processor = start(world, answer, on_error={"max_attempts": 2, "then": "skip"})
+    world.run(10)
+    skips = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
+    assert (world.commits(), offsets(processor)[-1], [(n.facts["from"], n.facts["to"]) for n in skips]) == (
+        {0: 5},
+        4,
+        [(3, 4)],
+    )
+
+
+def test_a_failing_record_goes_to_the_dead_letter_topic(world: World) -> None:
+    """Tried again for as long as that does not take it."""
+    publish(world, 3)
+    sent: list[tuple[str, int, list[int]]] = []
+    failures = [ConnectionError("no broker")]
+
+    def dead_letters(topic: str, partition: int, records: Sequence[Record], reason: str) -> None:
+        if failures:
+            raise failures.pop()
+        sent.append((topic, partition, [r.offset for r in records]))
+
+    def answer(batch: Batch) -> BatchResponse:
+        if any(record.value == b"1" for record in batch.records):
+            raise ValueError("bad record")
+        return BatchResponse.advance()
+
+    processor = Recording(answer)
+    on_error = {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"}
+    world.join("a", processor, dead_letters=dead_letters, on_error=on_error)
+    world.run(20)
+    assert (sent, world.commits()) == ([("orders", 0, [1])], {0: 3})
+
+
+def test_on_exception_decides_where_it_answers(world: World) -> None:
+    """Here: commit what was good, go on after the bad record."""
+    publish(world, 4)
+
+    class Deciding(Recording):
+        def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+            return BatchResponse.advance(4)
+
+    world.join("a", Deciding(answers(ValueError("bad"))))
+    world.run(4)
+    assert world.commits() == {0: 4}
+
+
+CALLBACKS = ["on_batch_processed", "on_exception", "on_stream_termination", "on_idle", "on_next_batch"]
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_an_exception_in_any_callback_loses_and_repeats_no_commit(
+    world: World, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged with its name and place, and the partition goes on to its release."""
+    failed: list[str] = []
+
+    def fail(self: object, *arguments: object) -> None:
+        if name != "on_next_batch" or not failed:
+            failed.append(name)
+            raise RuntimeError(f"from {name}")
+        return BatchResponse.advance()  # type: ignore[return-value]
+
+    cls = type("Failing", (Recording,), {name: fail})
+    publish(world, 3)
+    first = answers(ValueError("to call on_exception")) if name == "on_exception" else None
+    world.join("a", cls(first), idle_time=5.0)
+    world.run(12)
+    world.leave("a")
+    assert (world.commits(), bool(failed)) == ({0: 3}, True)
+    assert any(name in r.getMessage() and f"from {name}" in r.getMessage() for r in caplog.records)
+
+
+def test_a_processor_that_ends_itself_ends_no_worker(world: World) -> None:
+    """sys.exit() in a callback is an error of that callback."""
+    publish(world, 3)
+
+    def answer(batch: Batch) -> BatchResponse:
+        if not failed:
+            failed.append(1)
+            raise SystemExit(3)
+        return BatchResponse.advance()
+
+    failed: list[int] = []
+    start(world, answer)
+    world.run(2)
+    assert (failed, world.commits()) == ([1], {0: 3})
+
+
+def test_an_error_whose_text_fails_skips_nothing(world: World) -> None:
+    """Not even a badly broken exception class."""
+
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    publish(world, 3)
+    processor = start(world, answers(Broken()))
+    world.run(2)
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
+
+
+def test_an_outage_of_what_the_processor_needs_gives_nothing_up(world: World) -> None:
+    """Each record has attempts of its own once the batch has used up its own: time passes, and the database comes back."""
+    publish(world, 20)
+    back_at = world.clock.now() + 12
+
+    def answer(batch: Batch) -> BatchResponse:
+        if world.clock.now() < back_at:
+            raise ConnectionError("database away")
+        return BatchResponse.advance()
+
+    start(world, answer, on_error={"max_attempts": 3, "then": "skip"})
+    world.run(30)
+    skips = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
+    assert (len(skips) <= 1, world.commits()) == (True, {0: 20})
