@@ -186,3 +186,22 @@ def test_an_outage_of_what_the_processor_needs_gives_nothing_up(world: World) ->
     world.run(30)
     skips = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
     assert (len(skips) <= 1, world.commits()) == (True, {0: 20})
+
+
+def test_an_exception_in_close_is_said_and_closes_the_rest(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """The reader's client and the ledger are closed all the same; no traceback."""
+
+    class Clinging(Recording):
+        def close(self) -> None:
+            raise RuntimeError("still busy")
+
+    world.join("a", Clinging())
+    world.run(4)
+    world.leave("a")
+    a = world.consumers["a"]
+    a.channel.close()
+    assert a.ledger.closed
+    told = [record for record in caplog.records if "close failed" in record.getMessage()]
+    assert len(told) == 1
+    assert "channel orders: the processor's close failed: RuntimeError: still busy (at " in told[0].getMessage()
+    assert told[0].exc_info is None
