@@ -14,7 +14,7 @@ class KafkaConsumer(Protocol):
 
     name: str
 
-    async def zk_reconnected(self, new_session: bool) -> None:
+    async def zk_reconnected(self) -> None:
         """A connection is there (again): register, and get back what is ours before anything else is claimed.
 
         Raises:

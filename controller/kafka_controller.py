@@ -49,7 +49,6 @@ class _Channel:
     due: float = float("inf")  # of the next evaluation
     release_from: float = 0.0  # a surplus is not released before: members that come together are answered together
     joined: bool = False
-    session: int | None = None  # the one that it joined in last
     running: Call[None] | None = None
     again: bool = False
 
@@ -60,8 +59,6 @@ class Counters:
 
     evaluations: int = 0
     sessions: int = 0
-    taken: int = 0
-    released: int = 0
 
 
 class KafkaController:
@@ -260,11 +257,10 @@ class KafkaController:
         consumer = channel.consumer
         self.counters.evaluations += 1
         if not channel.joined:
-            session = self._session
-            await consumer.zk_reconnected(session != channel.session)
+            await consumer.zk_reconnected()
             if generation != self._generation:
                 return  # connected anew meanwhile: the next evaluation starts over
-            channel.joined, channel.session = True, session
+            channel.joined = True
             if all(c.joined for c in self._channels) and self.state is State.JOINING:
                 self.state = step(self.state, Event.JOINED)
         await consumer.coordinate()
@@ -276,7 +272,6 @@ class KafkaController:
             await self._release(channel, plan.release)
         if plan.take and not await consumer.take_partitions(plan.take):
             channel.due = min(channel.due, self._clock.now() + COALESCE + self._rng.random() * LOOK_AGAIN)
-        self.counters.taken += len(plan.take)
         if consumer.next_look is not None:
             channel.due = min(channel.due, consumer.next_look)
 
@@ -284,5 +279,4 @@ class KafkaController:
         if self._clock.now() < channel.release_from:
             channel.due = min(channel.due, channel.release_from)
             return
-        self.counters.released += len(partitions)
         await channel.consumer.release_partitions(partitions)

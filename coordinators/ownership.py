@@ -15,7 +15,6 @@ from enum import Enum
 
 from inbound.coordinators.nodes import (
     OPEN,
-    BadNodeError,
     EpochInfo,
     TopicInfo,
     decode_epoch,
@@ -36,7 +35,7 @@ from inbound.coordinators.zookeeper import (
     ZooKeeper,
     unavailable,
 )
-from inbound.errors import TransientError, ZkAmbiguousError
+from inbound.errors import ZkAmbiguousError
 from inbound.topic_partition import TopicPartition
 
 _nonces = itertools.count()
@@ -274,6 +273,3 @@ class Ownership:
         except RefusedError:
             for op in ops:
                 await self._create_if_absent(op)
-
-
-__all__ = ["BadNodeError", "Claim", "Fence", "Ownership", "TransientError", "Verdict"]

@@ -114,7 +114,7 @@ class Application:
             Timing(timing.rebalance_interval, timing.rebalance_delay, timing.join_delay),
             random.Random(),
         )
-        self._driver = Driver("controller", self, self._wakeup, self._clock, lambda: None)
+        self._driver = Driver("controller", self, self._wakeup, self._clock)
         self.channels = [self._channel(name, channel, *planned[name]) for name, channel in self.config.channels.items()]
         self.zk.on_change = self._connection_changed
         self.admin: AdminServer | None = None

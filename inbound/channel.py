@@ -130,9 +130,7 @@ class InboundKafkaChannel:
             ("committer", self.committer, parts.committer_wakeup),
             *((f"worker-{i}", worker, parts.worker_wakeup) for i, worker in enumerate(self.workers)),
         ]
-        self.drivers = [
-            Driver(f"{self.name}-{role}", part, wakeup, parts.clock, lambda: None) for role, part, wakeup in active
-        ]
+        self.drivers = [Driver(f"{self.name}-{role}", part, wakeup, parts.clock) for role, part, wakeup in active]
         for driver in self.drivers:
             driver.start()
 

@@ -9,7 +9,6 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from typing import Protocol
 
 from inbound.clock import Clock
@@ -62,12 +61,11 @@ class Driver:
     #: No part needs to wait longer than this without a look around.
     MAX_WAIT = 5.0
 
-    def __init__(self, name: str, part: Part, wakeup: Wakeup, clock: Clock, on_failure: Callable[[], None]) -> None:
+    def __init__(self, name: str, part: Part, wakeup: Wakeup, clock: Clock) -> None:
         self.name = name
         self._part = part
         self._wakeup = wakeup
         self._clock = clock
-        self._on_failure = on_failure
         self._stopping = threading.Event()
         self.last_step = clock.now()
         self.failures = 0
@@ -104,7 +102,6 @@ class Driver:
             except BaseException:  # also what is meant to end a thread: nobody would notice that this one is gone
                 self.failures += 1
                 log.exception("%s failed; this is a defect of inbound, please report it; it goes on in 1 s", self.name)
-                self._on_failure()
                 self._stopping.wait(1.0)
                 due = None
             self.last_step = now = self._clock.now()

@@ -78,7 +78,7 @@ class GroupMembership:
         """Whether our id node stands, as far as we know."""
         return self.membership.registered and not self.leaving
 
-    async def zk_reconnected(self, new_session: bool) -> None:
+    async def zk_reconnected(self) -> None:
         self._cache.clear()  # its watches went with the connection
         connection = self._parts.zk.connection
         if self.leaving or connection is None:
@@ -140,7 +140,7 @@ class GroupMembership:
         if self.leaving:
             return
         if not await self.membership.check():
-            await self.zk_reconnected(False)
+            await self.zk_reconnected()
         held = [p for p in self._parts.schedule.held() if p.place is not Place.LEAVING and p.fate is not Fate.DROP]
         verdicts = await self._tasks.gather([self.ownership.verify(p.tp, p.fence) for p in held], "check")
         again = []
@@ -201,7 +201,7 @@ class GroupMembership:
             return Plan() if self.leaving else None
         for topic, count in topics.items():
             await self.ownership.ensure(topic, count)
-        await self._publish_topics(tuple(sorted(topics)))
+        await self.membership.publish_topics(tuple(sorted(topics)))
         before = {m.consumer_id for m in self.members}
         self.members = await read_members(self._parts.zk, self._parts.paths, self._cache, self._changed)
         if {m.consumer_id for m in self.members} - before - {self._parts.consumer_id} and before:
@@ -277,9 +277,6 @@ class GroupMembership:
 
     def _changed(self) -> None:
         self._parts.evaluate()  # a watch: any thread
-
-    async def _publish_topics(self, topics: tuple[str, ...]) -> None:
-        await self.membership.publish_topics(topics)
 
     def _say_share(self) -> None:
         none = self.plan.share == 0

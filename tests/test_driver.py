@@ -29,7 +29,7 @@ class Scripted:
 
 def driver(part: Scripted, wakeup: Wakeup) -> Driver:
     """A driver that has started."""
-    made = Driver("part", part, wakeup, SystemClock(), lambda: None)
+    made = Driver("part", part, wakeup, SystemClock())
     made.start()
     return made
 
@@ -93,7 +93,7 @@ def test_a_thread_that_does_not_end_is_said_with_its_place(caplog: pytest.LogCap
             release.wait(10)
             return None
 
-    running = Driver("hanging", Hanging(), Wakeup(), SystemClock(), lambda: None)
+    running = Driver("hanging", Hanging(), Wakeup(), SystemClock())
     running.start()
     running.stop()
     assert not running.join(0.05)

@@ -43,7 +43,6 @@ class Child:
     started: float = 0.0
     backoff: float = FIRST_BACKOFF
     restart_at: float | None = None
-    deaths: int = 0
 
 
 class Deaths:
@@ -149,7 +148,6 @@ class Supervisor:
                 continue
             if now - child.started > LIVED_WELL:
                 child.backoff = FIRST_BACKOFF
-            child.deaths += 1
             child.url = None
             log.error("process %d ended with %s; started again in %.0f s", child.index, _reason(code), child.backoff)
             child.restart_at = now + child.backoff

@@ -40,7 +40,7 @@ class Stream:
 
 
 class Reader:
-    """Fills the partitions' buffers: see `inbound.driver.Part`. Only `open`, `jump`, `nudge` come from other threads."""
+    """Fills the partitions' buffers: see `inbound.driver.Part`. Only `open` and `jump` come from other threads."""
 
     def __init__(
         self, parts: Parts, committer: Committer, connect: Callable[[], LogClient], on_topics: Callable[[], None]
