@@ -64,7 +64,7 @@ class GroupMembership:
         self._quiet_until = 0.0
         self._ownerless_at_join: frozenset[TopicPartition] | None = None
         self._expired_once = False
-        self._retry_at = 0.0
+        self._look_at: float | None = None  # asked for by the evaluation that ran last
         #: Partitions whose nodes cannot be read, and when to look at them again.
         self._unreadable: dict[TopicPartition, float] = {}
         self._joined_session = 0
@@ -131,8 +131,7 @@ class GroupMembership:
 
     @property
     def next_look(self) -> float | None:
-        now = self._parts.clock.now()
-        return min((at for at in (self._quiet_until, self._retry_at) if at > now), default=None)
+        return self._look_at
 
     # -- beliefs against nodes ---------------------------------------------------------------------------------------
 
@@ -196,6 +195,7 @@ class GroupMembership:
     # -- planning ----------------------------------------------------------------------------------------------------
 
     async def calc_rebalance(self) -> Plan | None:
+        self._look_at = None
         topics = {name: meta.partitions for name, meta in self._reader.topics.items()}
         if self.leaving or not topics:
             return Plan() if self.leaving else None
@@ -253,10 +253,15 @@ class GroupMembership:
             inherits = bool(self.membership.dead_sessions)
             self._ownerless_at_join = frozenset() if inherits else everything - owned
         if self._parts.clock.now() < self._quiet_until:
-            if self._expired_once:
-                return []
-            wanted = [tp for tp in wanted if tp not in self._ownerless_at_join]
+            # Asked for here and not judged by the clock later: the quiet time may end while this evaluation runs.
+            left_alone = set(wanted) if self._expired_once else self._ownerless_at_join.intersection(wanted)
+            if left_alone:
+                self._look_again(self._quiet_until)
+            wanted = [tp for tp in wanted if tp not in left_alone]
         return [tp for tp in wanted if self._parts.schedule.may_claim(tp)]
+
+    def _look_again(self, at: float) -> None:
+        self._look_at = at if self._look_at is None else min(self._look_at, at)
 
     async def _settle_suspects(self, owned: frozenset[TopicPartition], ours: frozenset[TopicPartition]) -> None:
         """Where an owner node may be ours although we do not hold the partition, look; if it is, claim anew.
@@ -272,7 +277,7 @@ class GroupMembership:
             if node is None or node.stat.ephemeral_owner != connection.session.id:
                 continue
             if not await self._claim(tp):
-                self._retry_at = self._parts.clock.now() + RETRY  # it counts as owned: no plan would take it
+                self._look_again(self._parts.clock.now() + RETRY)  # it counts as owned: no plan would take it
         self._suspects -= {p.tp for p in self._parts.schedule.held()}
 
     def _changed(self) -> None:

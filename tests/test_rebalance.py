@@ -132,3 +132,22 @@ def test_an_id_node_of_another_tool_is_not_counted_as_a_member(world: World) -> 
     world.ensemble.tree.transaction([Create(f"{world.paths.ids}/stranger", b'{"version":1}')], 0)
     world.run(2)
     assert world.owned() == {"a": set(range(6))}
+
+
+def test_an_evaluation_during_which_the_join_delay_ends_is_not_the_last_one(world: World) -> None:
+    """It left partitions alone because the delay was not over; when it was done, it was."""
+    a = world.join("a")
+    world.run(2.9)
+    membership = a.channel.membership
+    claimable = membership._claimable
+
+    def slow(*arguments: object) -> object:
+        result = claimable(*arguments)  # type: ignore[arg-type]
+        world.clock.advance(4)
+        membership._claimable = claimable  # type: ignore[method-assign]
+        return result
+
+    membership._claimable = slow  # type: ignore[method-assign, assignment]
+    a.channel.parts.evaluate()  # a watch fires, say
+    world.run(6)
+    assert world.owned() == {"a": {0, 1, 2, 3, 4, 5}}
