@@ -179,7 +179,7 @@ class Application:
     ) -> None:
         pending = [(c, call) for c, call in leaving if not call.done]
         while pending and self._clock.now() < deadline and not at_once():
-            if self.zk.connection is None and all(c.membership.nothing_to_commit for c, _ in pending):
+            if self.zk.connection is None and all(c.membership.holdings.nothing_to_commit for c, _ in pending):
                 log.warning("ZooKeeper is away: owner nodes are left to expire; everything processed is committed")
                 break
             threading.Event().wait(0.02)

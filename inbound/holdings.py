@@ -1,0 +1,210 @@
+"""The partitions that this consumer holds, as ZooKeeper sees it: claimed, verified, recovered, released.
+
+Runs on the controller's thread. What to hold is decided in `inbound.membership`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from inbound.coordinators.nodes import BadNodeError
+from inbound.coordinators.ownership import Claim, Ownership, Verdict
+from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import Call
+from inbound.errors import InboundError, TransientError, ZkUnavailableError
+from inbound.kafka.reader import Reader
+from inbound.partition import Fate, Partition, Place
+from inbound.parts import Parts
+from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+#: How soon to ask again for an owner node that should be free any moment.
+RETRY = 0.25
+#: How soon to try again what failed for another reason than a lost connection.
+AFTER_ERROR = 5.0
+
+
+class Holdings:
+    """Carries out claims, checks and releases; `Ownership` has the transactions, `Schedule` the partitions' places."""
+
+    def __init__(self, parts: Parts, tasks: Tasks, reader: Reader, dead_sessions: Collection[int]) -> None:
+        self._parts = parts
+        self._tasks = tasks
+        self._reader = reader
+        self._dead_sessions = dead_sessions
+        self.ownership = Ownership(parts.zk, parts.config.group, parts.consumer_id)
+        #: Set when the group is being left: nothing is claimed any more.
+        self.leaving = False
+        #: Their owner node may be ours although we do not hold them.
+        self._suspects: set[TopicPartition] = set()
+        self._releases: dict[TopicPartition, Call[None]] = {}
+        #: Partitions whose nodes cannot be read, and when to look at them again.
+        self._unreadable: dict[TopicPartition, float] = {}
+
+    # -- beliefs against nodes ---------------------------------------------------------------------------------------
+
+    async def verify(self) -> None:
+        """Hold what we believe to hold against the nodes; drop without commit what they give to another."""
+        held = [p for p in self._parts.schedule.held() if p.place is not Place.LEAVING and p.fate is not Fate.DROP]
+        verdicts = await self._tasks.gather([self.ownership.verify(p.tp, p.fence) for p in held], "check")
+        again = []
+        for partition, (verdict, fence) in zip(held, verdicts, strict=True):
+            if verdict is Verdict.HELD and fence.session != partition.fence.session:
+                self._parts.schedule.refence(partition, fence)
+            elif verdict in (Verdict.LOST, Verdict.BROKEN):
+                self._drop(partition, verdict)
+            elif verdict is Verdict.UNVERIFIED:
+                again.append(partition)
+        if again:
+            await self.recover(again)
+        self._parts.committer_wakeup.set()
+
+    async def recover(self, partitions: Sequence[Partition]) -> None:
+        """Get owner nodes back in the current session, under the same epochs."""
+        connection = self._parts.zk.connection
+        if connection is None:
+            raise ZkUnavailableError(f"channel {self._parts.name}: no connection to recover its partitions with")
+        needy = [p for p in partitions if p.place is not Place.LEAVING and p.fate is not Fate.DROP]
+        verdicts = await self._tasks.gather([self._recover_one(p) for p in needy], "recovery")
+        recovered = [p for p, verdict in zip(needy, verdicts, strict=True) if verdict is Verdict.HELD]
+        if recovered:
+            log.info(
+                "channel %s: %d partitions verified in session %#x",
+                self._parts.name,
+                len(recovered),
+                connection.session.id,
+            )
+        for partition, verdict in zip(needy, verdicts, strict=True):
+            if verdict in (Verdict.LOST, Verdict.BROKEN):
+                self._drop(partition, verdict)
+            elif verdict is Verdict.UNVERIFIED:
+                self._parts.evaluate()
+        self._parts.schedule.hurry_all()
+        self._parts.committer_wakeup.set()
+
+    async def _recover_one(self, partition: Partition) -> Verdict:
+        verdict, fence = await self.ownership.verify(partition.tp, partition.fence)
+        if verdict is Verdict.UNVERIFIED:
+            # The server declared the old session expired before it gave us a new one, so no commit of the old one can
+            # land any more, and the same epoch is safe to go on with.
+            verdict, fence = await self.ownership.recover(partition.tp, partition.fence)
+        if verdict is Verdict.HELD:
+            self._parts.schedule.refence(partition, fence)
+        return verdict
+
+    def _drop(self, partition: Partition, verdict: Verdict) -> None:
+        log.warning(
+            "%s: lost: %s; nothing more of it is committed", partition.tp,
+            "its epoch moved on although the owner node is ours" if verdict is Verdict.BROKEN
+            else "another consumer has claimed it",
+        )  # fmt: skip
+        self._parts.schedule.doom(partition, Fate.DROP)
+
+    async def settle_suspects(self, owned: frozenset[TopicPartition], ours: frozenset[TopicPartition]) -> bool:
+        """Where an owner node may be ours although we do not hold the partition, look; if it is, claim anew.
+
+        After a claim whose answer was lost, or a drop: nobody else can take such a partition, and we do not read it.
+        Returns False if one of them could not be had: it counts as owned, so no plan would take it; look again soon.
+        """
+        settled = True
+        self._suspects |= self._parts.schedule.take_dropped()
+        connection = self._parts.zk.connection
+        for tp in sorted(self._suspects - ours):
+            if tp not in owned or connection is None or not self._parts.schedule.may_claim(tp):
+                continue
+            node = await self._parts.zk.get(self._parts.paths.owner(*tp))
+            if node is None or node.stat.ephemeral_owner != connection.session.id:
+                continue
+            settled &= await self.claim(tp)
+        self._suspects -= {p.tp for p in self._parts.schedule.held()}
+        return settled
+
+    # -- taking and releasing ----------------------------------------------------------------------------------------
+
+    async def take(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Claim these. Returns False if any of them could not be had."""
+        results = await self._tasks.gather([self.claim(tp) for tp in partitions], "claim")
+        taken = [tp for tp, done in zip(partitions, results, strict=True) if done]
+        if taken:
+            log.info("channel %s: took %s", self._parts.name, _listed(taken))
+        return len(taken) == len(partitions)
+
+    async def claim(self, tp: TopicPartition) -> bool:
+        """Claim one partition, and begin to read it. Returns whether it is ours now."""
+        now = self._parts.clock.now()
+        if self.leaving or not self._parts.schedule.may_claim(tp) or self._unreadable.get(tp, now) > now:
+            return False
+        self._suspects.add(tp)
+        try:
+            claim = await self.ownership.claim(tp, self._dead_sessions)
+        except BadNodeError as error:
+            log.error("%s: claimed, but cannot be read: %s; looking again in %.0f s", tp, error, AFTER_ERROR)
+            self._unreadable[tp] = now + AFTER_ERROR
+            return False
+        except TransientError as error:
+            log.debug("%s: %s", tp, error)
+            return False
+        if claim is None:
+            # Refused: whatever we sent for it cannot land any more, unless the answer before this one was lost.
+            return False
+        self._suspects.discard(tp)
+        if self._stop_came():
+            # The stop came while the claim was on its way. Nobody would release it any more.
+            await self.ownership.drop(tp, claim.fence)
+            return False
+        self._adopt(tp, claim)
+        return True
+
+    def _stop_came(self) -> bool:
+        return self.leaving
+
+    def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
+        parts = self._parts
+        partition = Partition(tp, claim.fence, claim.offset, claim.added_later)
+        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
+        parts.schedule.adopt(partition)
+        self._reader.open(partition)
+
+    def release(self, partition: Partition) -> Call[None]:
+        """Start to release a partition, once. Returns what completes when it is out of our hands."""
+        running = self._releases.get(partition.tp)
+        if running is None or running.done:
+            running = self._releases[partition.tp] = self._tasks.spawn(
+                self._give_up(partition), f"release of {partition.tp}"
+            )
+        return running
+
+    async def _give_up(self, partition: Partition) -> None:
+        """Let the partition drain, then delete its owner node; ends when it is out of our hands."""
+        drained: Call[None] = Call(f"drain of {partition.tp}")
+        partition.on_given_up = lambda: drained.succeed(None)
+        self._parts.schedule.doom(partition, Fate.RELEASE)
+        await drained
+        while partition.place is Place.LEAVING and partition.fate is not Fate.DROP:
+            try:
+                await self.ownership.release(partition.tp, partition.fence, None)
+                break
+            except TransientError as error:
+                log.debug("%s: %s", partition.tp, error)
+                await self._tasks.sleep(RETRY)
+            except InboundError as error:
+                log.error("%s: cannot be released: %s; trying again in %.0f s", partition.tp, error, AFTER_ERROR)
+                await self._tasks.sleep(AFTER_ERROR)
+        released = partition.place is Place.LEAVING
+        if released:
+            log.info("channel %s: released %s", self._parts.name, partition.tp)
+            self._parts.note("released", partition.tp, partition.fence.epoch)
+        self._parts.schedule.leave(partition)
+        self._parts.evaluate()
+
+    @property
+    def nothing_to_commit(self) -> bool:
+        """Whether all that is left to do is to delete owner nodes."""
+        return all(p.place is Place.LEAVING for p in self._parts.schedule.held())
+
+
+def _listed(partitions: Sequence[TopicPartition]) -> str:
+    text = ", ".join(map(str, sorted(partitions)[:20]))
+    return text if len(partitions) <= 20 else f"{text} and {len(partitions) - 20} more"
