@@ -1,12 +1,12 @@
 """Typed configuration: YAML, environment and flags in; frozen models, or every problem with its line, out."""
 
-from inbound.config.channel_models import (
-    ChannelConfig,
+from inbound.config.channel_models import ChannelConfig, OnErrorConfig, ProcessorConfig, ReaderConfig
+from inbound.config.coordinator_models import (
     CoordinatorConfig,
+    CustomCoordinatorConfig,
     DynamicCoordinatorConfig,
-    OnErrorConfig,
-    ProcessorConfig,
-    ReaderConfig,
+    FixedCountCoordinatorConfig,
+    StaticCoordinatorConfig,
 )
 from inbound.config.loader import Loaded, load, read_text
 from inbound.config.models import AdminConfig, Config, ControllerConfig, LedgerConfig, ZooKeeperConfig
@@ -20,12 +20,15 @@ __all__ = [
     "Config",
     "ControllerConfig",
     "CoordinatorConfig",
+    "CustomCoordinatorConfig",
     "DynamicCoordinatorConfig",
+    "FixedCountCoordinatorConfig",
     "LedgerConfig",
     "Loaded",
     "OnErrorConfig",
     "ProcessorConfig",
     "ReaderConfig",
+    "StaticCoordinatorConfig",
     "ZooKeeperConfig",
     "format_duration",
     "format_size",

@@ -5,15 +5,22 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from inbound.config.coordinator_models import (
+    CoordinatorConfig,
+    DynamicCoordinatorConfig,
+    StaticCoordinatorConfig,
+)
 from inbound.config.units import format_size, shown
 from inbound.config.values import (
+    Part,
     PathPart,
     Problem,
     TopicName,
     duration,
     entries,
+    is_module_class,
     size,
     text,
     topic_name,
@@ -23,12 +30,6 @@ from inbound.config.values import (
 )
 
 MIB = 2**20
-
-
-class Part(BaseModel):
-    """Base of all models: frozen, and no key that it doesn't know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 def _topics(value: Any) -> Any:
@@ -56,24 +57,9 @@ def _pattern(value: Any) -> str:
 
 def _processor_type(value: Any) -> str:
     name = text(value)
-    module, colon, attribute = name.partition(":")
-    if colon:
-        if all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-            return name
-    elif re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+    if is_module_class(name) or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         return name
     raise wrong(f"need the name of a processor, or module:Class, got {shown(name)}")
-
-
-class DynamicCoordinatorConfig(Part):
-    """An even share of the partitions for each member of the group."""
-
-    type: Literal["dynamic"] = "dynamic"
-
-
-#: One model per coordinator, told apart by `type`. With a second one this becomes
-#: `Annotated[DynamicCoordinatorConfig | ..., Field(discriminator="type")]`; errors and the environment cope with that.
-CoordinatorConfig = DynamicCoordinatorConfig
 
 
 class OnErrorConfig(Part):
@@ -182,8 +168,24 @@ class ChannelConfig(Part):
     @model_validator(mode="after")
     def _check(self) -> ChannelConfig:
         if bool(self.topics) != (self.topics_pattern is not None):
-            return self
+            return self._check_coordinator()
         place, problem = ("topics", "missing; give topics (a list) or topics_pattern (a regular expression)")
         if self.topics:
             place, problem = ("topics_pattern", "give topics or topics_pattern, not both")
         raise wrong_at("ChannelConfig", [((place,), wrong(problem), None)])
+
+    def _check_coordinator(self) -> ChannelConfig:
+        if not isinstance(self.coordinator, StaticCoordinatorConfig):
+            return self
+        problems: list[Problem] = []
+        for topic in self.coordinator.partitions:
+            place, problem = ("coordinator", "partitions", topic), None
+            if self.topics_pattern is not None and not re.fullmatch(self.topics_pattern, topic):
+                problem = f"does not match topics_pattern ({shown(self.topics_pattern)}); correct one of the two"
+            elif self.topics and topic not in self.topics:
+                problem = f"is not read by this channel; need one of its topics: {', '.join(self.topics)}"
+            if problem is not None:
+                problems.append((place, wrong(problem), None))
+        if problems:
+            raise wrong_at("ChannelConfig", problems)
+        return self

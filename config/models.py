@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from pydantic_core import PydanticCustomError
 
-from inbound.config.channel_models import ChannelConfig, Part
+from inbound.config.channel_models import ChannelConfig
 from inbound.config.kafka_properties import DEFAULT_SERVERS, Scalar, canonical
 from inbound.config.kafka_values import check
 from inbound.config.units import shown
-from inbound.config.values import ChannelName, Problem, duration, path_part, split_address, text, wrong, wrong_at
+from inbound.config.values import ChannelName, Part, Problem, duration, path_part, split_address, text, wrong, wrong_at
 
 #: A session timeout travels to ZooKeeper as a 32-bit count of milliseconds.
 _LONGEST_SESSION = 24 * 86400.0
@@ -57,6 +57,15 @@ def _path(value: Any) -> Path:
     given = str(value) if isinstance(value, Path) else text(value)
     if not given.strip() or not given.isprintable():
         raise wrong(f"need the path of a folder, got {shown(given)}")
+    return Path(given)
+
+
+def _file(value: Any) -> Path | None:
+    if value is None:
+        return None
+    given = str(value) if isinstance(value, Path) else text(value)
+    if not given.strip() or not given.isprintable():
+        raise wrong("need the path of a file")  # what stands there instead may be the secret itself
     return Path(given)
 
 
@@ -113,6 +122,12 @@ class AdminConfig(Part):
         default="127.0.0.1:8081",
         description="Address and port; if the default port is taken the next free one is used, if a given one is taken "
         "the start fails. Port 0 is any free one.",
+    )
+
+    token_file: Annotated[Path | None, BeforeValidator(_file)] = Field(
+        default=None,
+        description="File with the token that operations by POST need; on an address that other machines can reach none "
+        "is done without. Relative to the working directory; read again at each operation.",
     )
 
     @property

@@ -15,7 +15,13 @@ from inbound.config.secrets import HIDDEN, is_secret_option, is_secret_property
 
 def render(config: Config, origins: Mapping[str, str] | None = None) -> str:
     """Return `config` as YAML, defaults included. With `origins` each value is followed by where it comes from."""
-    return "\n".join(_lines(config.model_dump(mode="json"), (), origins)) + "\n"
+    tree = config.model_dump(mode="json")
+    for name, channel in config.channels.items():
+        for plugin in ("processor", "coordinator"):
+            if (options := getattr(getattr(channel, plugin), "options", None)) is not None:
+                # As they were read: not every text that YAML can hold comes through JSON unchanged.
+                tree["channels"][name][plugin]["options"] = options
+    return "\n".join(_lines(tree, (), origins)) + "\n"
 
 
 def _lines(tree: Mapping[str, Any], path: tuple[str, ...], origins: Mapping[str, str] | None) -> Iterator[str]:

@@ -6,7 +6,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 
 
 def alternatives(annotation: Any) -> tuple[Any, ...]:
@@ -50,9 +50,20 @@ def is_section(annotation: Any) -> bool:
     return bool(keys(annotation)) or any((get_origin(part) or part) is dict for part in alternatives(annotation))
 
 
+def tagged(annotation: Any, tag: str | int) -> Any:
+    """Return the member of a union that has this `Tag`, or None."""
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        return inner if Tag(str(tag)) in metadata else tagged(inner, tag)
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next((found for part in get_args(annotation) if (found := tagged(part, tag)) is not None), None)
+    return None
+
+
 def in_options(path: Sequence[str]) -> bool:
-    """Say whether `path` is the `options` of a processor or below: keys there are the processor's own."""
-    return len(path) >= 4 and path[0] == "channels" and tuple(path[2:4]) == ("processor", "options")
+    """Say whether `path` is the `options` of a plugin or below: keys there are the plugin's own."""
+    plugin = len(path) >= 4 and path[0] == "channels" and path[2] in ("processor", "coordinator")
+    return plugin and path[3] == "options"
 
 
 def walk(annotation: Any, place: Sequence[str | int]) -> tuple[list[str | int], Any]:
@@ -67,6 +78,7 @@ def walk(annotation: Any, place: Sequence[str | int]) -> tuple[list[str | int], 
             continue
         below = step(here, part)
         if below is None and len(alternatives(here)) > 1:
+            here = around = tagged(here, part) or here
             continue  # the name of a union's member
         path.append(part)
         around, here = here, below

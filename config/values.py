@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError, core_schema
 
@@ -23,6 +23,12 @@ WRITTEN = {"written": True}
 
 #: Something wrong: its place below the value under validation, the error, and the value.
 Problem = tuple[tuple[str | int, ...], PydanticCustomError, Any]
+
+
+class Part(BaseModel):
+    """Base of all models: frozen, and no key that it doesn't know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class Outside(str):
@@ -130,6 +136,12 @@ def entries(value: Any) -> Any:
     if not isinstance(value, (list, tuple)):
         raise wrong(f"need a list such as [orders], got {shown(value)}")
     return value
+
+
+def is_module_class(name: str) -> bool:
+    """Say whether `name` can be a class as plugins are named: `module:Class`."""
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")])
 
 
 #: What ZooKeeper refuses in a path, and the slash, which would make two parts of one.

@@ -16,6 +16,14 @@ def share(rank: int, members: int, partitions: int) -> int:
     return -((rank - partitions) // members) if partitions > rank else 0
 
 
+def dealt(rank: int, members: int, first: int, count: int) -> int:
+    """Return how many of `count` partitions `rank` gets when they are dealt out in turn, `first` having gone before.
+
+    Over consecutive piles everybody's piles differ by at most one, and so do everybody's sums.
+    """
+    return share(rank, members, first + count) - share(rank, members, first)
+
+
 def surplus(mine: Collection[TopicPartition], keep: int) -> list[TopicPartition]:
     """Return what to release of `mine` so that `keep` stay: from the topics of which most is held, highest first."""
     per_topic: dict[str, list[TopicPartition]] = {}

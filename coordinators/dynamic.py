@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from inbound.coordinators.assignment import choose, classes, share, surplus
+from inbound.coordinators.assignment import choose, surplus
 from inbound.coordinators.base import GroupView, Plan, ZkCoordinator
+from inbound.coordinators.notices import about_group
+from inbound.coordinators.parameters import DYNAMIC
+from inbound.coordinators.rights import portions, rights_of
 from inbound.topic_partition import TopicPartition
 
 
 class DynamicCoordinator(ZkCoordinator):
-    """Counts differ by at most one over all topics that the same members list; only a surplus moves."""
+    """Counts differ by at most one over all topics that the same members list; only a surplus moves.
 
-    kind = "dynamic"
+    What static and fixed-count members are entitled to is theirs: it is released, and the rest is shared.
+    """
+
+    kind = DYNAMIC
 
     def plan(self, view: GroupView) -> Plan:
-        listed = {t: frozenset(m.consumer_id for m in view.members if t in m.topics) for t in view.partitions}
+        rights = rights_of(view)
         take: list[TopicPartition] = []
-        release: list[TopicPartition] = [tp for tp in view.mine if tp.topic not in view.partitions]
+        release = sorted(tp for tp in view.mine if tp.topic not in view.partitions)
         total = 0
-        for members, topics in classes(listed):
-            if view.me not in members:
-                continue
-            ranked = [m.consumer_id for m in view.ranked(list(topics)) if m.consumer_id in members]
-            rank = ranked.index(view.me)
-            everything = [TopicPartition(t, p) for t in topics for p in range(view.partitions[t])]
-            keep = share(rank, len(ranked), len(everything))
-            total += keep
-            mine = [tp for tp in view.mine if tp.topic in topics]
-            if len(mine) > keep:
-                release += surplus(mine, keep)
+        for portion in portions(view.me, rights):
+            total += portion.keep
+            topics = {of.topic: of for of in portion.topics}
+            mine = sorted(tp for tp in view.mine if tp.topic in topics)
+            keepable = [tp for tp in mine if tp not in topics[tp.topic].listed]
+            release += [tp for tp in mine if tp in topics[tp.topic].listed]
+            if len(keepable) > portion.keep:
+                release += surplus(keepable, portion.keep)
             else:
-                free = [tp for tp in everything if tp not in view.owned and tp not in view.mine]
-                take += choose(free, keep - len(mine), rank, len(ranked))
-        return Plan(tuple(take), tuple(release), total)
+                unreserved = (tp for of in portion.topics for tp in of.unreserved())
+                free = [tp for tp in unreserved if tp not in view.owned and tp not in view.mine]
+                take += choose(free, portion.keep - len(keepable), *portion.topics[0].place(view.me))
+        return Plan(tuple(take), tuple(release), total, about_group(view, rights))

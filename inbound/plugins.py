@@ -1,14 +1,25 @@
-"""From a name in the configuration to a class: `simple`, an entry point, or `module:Class`."""
+"""From a name in the configuration to a class or what it makes: `simple`, an entry point, or `module:Class`."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import traceback
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from inbound.config import Loaded
+from inbound.config import (
+    DynamicCoordinatorConfig,
+    FixedCountCoordinatorConfig,
+    Loaded,
+    StaticCoordinatorConfig,
+)
+from inbound.coordinators.base import ZkCoordinator
+from inbound.coordinators.custom import CustomCoordinator
+from inbound.coordinators.dynamic import DynamicCoordinator
+from inbound.coordinators.fixed_count import FixedCountCoordinator
+from inbound.coordinators.static import StaticCoordinator
 from inbound.errors import ConfigError
 from inbound.processors.base import BatchEventProcessor
 
@@ -42,6 +53,62 @@ def processor_class(name: str) -> type[BatchEventProcessor]:
     return found_class
 
 
+def coordinator_of(channel: str, loaded: Loaded) -> ZkCoordinator:
+    """Return the coordinator that the configuration asks for.
+
+    Raises:
+        ConfigError: a class of the user's cannot be used, or its options; with the place in the file, a line for each
+            problem.
+    """
+    config = loaded.config.channels[channel].coordinator
+    if isinstance(config, DynamicCoordinatorConfig):
+        return DynamicCoordinator()
+    if isinstance(config, FixedCountCoordinatorConfig):
+        return FixedCountCoordinator(config.count)
+    if isinstance(config, StaticCoordinatorConfig):
+        return StaticCoordinator(config.partitions)
+    where = f"channels.{channel}.coordinator"
+    try:
+        cls = _coordinator_class(config.type)
+    except ConfigError as error:
+        raise ConfigError(f"{loaded.locate(f'{where}.type')}: {where}.type: {error}") from None
+    options = options_of(cls, config.options, f"{where}.options", loaded)
+    try:
+        return _made(config.type, cls, options)
+    except ConfigError as error:
+        raise ConfigError(f"{loaded.locate(f'{where}.type')}: {where}.type: {error}") from None
+
+
+def _coordinator_class(name: str) -> type[ZkCoordinator]:
+    found = load(name)
+    if not (isinstance(found, type) and issubclass(found, ZkCoordinator)):
+        raise ConfigError(
+            f"{name} is {found!r}, not a ZkCoordinator; derive it from inbound.coordinators.base.ZkCoordinator"
+        )
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError(f"{name} lacks {', '.join(missing)}; write it: it says what to take and what to release")
+    return found
+
+
+def _made(name: str, cls: type[ZkCoordinator], options: Any) -> ZkCoordinator:
+    try:
+        made = cls(options)
+    except Exception as error:
+        raise ConfigError(
+            f"{name} cannot be made with its options: {type(error).__name__}: {error} ({_place(error)})"
+        ) from None
+    try:
+        coordinator = CustomCoordinator(name, made)
+        json.dumps(coordinator.registration(), allow_nan=False)
+    except Exception as error:
+        raise ConfigError(
+            f"{name}.parameters cannot stand in the id node: {type(error).__name__}: {error} ({_place(error)}); return a "
+            "dict of text, numbers, true, false, lists and dicts"
+        ) from None
+    return coordinator
+
+
 def load(target: str) -> Any:
     """Import `module:Class`.
 
@@ -73,8 +140,10 @@ def load(target: str) -> Any:
     return found
 
 
-def options_of(cls: type[BatchEventProcessor], options: Mapping[str, Any], path: str, loaded: Loaded) -> Any:
-    """Return the processor's options, validated by its own model where it has one.
+def options_of(
+    cls: type[BatchEventProcessor] | type[ZkCoordinator], options: Mapping[str, Any], path: str, loaded: Loaded
+) -> Any:
+    """Return the plugin's options, validated by its own model where it has one.
 
     Raises:
         ConfigError: a line for each problem, with its place in the file.

@@ -16,6 +16,7 @@ CHANNEL_KEYS = (
 )
 DURATION = "need a duration such as 10s (units: ms, s, m, h, d), got "
 SIZE = "need a size such as 1MiB (units: B, KiB, MiB, GiB, kB, KB, MB, GB), got "
+COORDINATOR = "need one of dynamic, fixed-count, static, or module:Class, got "
 PATH = "which cannot be part of a ZooKeeper path; choose another name"
 TOPIC = "need a Kafka topic (1 to 249 of a-z A-Z 0-9 . _ -, not . or ..), got "
 
@@ -69,7 +70,52 @@ def channel(line: str) -> str:
         ),
         ("auto_offset_reset: none", "auto_offset_reset: need one of earliest, latest, got 'none'"),
         ("on_truncation: on", "on_truncation: need one of hold, earliest, latest, got on, which YAML reads as true"),
-        ("coordinator: {type: dynamc}", "coordinator.type: need dynamic, got 'dynamc'"),
+        ("coordinator: {type: dynamc}", f"coordinator.type: {COORDINATOR}'dynamc'; did you mean dynamic?"),
+        ("coordinator: {type: 'a b:C'}", f"coordinator.type: {COORDINATOR}'a b:C'"),
+        ("coordinator: {type: 3}", 'coordinator.type: need text, got 3; put it in quotes: "3"'),
+        ("coordinator: {count: 4}", f"coordinator.type: {COORDINATOR}nothing"),
+        ("coordinator: {type: fixed-count}", "coordinator.count: missing; this key is required"),
+        ("coordinator: {type: fixed-count, count: 0}", "coordinator.count: need at least 1, got 0"),
+        ("coordinator: {type: fixed-count, count: 1.5}", "coordinator.count: need a whole number, got 1.5"),
+        (
+            "coordinator: {type: fixed-count, count: 1, partitions: {}}",
+            "coordinator.partitions: unknown key; allowed: count, type",
+        ),
+        ("coordinator: {type: static}", "coordinator.partitions: missing; this key is required"),
+        (
+            "coordinator: {type: static, partitions: {}}",
+            "coordinator.partitions: need the partitions of at least one topic, such as {orders: [0, 1]}, got an empty mapping",
+        ),
+        (
+            "coordinator: {type: static, partitions: [0]}",
+            "coordinator.partitions: need a mapping such as {orders: [0, 1]}, got a list",
+        ),
+        (
+            "coordinator: {type: static, partitions: {orders: []}}",
+            "coordinator.partitions.orders: need at least one partition such as [0, 1], got an empty list",
+        ),
+        (
+            "coordinator: {type: static, partitions: {orders: 0}}",
+            "coordinator.partitions.orders: need a list such as [0, 1], got 0",
+        ),
+        (
+            "coordinator: {type: static, partitions: {orders: [1, -1]}}",
+            "coordinator.partitions.orders[1]: need at least 0, got -1",
+        ),
+        (
+            "coordinator: {type: static, partitions: {orders: [x]}}",
+            "coordinator.partitions.orders[0]: need a whole number, got 'x'",
+        ),
+        (
+            "coordinator: {type: static, partitions: {orders: [1, 1]}}",
+            "coordinator.partitions.orders[1]: lists 1 twice; keep one",
+        ),
+        (
+            "coordinator: {type: static, partitions: {order: [1]}}",
+            "coordinator.partitions.order: is not read by this channel; need one of its topics: orders",
+        ),
+        ("coordinator: {type: 'm:C', count: 1}", "coordinator.count: unknown key; allowed: options, type"),
+        ("coordinator: {type: 'm:C', options: 1}", "coordinator.options: need a mapping, got 1"),
         ("coordinator: {type: dynamic, count: 4}", "coordinator.count: unknown key; allowed: type"),
         ("coordinator: dynamic", "coordinator: need a mapping, got 'dynamic'"),
         ("group: no", 'group: need text, got no, which YAML reads as false; put it in quotes: "no"'),
@@ -161,6 +207,8 @@ GOOD = "channels: {orders: {topics: [orders], group: g, processor: {type: simple
         ),
         ("controller: {rebalance_delay: 300}", "controller.rebalance_delay: " + DURATION + "300"),
         ("admin: {listen: 8081}", 'admin.listen: need text, got 8081; put it in quotes: "8081"'),
+        ("admin: {token_file: 7}", "admin.token_file: need text, got something else"),  # it may be the token itself
+        ('admin: {token_file: "s3cr\\net"}', "admin.token_file: need the path of a file"),
         ("admin: {listen: ':8081'}", "admin.listen: need host:port such as 127.0.0.1:8081, got ':8081'"),
         ("ledger: {type: kafka}", "ledger.type: need one of files, none, got 'kafka'"),
         ("ledger: {type: ~}", "ledger.type: need one of files, none, got nothing"),

@@ -1,0 +1,101 @@
+"""Somebody else's coordinator, kept within bounds."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from inbound.coordinators.base import GroupView, Plan, ZkCoordinator
+from inbound.coordinators.notices import about_group
+from inbound.coordinators.parameters import named
+from inbound.coordinators.rights import TopicRights, portions, rights_of
+from inbound.topic_partition import TopicPartition
+
+
+class CustomCoordinator(ZkCoordinator):
+    """Runs a coordinator of the user's.
+
+    Only what a plan may do is done, and an error in it moves nothing. Other members cannot know the plan, and count
+    this member as dynamic; where it has more or less than they leave to it, it says so itself.
+    """
+
+    def __init__(self, name: str, coordinator: ZkCoordinator) -> None:
+        """`name`: as the configuration says it, `module:Class`; it stands in the id node."""
+        super().__init__(coordinator.options)
+        self.kind = name
+        self._coordinator = coordinator
+        self._parameters = dict(coordinator.parameters())
+
+    def parameters(self) -> dict[str, Any]:
+        return dict(self._parameters)
+
+    def plan(self, view: GroupView) -> Plan:
+        gone = sorted(tp for tp in view.mine if tp.topic not in view.partitions)
+        if all(m.consumer_id != view.me for m in view.members):
+            return Plan(release=tuple(gone))  # nobody counts with us yet
+        rights = rights_of(view)
+        try:
+            plan, faults = _within_bounds(self._coordinator.plan(view), view)
+        except BaseException as error:  # also sys.exit() in it: the controller's thread serves all channels
+            share = sum(portion.keep for portion in portions(view.me, rights))
+            return Plan(share=share, notices=(self._failure(error), *about_group(view, rights)))
+        after = (view.mine - set(plan.release)) | set(plan.take)
+        notices = [
+            *(f"{self.kind}.plan {fault}; that is left out; correct it" for fault in faults),
+            *plan.notices,
+            *self._beside_its_share(view, rights, after),
+            *about_group(view, rights),
+        ]
+        release = tuple(dict.fromkeys((*gone, *plan.release)))
+        return Plan(plan.take, release, plan.share or len(after), tuple(dict.fromkeys(notices)))
+
+    def _failure(self, error: BaseException) -> str:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return (
+            f"{self.kind}.plan failed: {type(error).__name__}: {error} ({place.filename}:{place.lineno}); nothing is taken "
+            "or released until it returns a plan; correct it"
+        )
+
+    def _beside_its_share(
+        self, view: GroupView, rights: Mapping[str, TopicRights], after: Collection[TopicPartition]
+    ) -> Iterator[str]:
+        """Yield where others go without because of this plan, or nobody has what is left to this member."""
+        reserved = sorted(tp for tp in after if tp.topic in rights and tp in rights[tp.topic].listed)
+        if reserved:
+            yield f"{self.kind} keeps {named(reserved)} from the static member that lists them; let its plan release them"
+        free = set(view.free())
+        for portion in portions(view.me, rights):
+            topics = {of.topic: of for of in portion.topics}
+            has = [tp for tp in after if tp.topic in topics and tp not in topics[tp.topic].listed]
+            untaken = [tp for of in portion.topics for tp in of.unreserved() if tp in free and tp not in after]
+            where = named(sorted(topics))
+            if len(has) > portion.keep:
+                yield (
+                    f"{self.kind} has {len(has)} of the partitions of {where} where the other members leave it "
+                    f"{portion.keep}, and they go without; let its plan release the rest"
+                )
+            elif (without := min(portion.keep - len(has), len(untaken))) > 0:
+                yield (
+                    f"{self.kind} has {len(has)} of the partitions of {where} where the other members leave it "
+                    f"{portion.keep}; without an owner: {without}; let its plan take that many more"
+                )
+
+
+def _within_bounds(plan: object, view: GroupView) -> tuple[Plan, list[str]]:
+    """Return what may be done of a plan, and what is wrong with the rest."""
+    if not isinstance(plan, Plan):
+        raise TypeError(f"need a Plan, got {plan!r:.80}")
+    take, release = dict.fromkeys(plan.take), dict.fromkeys(plan.release)
+    free = dict.fromkeys(view.free())
+    faults = []
+    if wrong := [tp for tp in take if tp not in free]:
+        faults.append(f"takes {named(wrong)}, which is not among the ownerless partitions of its topics")
+    if wrong := [tp for tp in release if tp not in view.mine]:
+        faults.append(f"releases {named(wrong)}, which this member does not have")
+    # The view's own values: a plain tuple is equal to a TopicPartition, and lacks its names.
+    taken = tuple(tp for tp in free if tp in take)
+    released = tuple(tp for tp in sorted(view.mine) if tp in release)
+    notices: object = plan.notices
+    said = (notices,) if isinstance(notices, str) else tuple(map(str, plan.notices))
+    return Plan(taken, released, int(plan.share), said), faults
