@@ -4,7 +4,7 @@ of the way, so that neighbouring versions of inbound work in one group."""
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from inbound.errors import InboundError
@@ -60,6 +60,10 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
         ) from None
 
 
+#: So many ids of former topics of one name are remembered.
+FORMER_IDS = 8
+
+
 @dataclass(frozen=True)
 class EpochInfo:
     """The data of `epochs/<topic>/<partition>`: who claimed last. The node's *version* is the fencing token."""
@@ -67,6 +71,19 @@ class EpochInfo:
     consumer: str
     session: int
     nonce: str
+    #: Which topic of that name the group's offset is about; None where the brokers did not say.
+    topic_id: str | None = None
+    #: Topics of that name that are known to be deleted, the last one first. Who believes in one has old metadata.
+    former: tuple[str, ...] = ()
+
+    def of_topic(self, topic_id: str | None) -> EpochInfo:
+        """Return this, as it is after a claim by somebody to whom the brokers named `topic_id`."""
+        if topic_id is None or topic_id == self.topic_id:
+            return self
+        if self.topic_id is None:
+            return replace(self, topic_id=topic_id)
+        former = [self.topic_id, *(known for known in self.former if known != topic_id)]
+        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]))
 
     def encode(self) -> bytes:
         return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
@@ -78,7 +95,14 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
         return None
     body = _object(path, data)
     try:
-        return EpochInfo(str(body["consumer"]), int(body["session"]), str(body["nonce"]))
+        topic_id, former = body.get("topic_id"), body.get("former") or ()
+        return EpochInfo(
+            str(body["consumer"]),
+            int(body["session"]),
+            str(body["nonce"]),
+            None if topic_id is None else str(topic_id),
+            tuple(map(str, former)),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
             f"{path}: not the epoch node of an inbound group ({error!r}); another tool uses it"

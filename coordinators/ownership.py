@@ -8,13 +8,15 @@ got: that version is the fence of every commit.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from inbound.coordinators.nodes import (
     OPEN,
+    BadNodeError,
     EpochInfo,
     TopicInfo,
     decode_epoch,
@@ -35,18 +37,24 @@ from inbound.coordinators.zookeeper import (
     ZooKeeper,
     unavailable,
 )
-from inbound.errors import ZkAmbiguousError
+from inbound.errors import TransientError, ZkAmbiguousError
 from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
 
 _nonces = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What makes a partition ours: the epoch's version after our claim, and the session of the owner node."""
+    """What makes a partition ours: the epoch's version after our claim, and the session of the owner node.
+
+    The claim's nonce tells our epoch from one of the same number in a node that somebody has deleted and we made again.
+    """
 
     epoch: int
     session: int
+    nonce: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,25 @@ class Claim:
     offset: int | None
     #: Added to the topic after the group had begun: starts at its smallest offset.
     added_later: bool = False
+    #: The topic that the offset is about.
+    topic_id: str | None = None
+    #: The topic was deleted and created anew: the offset was set to 0 with this claim. `old` is what it was before.
+    recreated: bool = False
+    old: int | None = None
+
+
+class OtherTopicError(TransientError):
+    """The group's offset is about another topic of this name than the one that the claimant knows.
+
+    Either the topic was deleted and created anew, or (`former`) the claimant has not heard of that yet. Nothing is
+    claimed on such old hearsay: ask the brokers again, and claim with `instead_of`.
+    """
+
+    def __init__(self, tp: TopicPartition, *, found: str, told: str | None, former: bool) -> None:
+        super().__init__(f"{tp}: the group's offset is about topic {found}, the brokers last named {told}")
+        self.found = found
+        self.told = told
+        self.former = former
 
 
 class Verdict(Enum):
@@ -85,8 +112,10 @@ class Ownership:
             await self._ensure_paths(self.paths.group_parents())
             self._group_ready = True
 
-    async def ensure(self, topic: str, partitions: int) -> None:
+    async def ensure(self, topic: str, partitions: int, *, came_later: bool = False) -> None:
         """Create what `partitions` partitions of `topic` need: parents, gate, epochs, offsets; never the owners.
+
+        `came_later`: we saw the topic come, so the group begins at the smallest offset of all its partitions.
 
         Raises:
             TransientError: ZooKeeper did not answer; what was made stays, and the next call goes on.
@@ -99,7 +128,7 @@ class Ownership:
         await self._ensure_paths(paths.topic_parents(topic))
         await self._create_if_absent(Create(paths.gate(topic), OPEN))
         # One creator decides what "the topic as the group first saw it" was; everyone else reads it.
-        await self._create_if_absent(Create(paths.epochs(topic), TopicInfo(partitions).encode()))
+        await self._create_if_absent(Create(paths.epochs(topic), TopicInfo(0 if came_later else partitions).encode()))
         node = await self.zk.get(paths.epochs(topic))
         info = decode_topic(paths.epochs(topic), node.data if node else b"")
         for parent, child in ((paths.epochs(topic), paths.epoch), (paths.offsets(topic), paths.offset)):
@@ -109,8 +138,20 @@ class Ownership:
                 await self._create_all(missing[start : start + MAX_TRANSACTION_OPS])
         self._known[topic] = (info, partitions)
 
-    async def claim(self, tp: TopicPartition, dead_sessions: Collection[int] = ()) -> Claim | None:
+    async def claim(
+        self,
+        tp: TopicPartition,
+        dead_sessions: Collection[int] = (),
+        topic_id: str | None = None,
+        *,
+        instead_of: str | None = None,
+    ) -> Claim | None:
         """Take a partition that has no owner (or whose owner node is a left-over of ours); None if it is not free.
+
+        `topic_id` is the topic's as the brokers told us, None where they don't. Where it is not the one that the
+        group's offset is about, the topic was deleted and created anew: then the claim sets the offset to 0, in the same
+        transaction, so it happens once whoever claims when. It does so only for the id `instead_of`: the one that was
+        found before the brokers were asked again. What was heard earlier could be older than what the group knows.
 
         The offset is read after the claim and in the same session: read before, another owner could still commit and
         release between the two, and its records would be repeated. An owner node of one of `dead_sessions` (of a
@@ -118,37 +159,48 @@ class Ownership:
         the epoch and ours is refused.
 
         Raises:
+            OtherTopicError: the topic's id is neither the one that the group's offset is about nor `instead_of`.
             TransientError: no usable answer; whether it is ours is for the next evaluation to find out.
             BadNodeError: a node holds what it must not.
         """
         session = self._session(f"claim of {tp}")
-        epoch_path, owner_path = self.paths.epoch(*tp), self.paths.owner(*tp)
+        epoch_path, owner_path, offset_path = self.paths.epoch(*tp), self.paths.owner(*tp), self.paths.offset(*tp)
         gate, member, epoch, owner = await self._look(tp)
         if gate is None or gate.data != OPEN or member is None:
             return None
         if epoch is None or (owner is not None and owner.stat.ephemeral_owner not in {session, *dead_sessions}):
             return None
-        info = EpochInfo(self.consumer_id, session, f"{os.urandom(8).hex()}-{next(_nonces)}")
+        before = self._topic_before(epoch_path, epoch)
+        mine = EpochInfo(self.consumer_id, session, f"{os.urandom(8).hex()}-{next(_nonces)}", *before)
+        info = mine.of_topic(topic_id)
+        recreated = mine.topic_id is not None and mine.topic_id != info.topic_id
+        if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
+            raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=topic_id in mine.former)
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
             SetData(epoch_path, info.encode(), epoch.stat.version),
             *([Delete(owner_path)] if owner is not None else []),
             Create(owner_path, self.consumer_id.encode(), ephemeral=True),
         ]
+        old = await self.zk.get(offset_path) if recreated else None
+        if recreated:
+            ops.append((Create if old is None else SetData)(offset_path, encode_offset(0)))
         try:
             await self.zk.transaction(ops)
-        except RefusedError:
+        except RefusedError as refused:
+            self._look_for_missing(tp.topic, refused)
             return None
         except ZkAmbiguousError:
             if not await self._claim_landed(tp, info):
                 return None
-        offset_path = self.paths.offset(*tp)
         node = await self.zk.get(offset_path)
         if self._session(f"claim of {tp}") != session:
             raise unavailable(f"claim of {tp}")  # the session changed between: the owner node went with it
         offset = decode_offset(offset_path, node.data if node else b"")
         known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
-        return Claim(Fence(epoch.stat.version + 1, session), offset, tp.partition >= known.partitions)
+        fence = Fence(epoch.stat.version + 1, session, info.nonce)
+        was = decode_offset(offset_path, old.data) if old is not None else None
+        return Claim(fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was)
 
     async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
         """Get the owner node back in a new session, under the same epoch: nothing is lost and nothing repeated.
@@ -158,7 +210,10 @@ class Ownership:
         """
         session = self._session(f"recovery of {tp}")
         gate = await self.zk.get(self.paths.gate(tp.topic))
-        if gate is None or gate.data != OPEN:
+        if gate is None:
+            self._missing(tp.topic, self.paths.gate(tp.topic))
+            return Verdict.UNVERIFIED, fence
+        if gate.data != OPEN:
             return Verdict.CLOSED, fence
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
@@ -167,24 +222,26 @@ class Ownership:
         ]
         try:
             await self.zk.transaction(ops)
-        except (RefusedError, ZkAmbiguousError):
+        except (RefusedError, ZkAmbiguousError) as error:
+            if isinstance(error, RefusedError):
+                self._look_for_missing(tp.topic, error)
             # Refused is not lost: the node may be our own, from an attempt whose answer did not come.
-            return await self.verify(tp, Fence(fence.epoch, session))
-        return Verdict.HELD, Fence(fence.epoch, session)
+            return await self.verify(tp, replace(fence, session=session))
+        return Verdict.HELD, replace(fence, session=session)
 
     async def verify(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
         """Find out whether a partition is held under `fence`, in the order gate, id node, epoch, owner."""
         session = self._session(f"check of {tp}")
         gate, member, epoch, owner = await self._look(tp)
-        if epoch is None or epoch.stat.version != fence.epoch:
+        if epoch is None or not self._is_under(tp, epoch, fence):
             ours = owner is not None and owner.stat.ephemeral_owner == session
             return (Verdict.BROKEN if ours else Verdict.LOST), fence
         if owner is None:
-            closed = gate is None or gate.data != OPEN
+            closed = gate is not None and gate.data != OPEN
             return (Verdict.CLOSED if closed else Verdict.UNVERIFIED), fence
         if owner.stat.ephemeral_owner != session or member is None:
             return Verdict.UNVERIFIED, fence  # a node of a session that is about to go, or a server behind the times
-        return Verdict.HELD, Fence(fence.epoch, session)
+        return Verdict.HELD, replace(fence, session=session)
 
     async def release(self, tp: TopicPartition, fence: Fence, offset: int | None) -> int | None:
         """Give a partition up, committing `offset` with it where one is given; one transaction that checks the epoch.
@@ -232,7 +289,45 @@ class Ownership:
             self.zk.get(paths.owner(*tp)),
         ]
         gate, member, epoch, owner = [await call for call in calls]
+        for node, path in ((gate, paths.gate(tp.topic)), (epoch, paths.epoch(*tp))):
+            if node is None:
+                self._missing(tp.topic, path)
         return gate, member, epoch, owner
+
+    def _look_for_missing(self, topic: str, refused: RefusedError) -> None:
+        """A refusal because a node is not there, which `ensure` had made: make it again."""
+        if refused.reason == "NoNode":
+            self._missing(topic, refused.op.path)
+
+    def _missing(self, topic: str, path: str) -> None:
+        """Let the next `ensure` make again what somebody has deleted."""
+        if self._known.pop(topic, None) is not None:
+            log.error(
+                "%s is gone, or its parent: somebody deleted it. It is made again; the partitions concerned are claimed "
+                "anew and go on at their last commit. Delete no nodes of a group that has members",
+                path,
+            )
+
+    def _topic_before(self, path: str, epoch: Node) -> tuple[str | None, tuple[str, ...]]:
+        """Return the topic id in the epoch node, and the former ones; none if it holds nothing that we know."""
+        try:
+            info = decode_epoch(path, epoch.data)
+        except BadNodeError as error:
+            log.warning("%s; claimed all the same, what it held is overwritten", error)
+            info = None
+        return (info.topic_id, info.former) if info is not None else (None, ())
+
+    def _is_under(self, tp: TopicPartition, epoch: Node, fence: Fence) -> bool:
+        """Whether the epoch is the one of the fence. The number alone can come again in a node that was made again."""
+        if epoch.stat.version != fence.epoch:
+            return False
+        if not fence.nonce:
+            return True
+        try:
+            info = decode_epoch(self.paths.epoch(*tp), epoch.data)
+        except BadNodeError:
+            return False
+        return info is not None and info.nonce == fence.nonce
 
     def _session(self, what: str) -> int:
         connection = self.zk.connection

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from inbound.coordinators.nodes import BadNodeError
-from inbound.coordinators.ownership import Claim, Ownership, Verdict
+from inbound.coordinators.ownership import Claim, OtherTopicError, Ownership, Verdict
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
@@ -24,6 +25,18 @@ log = logging.getLogger(__name__)
 RETRY = 0.25
 #: How soon to try again what failed for another reason than a lost connection.
 AFTER_ERROR = 5.0
+#: Brokers that go on naming a topic that the group knows as deleted are believed after so many seconds.
+BELIEVE_AFTER = 60.0
+
+
+@dataclass
+class _Hearsay:
+    """A partition whose topic, by name, is another one for the group than the brokers told us; they are asked again."""
+
+    question: int
+    since: float
+    found: str | None = None  # the id that the group knows
+    former: str | None = None  # what the brokers told us, if that is a topic that the group knows as deleted
 
 
 class Holdings:
@@ -42,6 +55,7 @@ class Holdings:
         self._releases: dict[TopicPartition, Call[None]] = {}
         #: Partitions whose nodes cannot be read, and when to look at them again.
         self._unreadable: dict[TopicPartition, float] = {}
+        self._hearsay: dict[TopicPartition, _Hearsay] = {}
 
     # -- beliefs against nodes ---------------------------------------------------------------------------------------
 
@@ -50,6 +64,7 @@ class Holdings:
         held = [p for p in self._parts.schedule.held() if p.place is not Place.LEAVING and p.fate is not Fate.DROP]
         verdicts = await self._tasks.gather([self.ownership.verify(p.tp, p.fence) for p in held], "check")
         again = []
+        self._drop_other_topics(held)
         for partition, (verdict, fence) in zip(held, verdicts, strict=True):
             if verdict is Verdict.HELD and fence.session != partition.fence.session:
                 self._parts.schedule.refence(partition, fence)
@@ -102,6 +117,23 @@ class Holdings:
         )  # fmt: skip
         self._parts.schedule.doom(partition, Fate.DROP)
 
+    def _drop_other_topics(self, held: Sequence[Partition]) -> None:
+        """Drop what was claimed in a topic that is deleted: offsets of the old one mean nothing in the new one.
+
+        Without a commit; the claim that follows sets the offset to 0, and its epoch keeps out whatever is on its way.
+        """
+        for partition in held:
+            tp, hearsay = partition.tp, self._hearsay.get(partition.tp)
+            if not self._reader.is_another(partition):
+                self._hearsay.pop(tp, None)
+            elif hearsay is None:  # one old answer of one broker is not enough
+                self._hearsay[tp] = _Hearsay(self._reader.ask_topics(), self._parts.clock.now())
+            elif self._reader.answered(hearsay.question):
+                del self._hearsay[tp]
+                log.warning("%s: the topic was deleted and created anew; what was read of the old one is dropped", tp)
+                partition.why_lost = "the topic was deleted and created anew; the new one is read from its start"
+                self._parts.schedule.doom(partition, Fate.DROP)
+
     async def settle_suspects(self, owned: frozenset[TopicPartition], ours: frozenset[TopicPartition]) -> bool:
         """Where an owner node may be ours although we do not hold the partition, look; if it is, claim anew.
 
@@ -136,9 +168,19 @@ class Holdings:
         now = self._parts.clock.now()
         if self.leaving or not self._parts.schedule.may_claim(tp) or self._unreadable.get(tp, now) > now:
             return False
+        meta = self._reader.topics.get(tp.topic)
+        topic_id = meta.topic_id if meta is not None else None
+        hearsay = self._hearsay.get(tp)
+        if hearsay is not None and not self._may_believe(hearsay, topic_id):
+            return False
         self._suspects.add(tp)
         try:
-            claim = await self.ownership.claim(tp, self._dead_sessions)
+            claim = await self.ownership.claim(
+                tp, self._dead_sessions, topic_id, instead_of=hearsay.found if hearsay is not None else None
+            )
+        except OtherTopicError as error:
+            self._ask_which_topic(tp, error, hearsay)
+            return False
         except BadNodeError as error:
             log.error("%s: claimed, but cannot be read: %s; looking again in %.0f s", tp, error, AFTER_ERROR)
             self._unreadable[tp] = now + AFTER_ERROR
@@ -150,6 +192,7 @@ class Holdings:
             # Refused: whatever we sent for it cannot land any more, unless the answer before this one was lost.
             return False
         self._suspects.discard(tp)
+        self._hearsay.pop(tp, None)
         if self._stop_came():
             # The stop came while the claim was on its way. Nobody would release it any more.
             await self.ownership.drop(tp, claim.fence)
@@ -157,12 +200,33 @@ class Holdings:
         self._adopt(tp, claim)
         return True
 
+    def _may_believe(self, hearsay: _Hearsay, topic_id: str | None) -> bool:
+        """Whether the brokers have answered anew; and, for a topic known as deleted, said so for long enough."""
+        if not self._reader.answered(hearsay.question):
+            return False
+        if topic_id != hearsay.former or self._parts.clock.now() - hearsay.since >= BELIEVE_AFTER:
+            return True
+        hearsay.question = self._reader.ask_topics()  # a broker that is behind the times
+        return False
+
+    def _ask_which_topic(self, tp: TopicPartition, error: OtherTopicError, before: _Hearsay | None) -> None:
+        """Ask the brokers again before anything is claimed on what they said before."""
+        now = self._parts.clock.now()
+        same = before is not None and before.found == error.found
+        since = before.since if before is not None and same else now
+        former = error.told if error.former else None
+        self._hearsay[tp] = _Hearsay(self._reader.ask_topics(), since, error.found, former)
+        log.info("%s; asking them again", error)
+
     def _stop_came(self) -> bool:
         return self.leaving
 
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
-        partition = Partition(tp, claim.fence, claim.offset, claim.added_later)
+        partition = Partition(tp, claim.fence, claim.offset, claim.added_later, claim.topic_id)
+        if claim.recreated:
+            log.warning("%s: the topic was deleted and created anew; the group starts at offset 0 of the new one", tp)
+            parts.note("reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew")
         parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
         parts.schedule.adopt(partition)
         self._reader.open(partition)

@@ -81,6 +81,8 @@ class Partition:
     fence: Fence
     committed: int | None  # what stands in ZooKeeper, as far as we know
     added_later: bool = False
+    topic_id: str | None = None  # of the topic that it was claimed in
+    why_lost: str = "another consumer owns it now; what it was handed since the last commit is read again there"
     place: Place = Place.STARTING
     fate: Fate = Fate.KEEP
     position: int = 0  # next offset to hand out
@@ -96,6 +98,7 @@ class Partition:
     held: str | None = None  # why it is not read, for status; None while it is
     idle_since: float | None = None  # clock time; None while there is something to read
     idle_told: bool = False  # on_idle was called in this idle spell
+    paused_since: float | None = None  # clock time at which the processor was told of a pause; None: it reads
     due: float = 0.0
     rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before
     ticket: int = 0  # tells the heap's current entry from outdated ones

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,13 +55,23 @@ class LogClient(ABC):
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         """Return the named topics, or those that match `pattern`, as far as they exist."""
 
+    def ask_topics(self) -> Callable[[], bool]:
+        """Ask the brokers for their topics now, without waiting.
+
+        Returns what says whether `topics` knows the answer by now. For a client whose `topics` always asks, it does.
+        """
+        return lambda: True
+
     @abstractmethod
     def reachable(self) -> bool:
         """Whether the last thing heard of the brokers was an answer."""
 
     @abstractmethod
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        """Return the log's limits for those partitions that have a leader at the moment."""
+        """Return the log's limits of those partitions whose leader has answered; ask again for the others.
+
+        The other partitions are not read meanwhile: it must not wait longer than some 50 ms for a broker.
+        """
 
     @abstractmethod
     def read(self, positions: Mapping[TopicPartition, int]) -> None:

@@ -6,7 +6,7 @@ Faults are verbs. Nothing here waits or has a thread: a poll returns what is the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -33,6 +33,8 @@ class FakeKafka:
         self._topics: dict[str, TopicMeta] = {}
         self._created = 0
         self.is_up = True
+        #: Every client that was made, in order.
+        self.clients: list[FakeLogClient] = []
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic, or add partitions to it."""
@@ -74,6 +76,10 @@ class FakeKafka:
         log.end = min(log.end, end)
         log.records = [record for record in log.records if record.offset < end]
 
+    def offsets(self, topic: str, partition: int) -> list[int]:
+        """Return the offsets that hold a record, in order."""
+        return [record.offset for record in self._logs[TopicPartition(topic, partition)].records]
+
     def lose_leader(self, topic: str, partition: int) -> None:
         """Let one partition answer nothing."""
         self._logs[TopicPartition(topic, partition)].led = False
@@ -97,7 +103,8 @@ class FakeKafka:
             BrokerUnavailableError: the brokers are down.
         """
         self.check_up()
-        return FakeLogClient(self, max_poll_records)
+        self.clients.append(FakeLogClient(self, max_poll_records))
+        return self.clients[-1]
 
     # -- the client's side -------------------------------------------------------------------------------------------
 
@@ -139,12 +146,31 @@ class FakeLogClient(LogClient):
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         self.closed = False
+        self.brought = False  # whether the last poll brought anything
         self._fetch_bytes = 1024 * 1024
+        self._remembered: Mapping[str, TopicMeta] | None = None
+        self._behind = False
+        self.questions = 0
+
+    def remember_topics(self, *, behind: bool = False) -> None:
+        """Go on naming the topics as they are now, until asked anew; with `behind`, also then: the broker lags."""
+        self._remembered, self._behind = self._kafka.topics(), behind
+
+    def forget_topics(self) -> None:
+        """Name the topics as they are."""
+        self._remembered = None
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         self._kafka.check_up()
         wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
-        return {name: meta for name, meta in self._kafka.topics().items() if wanted(name)}
+        known = self._kafka.topics() if self._remembered is None else self._remembered
+        return {name: meta for name, meta in known.items() if wanted(name)}
+
+    def ask_topics(self) -> Callable[[], bool]:
+        self.questions += 1
+        if not self._behind:
+            self._remembered = None
+        return lambda: self._kafka.is_up
 
     def reachable(self) -> bool:
         return self._kafka.is_up
@@ -172,6 +198,7 @@ class FakeLogClient(LogClient):
         self._fetch_bytes = partition_bytes
 
     def poll(self, seconds: float) -> Poll:
+        self.brought = False
         self._kafka.check_up()
         result = Poll()
         left = self._max
@@ -186,6 +213,7 @@ class FakeLogClient(LogClient):
             if fetched is None or fetched.next_offset == self.positions[tp]:
                 continue
             result.fetched[tp] = fetched
+            self.brought = True
             left -= len(fetched.records)
             del self.positions[tp]
             self.positions[tp] = fetched.next_offset  # last in line for the next poll
