@@ -1,6 +1,6 @@
 # Every target sets up what it needs first (.venv, locked packages, jars); `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration format coverage bench-drain bench-failover lock clean
+.PHONY: help setup demo test check unit integration format coverage bench-drain bench-failover bench-brokers lock clean
 
 VENV_PYTHON := .venv/bin/python
 
@@ -36,6 +36,9 @@ bench-drain: setup ## records/s of a channel against a plain kafka-python loop
 
 bench-failover: setup ## seconds from SIGKILL until others read the victim's partitions
 	@$(VENV_PYTHON) -m benchmarks.failover
+
+bench-brokers: setup ## what a killed broker costs: others' partitions, and its own after the election
+	@$(VENV_PYTHON) -m benchmarks.brokers
 
 lock: setup ## renew requirements/*.lock from setup.cfg; `make lock UPGRADE=1` for newer versions
 	@$(VENV_PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)

@@ -54,6 +54,7 @@ class Scene:
     cluster: EmbeddedCluster
     folder: Path
     partitions: int = 6
+    replicas: dict[int, list[int]] | None = None  # partition: brokers, its leader first; None: one copy anywhere
     session: float = 2.0
     topic: str = TOPIC
     seconds_per_record: float = 0.0
@@ -71,11 +72,17 @@ class Scene:
         self.topic = f"{self.topic}-{self.folder.name}"
         self.config = self.folder / "inbound.yaml"
         admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        admin.create_topics([NewTopic(self.topic, self.partitions, 1)])
+        admin.create_topics([self._new_topic()])
         admin.close()
         self.zk = KazooClient(self.cluster.zookeeper_hosts, timeout=30)
         self.zk.start(timeout=30)
         self.write_config()
+
+    def _new_topic(self) -> NewTopic:
+        if self.replicas is None:
+            return NewTopic(self.topic, self.partitions, 1)
+        configs = {"min.insync.replicas": "1"}
+        return NewTopic(self.topic, -1, -1, replica_assignments=self.replicas, topic_configs=configs)
 
     def write_config(self, **channel: str) -> None:
         """Write the configuration that consumers are started with."""

@@ -14,6 +14,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from inbound.errors import BrokerUnavailableError, ConfigError
 from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,6 @@ T = TypeVar("T")
 
 #: How long one blocking question to the brokers may take, in seconds; the reading of all partitions waits for it.
 ANSWER_TIMEOUT = 5.0
-LOG_RANGE_TIMEOUT = 2.0
 CLOSE_TIMEOUT_MS = 3000
 
 _sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for f in (
@@ -81,18 +81,24 @@ class KafkaPythonClient(LogClient):
         self._cluster = self._consumer._cluster
         self._assignment = self._consumer._subscription.assignment
         self._cluster.need_all_topic_metadata = True  # one answer for all topics, also those not assigned to us
+        self._brokers = Brokers(self._consumer, self._consumer.config["fetch_max_wait_ms"] / 1000)
+        self._questions = RangeQuestions(self._consumer)
         self._update: Any = None  # the future of the metadata that was asked for last
         self._reachable = True
         self._keys: dict[TopicPartition, KafkaPartition] = {}
         self._ours: dict[KafkaPartition, TopicPartition] = {}
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        first = self._update is None
-        if first or self._update.is_done:
-            done, self._update = self._update, self._cluster.request_update()
-            self._reachable = done is None or done.exception is None
-            if not self._reachable:
-                raise BrokerUnavailableError(f"Kafka at {self._where} does not answer: {done.exception}")
+        last, first = self._update, self._update is None
+        if first or last.is_done:
+            self._update = self._cluster.request_update()
+        # Failed or not answered, with others alive: then it was the dead one that was asked. An error here would keep
+        # all partitions from being read until the retry.
+        good = first or (last.is_done and last.exception is None)
+        self._reachable = good or self._brokers.any_answers()
+        if not self._reachable:
+            said = last.exception if last.is_done else "the question for the list of topics was not answered"
+            raise BrokerUnavailableError(f"Kafka at {self._where} does not answer: {said}")
         if first:
             manager, net = self._consumer._manager, self._consumer._net
             self._ask(lambda: net.run(manager.wait_for, self._update, ANSWER_TIMEOUT * 1000), "the list of topics")
@@ -107,24 +113,29 @@ class KafkaPythonClient(LogClient):
                 found[name] = TopicMeta(max(partitions, default=-1) + 1, str(topic_id) if topic_id else None)
         return {name: meta for name, meta in found.items() if meta.partitions}
 
+    def ask_topics(self) -> Callable[[], bool]:
+        # A question that is on its way already may have been answered before now: the one after it counts.
+        question = [self._cluster.request_update()]
+        asked_before = True
+
+        def answered() -> bool:
+            nonlocal asked_before
+            if not question[0].is_done:
+                return False
+            if not asked_before and question[0].exception is None:
+                return True
+            asked_before = False
+            question[0] = self._cluster.request_update()
+            return False
+
+        return answered
+
     def reachable(self) -> bool:
         return self._reachable
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        # Those without a leader are left out here: kafka-python fails for all of them with a KeyError.
-        leaders = {tp: self._cluster.leader_for_partition(KafkaPartition(*tp)) for tp in partitions}
-        partitions = [tp for tp, leader in leaders.items() if leader not in (None, -1)]
-        if not partitions:
-            return {}
-        keys = [KafkaPartition(*tp) for tp in partitions]
-        timeout = LOG_RANGE_TIMEOUT * 1000
-        starts = self._ask(lambda: self._consumer.beginning_offsets(keys, timeout_ms=timeout), "the logs' starts")
-        ends = self._ask(lambda: self._consumer.end_offsets(keys, timeout_ms=timeout), "the logs' ends")
-        return {
-            tp: LogRange(starts[key], ends[key])
-            for tp, key in zip(partitions, keys, strict=True)
-            if starts.get(key) is not None and ends.get(key) is not None
-        }
+        found = self._questions.ranges([KafkaPartition(*tp) for tp in partitions])
+        return {TopicPartition(*key): limits for key, limits in found.items()}
 
     def read(self, positions: Mapping[TopicPartition, int]) -> None:
         for tp in positions:
@@ -153,6 +164,7 @@ class KafkaPythonClient(LogClient):
 
     def poll(self, seconds: float) -> Poll:
         result = Poll()
+        self._brokers.look_for_leaders(self._ours)
         try:
             fetched = self._consumer.poll(timeout_ms=round(seconds * 1000), max_records=self._max_poll_records)
         except kafka.errors.OffsetOutOfRangeError as error:

@@ -37,6 +37,7 @@ class Stream:
     partition: Partition
     generation: int
     paused: bool = False
+    question: int | None = None  # asked because the position is not in the log: is it the same topic still?
 
 
 class Reader:
@@ -60,6 +61,12 @@ class Reader:
         self._fetch_bytes = 0
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
         self.topics: Mapping[str, TopicMeta] = {}
+        self.came_later: frozenset[str] = frozenset()  # topics that did not exist at an earlier look of ours
+        self.topics_known = False  # whether they ever answered: that no topic exists is an answer, too
+        self._questions = 0  # how often the topics were asked for anew, and up to which question they are answered
+        self._answered = 0
+        self._asking: tuple[int, Callable[[], bool]] | None = None
+        self._told_missing: set[str] = set()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
 
     # -- called by others --------------------------------------------------------------------------------------------
@@ -75,6 +82,25 @@ class Reader:
         with self._lock:
             self._jumps.append(partition)
         self._parts.reader_wakeup.set()
+
+    def ask_topics(self) -> int:
+        """Have the brokers asked for their topics again, soon. Returns a number for `answered`. Any thread."""
+        with self._lock:
+            self._questions += 1
+            number = self._questions
+        self._parts.reader_wakeup.set()
+        return number
+
+    def answered(self, number: int) -> bool:
+        """Whether `topics` is what the brokers said after that call of `ask_topics`. Any thread."""
+        return self._answered >= number
+
+    def is_another(self, partition: Partition) -> bool:
+        """Whether the topic was deleted, and created anew, since `partition` was claimed; as far as the brokers said."""
+        meta = self.topics.get(partition.tp.topic)
+        return (
+            meta is not None and None not in (meta.topic_id, partition.topic_id) and meta.topic_id != partition.topic_id
+        )
 
     def close(self) -> None:
         """Close the client; after the reader's thread has ended."""
@@ -109,7 +135,8 @@ class Reader:
             self.problem = None
         if reading:
             return self._parts.clock.now()
-        return min(self._metadata_due, self._parts.clock.now() + MAX_POLL) if self._streams else self._metadata_due
+        waiting = self._streams or self._opening or self._asking  # what is being opened waits for an answer
+        return min(self._metadata_due, self._parts.clock.now() + MAX_POLL) if waiting else self._metadata_due
 
     def _unavailable(self, error: BrokerUnavailableError) -> None:
         self._retry_at = self._parts.clock.now() + RETRY
@@ -118,22 +145,34 @@ class Reader:
         self.problem = str(error)
 
     def _refresh_topics(self, now: float) -> None:
-        if now < self._metadata_due:
-            return
         assert self._client is not None
+        if self._asking is None and self._questions > self._answered:
+            self._asking = (self._questions, self._client.ask_topics())
+        answer = self._asking
+        if answer is not None and answer[1]():
+            self._asking = None
+        else:
+            answer = None
+        if now < self._metadata_due and answer is None:
+            return
         config = self._parts.config
         found = dict(self._client.topics(config.topics or (), config.topics_pattern))
         self._metadata_due = now + (METADATA_INTERVAL if found else RETRY)
-        missing = sorted(set(config.topics or ()) - set(found))
-        known_missing = set(config.topics or ()) - set(self.topics)
-        if missing and (not self.topics or set(missing) != known_missing):
+        missing = set(config.topics or ()) - set(found)
+        if missing - self._told_missing:
             log.warning(
                 "channel %s: topic %s does not exist on these brokers; create it, or correct `topics`; looking again",
                 self._parts.name,
-                ", ".join(missing),
+                ", ".join(sorted(missing)),
             )
-        if found != self.topics:
-            self.topics = found
+        self._told_missing = missing
+        changed = found != self.topics or not self.topics_known
+        if self.topics_known:
+            self.came_later |= set(found) - set(self.topics)
+        self.topics, self.topics_known = found, True
+        if answer is not None:
+            self._answered = answer[0]
+        if changed or answer is not None:
             self._on_topics()
 
     # -- which partitions --------------------------------------------------------------------------------------------
@@ -174,7 +213,7 @@ class Reader:
         for partition in known:
             self._parts.schedule.start(partition)
         unknown = [p for p in opening if p.committed is None]
-        ranges = self._ask_ranges(unknown)
+        ranges = self._ask_ranges([p.tp for p in unknown])
         resolved = []
         for partition in unknown:
             limits = ranges.get(partition.tp)
@@ -200,14 +239,14 @@ class Reader:
         for partition in partitions:
             self._streams[partition.tp] = Stream(partition, partition.buffer.generation)
 
-    def _ask_ranges(self, partitions: list[Partition]) -> Mapping[TopicPartition, LogRange]:
+    def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Ask for the logs' limits, but not again and again while a broker does not answer: the others are read on."""
         assert self._client is not None
         now = self._parts.clock.now()
         if not partitions or now < self._ask_at:
             return {}
         try:
-            return self._client.log_ranges([p.tp for p in partitions])
+            return self._client.log_ranges(partitions)
         except BrokerUnavailableError as error:
             self._ask_at = now + ASK_AGAIN
             log.warning("channel %s: %s; asking again in %.0f s", self._parts.name, error, ASK_AGAIN)
@@ -251,11 +290,12 @@ class Reader:
             self._fetch_bytes = fetch_bytes
             self._client.limit_fetches(fetch_bytes)
         pause, resume = [], []
+        channel_paused = self._parts.schedule.paused
         for tp, stream in self._streams.items():
-            size, held = stream.partition.buffer.size, stream.partition.held is not None
+            size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
             if not stream.paused and (size >= limit or held):
                 pause.append(tp)
-            elif stream.paused and size <= limit // 2 and not held and stream.partition.problem is None:
+            elif stream.paused and size <= limit // 2 and not held and self._may_be_read(stream.partition):
                 resume.append(tp)
         for tp in pause:
             self._streams[tp].paused = True
@@ -265,6 +305,9 @@ class Reader:
             self._client.pause(pause)
         if resume:
             self._client.resume(resume)
+
+    def _may_be_read(self, partition: Partition) -> bool:
+        return partition.problem is None and not self.is_another(partition)
 
     # -- what came ---------------------------------------------------------------------------------------------------
 
@@ -294,7 +337,7 @@ class Reader:
         stream = self._streams.get(tp)
         if stream is None or stream.partition.problem is not None:
             return
-        limits = self._client.log_ranges([tp]).get(tp)
+        limits = self._ask_ranges([tp]).get(tp)
         if (
             limits is None
             or stream.generation != stream.partition.buffer.generation
@@ -304,6 +347,16 @@ class Reader:
         if limits.start <= offset <= limits.end:
             self._client.read({tp: offset})  # the log has grown to it meanwhile
             return
+        if stream.question is None and stream.partition.topic_id is not None:
+            stream.question = self.ask_topics()  # before it is called truncation: it may be another topic by now
+        if stream.question is not None and not self.answered(stream.question):
+            return  # comes again with the next poll
+        meta = self.topics.get(tp.topic)
+        stream.question = None
+        if meta is None or self.is_another(stream.partition):
+            stream.paused = True
+            self._client.pause([tp])
+            return  # the controller releases it, or claims it anew
         stream.paused = True
         self._client.pause([tp])
         stream.partition.problem = OffsetOutOfRangeError(*tp, offset, *limits)

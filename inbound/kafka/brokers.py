@@ -1,0 +1,212 @@
+"""Which brokers answer, seen from inside kafka-python: so that one that does not answer holds up nobody else."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import kafka.errors
+from kafka.structs import TopicPartition as KafkaPartition
+
+from inbound.kafka.base import LogRange
+
+log = logging.getLogger(__name__)
+
+#: A broker that owes an answer for so long beyond the longest wait of a fetch counts as silent. Seconds.
+SILENT_AFTER = 1.0
+#: How often metadata are asked for while a leader is away or silent: this bounds how long after an election its
+#: partitions are read again, whatever the back-off to the dead broker is. Seconds.
+LOOK_INTERVAL = 0.25
+#: How long one broker may take to answer for metadata before another one is asked. Seconds.
+METADATA_TIMEOUT = 1.0
+#: How long a broker may take to accept a connection and say what it can, growing with each failure.
+CONNECTING = {"socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 10_000}
+#: How long the reading of all partitions waits for the answer to a question that was just sent. A healthy broker needs
+#: a few milliseconds, or up to `fetch.max.wait.ms` if a fetch that waits for records is before it. Seconds.
+ANSWER_WAIT = 0.05
+#: How long a broker may take to answer for its logs' limits, and how soon it is asked again if it did not. Seconds.
+RANGE_TIMEOUT = 2.0
+RANGE_AGAIN = 1.0
+#: Answers that nobody has picked up for so long are thrown away. Seconds.
+RANGE_KEPT = 5.0
+
+_EARLIEST, _LATEST = -2, -1
+
+
+class Brokers:
+    """What a consumer's connections say about its brokers.
+
+    kafka-python does all its I/O on a thread of its own, which answers questions without anybody waiting for them.
+    Its methods are for the one thread that uses the consumer.
+    """
+
+    def __init__(self, consumer: Any, fetch_wait: float) -> None:
+        self._manager = consumer._manager
+        self._net = consumer._net
+        self._cluster = consumer._cluster
+        self._fetcher = consumer._fetcher
+        self._silent_after = fetch_wait + SILENT_AFTER
+        self._look_at = 0.0
+        self._looking: Any = None
+        # Its own choice prefers whoever has the fewest requests in flight: the dead broker that it is not connected to,
+        # or the frozen one. A metadata request then waits there for up to `request.timeout.ms`, and with it all others.
+        self._manager.least_loaded_node = self.best
+        # A frozen broker takes connections and says nothing; the defaults of 10 and 30 s are no consumer's settings.
+        self._manager.config.update(CONNECTING)
+
+    # -- who answers -------------------------------------------------------------------------------------------------
+
+    def silence(self, node: int) -> float | None:
+        """Return for how long a broker has owed an answer, in seconds; None if it is not connected."""
+        connection = self._manager._conns.get(node)
+        if connection is None or not connection.connected:
+            return None
+        try:
+            sent: float = connection.in_flight_requests[0][2]
+        except IndexError:  # it owes nothing
+            return 0.0
+        return max(0.0, time.monotonic() - sent)
+
+    def answers(self, node: int) -> bool:
+        """Whether a broker is connected and not silent."""
+        silence = self.silence(node)
+        return silence is not None and silence < self._silent_after
+
+    def any_answers(self) -> bool:
+        """Whether at least one broker is connected and not silent."""
+        return any(self.answers(broker.node_id) for broker in self._cluster.brokers())
+
+    def best(self) -> int | None:
+        """Return the broker that will most likely answer soon; None if all are in their back-off.
+
+        First those that answer, then those to be connected to, those that failed least often first, and the silent last.
+        """
+        ranked = []
+        for broker in self._cluster.brokers():
+            node = broker.node_id
+            connection = self._manager._conns.get(node)
+            if self._manager.connection_delay(node) > 0 or (connection is not None and connection.paused):
+                continue
+            silence = self.silence(node)
+            failures = self._manager._backoff.get(node, (0,))[0]
+            if silence is None:
+                ranked.append((1 if connection is None else 2, failures, node))
+            else:
+                ranked.append((0 if silence < self._silent_after else 3, silence, node))
+        return min(ranked)[2] if ranked else None
+
+    # -- new leaders -------------------------------------------------------------------------------------------------
+
+    def look_for_leaders(self, partitions: Iterable[KafkaPartition]) -> None:
+        """Ask for metadata if one of these partitions has no leader that answers; at most every `LOOK_INTERVAL`.
+
+        kafka-python asks when a connection breaks, and not again before the next one does: with the back-off to a dead
+        broker, or for as long as a frozen one keeps its connections open.
+        """
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_INTERVAL
+        leaders = {self._cluster.leader_for_partition(partition) for partition in partitions}
+        if all(leader is not None and self.answers(leader) for leader in leaders):
+            return
+        if self._looking is None or self._looking.is_done:
+            self._looking = self._manager.call_soon(self._refresh)
+
+    async def _refresh(self) -> None:
+        """Ask one broker; if it does not answer in time it counts as silent, and the next time another one is asked.
+
+        Not by kafka-python's own refresh, which is one at a time and waits for whom it has asked. Nor with a shorter
+        timeout of the request, since that closes the connection, also one on which a large answer is on its way.
+        """
+        node = self.best()
+        if node is None:
+            return
+        try:
+            answer = self._manager.send(self._cluster.metadata_request(), node)
+            self._cluster.update_metadata(await self._manager.wait_for(answer, METADATA_TIMEOUT * 1000))
+        except kafka.errors.KafkaError as error:
+            log.debug("kafka: broker %s did not answer for metadata: %s", node, error)
+
+
+class RangeQuestions:
+    """Asks leaders for the limits of their logs, each leader by itself, and never waits longer than `ANSWER_WAIT`."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._manager = consumer._manager
+        self._net = consumer._net
+        self._cluster = consumer._cluster
+        self._fetcher = consumer._fetcher
+        self._asked: dict[int, Any] = {}  # leader: the future of its answer
+        self._again_at: dict[int, float] = {}
+        self._silent: set[int] = set()
+        self._known: dict[KafkaPartition, tuple[float, LogRange]] = {}
+
+    def ranges(self, partitions: Collection[KafkaPartition]) -> Mapping[KafkaPartition, LogRange]:
+        """Return what is known by now; the rest is asked for and is returned by a later call."""
+        self._collect()
+        if self._ask({tp for tp in partitions if tp not in self._known}):
+            self._wait()
+            self._collect()
+        return {tp: self._known.pop(tp)[1] for tp in partitions if tp in self._known}
+
+    def _ask(self, partitions: Collection[KafkaPartition]) -> bool:
+        now = time.monotonic()
+        by_leader = defaultdict(list)
+        for partition in partitions:
+            by_leader[self._cluster.leader_for_partition(partition)].append(partition)
+        sent = False
+        for leader, theirs in by_leader.items():
+            if leader in (None, -1) or leader in self._asked or now < self._again_at.get(leader, 0.0):
+                continue
+            self._asked[leader] = self._manager.call_soon(self._limits, leader, theirs)
+            sent = True
+        return sent
+
+    async def _limits(self, leader: int, partitions: Collection[KafkaPartition]) -> dict[KafkaPartition, LogRange]:
+        ask = self._fetcher._send_list_offsets_request
+        questions = [
+            self._manager.call_soon(ask, leader, dict.fromkeys(partitions, (which, -1)))
+            for which in (_EARLIEST, _LATEST)
+        ]
+        (starts, _), (ends, _) = [await self._manager.wait_for(one, RANGE_TIMEOUT * 1000) for one in questions]
+        return {tp: LogRange(starts[tp].offset, ends[tp].offset) for tp in partitions if tp in starts and tp in ends}
+
+    def _wait(self) -> None:
+        try:
+            self._net.run(self._manager.wait_for, self._manager.call_soon(self._all), ANSWER_WAIT * 1000)
+        except kafka.errors.KafkaTimeoutError:
+            pass  # a later call will see the answer
+
+    async def _all(self) -> None:
+        for future in list(self._asked.values()):
+            try:
+                await future
+            except kafka.errors.KafkaError:
+                pass  # reported when it is collected
+
+    def _collect(self) -> None:
+        now = time.monotonic()
+        for leader, future in list(self._asked.items()):
+            if not future.is_done:
+                continue
+            del self._asked[leader]
+            if future.exception is None and future.value:
+                self._silent.discard(leader)
+                self._known.update({tp: (now, limits) for tp, limits in future.value.items()})
+                continue
+            # The partitions may have a new leader by now. Nobody waits for the metadata.
+            self._again_at[leader] = now + RANGE_AGAIN
+            self._cluster.request_update()
+            if leader not in self._silent:
+                self._silent.add(leader)
+                said = future.exception or "it does not lead them any more"
+                log.warning(
+                    "kafka: broker %s did not say where its logs begin and end (%s: %s); asking again every %.0f s",
+                    leader, type(said).__name__, said, RANGE_AGAIN,
+                )  # fmt: skip
+        for tp in [tp for tp, (at, _) in self._known.items() if now - at > RANGE_KEPT]:
+            del self._known[tp]
