@@ -43,6 +43,13 @@ class Wakeup:
             self._pending = self._waiters
             self._condition.notify_all()
 
+    def take(self) -> bool:
+        """Return whether a waiting thread would go on now, in its place and without waiting."""
+        with self._condition:
+            woken = self._pending > 0
+            self._pending = max(0, self._pending - 1)
+            return woken
+
     def wait(self, seconds: float | None) -> None:
         """Block until woken, or for `seconds`."""
         with self._condition:

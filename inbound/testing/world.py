@@ -24,14 +24,14 @@ from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.nodes import MemberInfo, decode_offset
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
-from inbound.driver import Part
+from inbound.driver import Part, Wakeup
 from inbound.errors import InboundError
 from inbound.failures import DeadLetters
 from inbound.ledger.memory import MemoryLedger
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse, Record
 from inbound.testing.clock import ManualClock
-from inbound.testing.kafka import FakeKafka
+from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.testing.zookeeper import FakeEnsemble, FakeZooKeeper
 from inbound.topic_partition import TopicPartition
 
@@ -95,9 +95,12 @@ class Consumer:
     channel: InboundKafkaChannel
     processor: BatchEventProcessor
     ledger: MemoryLedger
+    consumer_id: str
     paused: bool = False  # SIGSTOP
     dead: bool = False
     parts: list[Part] = field(default_factory=list)
+    wakeups: list[Wakeup] = field(default_factory=list)  # of the parts, in their order
+    log_clients: list[FakeLogClient] = field(default_factory=list)
 
 
 class World:
@@ -120,35 +123,60 @@ class World:
         name: str,
         processor: BatchEventProcessor | None = None,
         *,
+        consumer_id: str | None = None,
         coordinator: ZkCoordinator | None = None,
         dead_letters: DeadLetters | None = None,
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
         **settings: Any,
     ) -> Consumer:
-        """Start a consumer process. `settings` are fields of ChannelConfig."""
+        """Start a consumer process. `settings` are fields of ChannelConfig.
+
+        `name` is the process's own, for the verbs here; its consumer id is the same unless `consumer_id` is given.
+        """
         processor = processor or Recording()
         topics = {} if "topics_pattern" in settings else {"topics": ["orders"]}
         values: dict[str, Any] = {**topics, "group": GROUP, "processor": {"type": "simple"}, "workers": 1}
         config = ChannelConfig.model_validate({**values, **settings})
         zk = self.ensemble.client(name, self._session_timeout)
-        tasks = Tasks(self.clock, lambda: None)
+        wakeup = Wakeup()
+        tasks = Tasks(self.clock, wakeup.set)
         controller = KafkaController(zk, tasks, self.clock, self._timing, random.Random(self._rng.random()))
         ledger = MemoryLedger()
-        member = MemberInfo(host="host", pid=1, started="2026-01-01T00:00:00Z", topics=config.topics)
+        log_clients: list[FakeLogClient] = []
+
+        def connect() -> FakeLogClient:
+            log_clients.append(self.kafka.client())
+            return log_clients[-1]
+
+        coordinator = coordinator or DynamicCoordinator()
+        member = MemberInfo(
+            host="host", pid=1, started="2026-01-01T00:00:00Z", topics=config.topics,
+            coordinator=coordinator.registration(),
+        )  # fmt: skip
         outside = Outside(
             clock=self.clock,
             controller=controller,
-            wake_controller=lambda: None,
-            connect=self.kafka.client,
+            wake_controller=wakeup.set,
+            connect=connect,
             ledger=ledger,
             dead_letters=dead_letters,
             owner_is_dead=owner_is_dead,
         )
         channel = InboundKafkaChannel(
-            "orders", config, name, processor, coordinator or DynamicCoordinator(), member, {}, outside
+            "orders", config, consumer_id or name, processor, coordinator, member, {}, outside
         )
-        consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger)
+        consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
+        parts = channel.parts
         consumer.parts = [controller, channel.reader, channel.committer, *channel.workers]
+        consumer.log_clients = log_clients
+        consumer.wakeups = [wakeup, parts.reader_wakeup, parts.committer_wakeup]
+        consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
+
+        def connection_changed() -> None:
+            wakeup.set()
+            channel.connection_changed()
+
+        zk.on_change = connection_changed
         channel.open()
         self.consumers[name] = consumer
         return consumer

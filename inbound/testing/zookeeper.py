@@ -12,7 +12,7 @@ Sessions expire, and clients notice what happened to them and reconnect, when `t
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +52,10 @@ class FakeEnsemble:
         self.auto = False
         self._rng = random.Random(seed)
         self._sessions: dict[int, _ServerSession] = {}
+        #: Told of every transaction that was done.
+        self.observers: list[Callable[[Commit], None]] = []
+        #: Every session there ever was, and its client's name.
+        self.clients_of: dict[int, str] = {}
         self._last_session = 0x1000
         self._clients: dict[str, FakeZooKeeper] = {}
         self._delivering = False
@@ -113,12 +117,27 @@ class FakeEnsemble:
         for client in list(self._clients.values()):
             if client.reachable and client.session is not None and client.session.id in self._sessions:
                 self._sessions[client.session.id].heard_at = now
-        if self.is_up:
-            for session in list(self._sessions.values()):
-                if now - session.heard_at >= session.timeout:
-                    self.end(session.id)
+        self.expire_silent()
         for client in list(self._clients.values()):
             client.tick()
+
+    def expire_silent(self) -> None:
+        """Expire the sessions that were silent for too long."""
+        if self.is_up:
+            for session in list(self._sessions.values()):
+                if self.clock.now() >= session.heard_at + session.timeout:
+                    self.end(session.id)
+
+    @property
+    def next_expiry(self) -> float:
+        """The clock time at which the next session expires if nothing more is heard of it."""
+        times = (session.heard_at + session.timeout for session in self._sessions.values())
+        return min(times, default=float("inf")) if self.is_up else float("inf")
+
+    @property
+    def clients(self) -> Mapping[str, FakeZooKeeper]:
+        """All clients by name, also those that are gone."""
+        return self._clients
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -146,6 +165,13 @@ class FakeEnsemble:
     def drop_requests(self, name: str, count: int = 1, *, after: int = 0) -> None:
         """Like `lose_answers`, but the requests get lost on the way and are not executed."""
         self._clients[name].dropping = range(after, after + count)
+
+    def answer_again(self, name: str) -> None:
+        """End `lose_answers` and `drop_requests`; if they have begun, the connection breaks now."""
+        client = self._clients[name]
+        client.losing = client.dropping = range(0)
+        if client.wire is not None and client.wire.unanswered:
+            client.break_connection()
 
     def cut_off(self, name: str) -> None:
         """Keep a client from reaching any server, until `heal`."""
@@ -196,12 +222,13 @@ class FakeEnsemble:
 
     # -- the servers' side -------------------------------------------------------------------------------------------
 
-    def connect(self, old: Session | None, timeout: float) -> Session:
+    def connect(self, name: str, old: Session | None, timeout: float) -> Session:
         """Take up a session again, or begin a new one where the old one has expired."""
         if old is not None and old.id in self._sessions:
             self.touch(old.id)
             return old
         self._last_session += 1
+        self.clients_of[self._last_session] = name
         self._sessions[self._last_session] = _ServerSession(self._last_session, timeout, self.clock.now())
         return Session(self._last_session, timeout)
 
@@ -222,3 +249,5 @@ class FakeEnsemble:
         for client in self._clients.values():
             if client.wire is not None:
                 client.wire.committed(commit)
+        for observer in self.observers:
+            observer(commit)

@@ -183,6 +183,16 @@ class FakeZooKeeper(ZooKeeper):
         if not self.frozen:
             self._notice()
 
+    @property
+    def next_notice(self) -> float:
+        """The clock time from which `tick` has something to do: a loss to notice, or a way back; inf where there is none."""
+        if self.frozen or self.closed:
+            return float("inf")
+        if self._connection is not None:
+            well = self._connected and self._ensemble.alive(self._connection.session.id)
+            return float("inf") if well else self.clock.now()
+        return self._dropped_at + RECONNECT_DELAY if self._ensemble.is_up and not self.is_cut_off else float("inf")
+
     def tick(self) -> None:
         """Notice a lost connection or an expired session, and come back where that is possible."""
         if self.frozen or self.closed:
@@ -197,7 +207,7 @@ class FakeZooKeeper(ZooKeeper):
         """Connect, if a server can be reached: in the same session, or in a new one if that has expired."""
         if not self._ensemble.is_up or self.is_cut_off or self.closed:
             return
-        self.session = self._ensemble.connect(self.session, self._timeout)
+        self.session = self._ensemble.connect(self.name, self.session, self._timeout)
         self._late.clear()  # whatever was on its way still is fenced off by the new connection
         wire, now = self.wire, self._ensemble.tree.now()
         self.wire = Wire(self.session, now) if wire is None else wire.successor(self.session)

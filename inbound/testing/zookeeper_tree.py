@@ -45,6 +45,8 @@ class Commit:
 
     after: Snapshot
     changed: tuple[WatchKey, ...]
+    session: int  # whose transaction it was
+    expired: bool = False  # the end of that session, and not its client's wish
 
 
 class Tree:
@@ -69,7 +71,7 @@ class Tree:
     def children(self, path: str) -> list[str] | None:
         return self.now().children(path)
 
-    def transaction(self, ops: Sequence[Op], session: int) -> list[Stat | None]:
+    def transaction(self, ops: Sequence[Op], session: int, *, expired: bool = False) -> list[Stat | None]:
         """Do all or nothing.
 
         Raises:
@@ -81,14 +83,14 @@ class Tree:
             if reason is not None:
                 raise RefusedError(index, op, reason)
         self.nodes, self._names, self.zxid = work.nodes, work.names, work.zxid
-        self.on_commit(Commit(self.now(), tuple(dict.fromkeys(work.changed))))
+        self.on_commit(Commit(self.now(), tuple(dict.fromkeys(work.changed)), session, expired))
         return work.stats
 
     def remove_ephemerals(self, session: int) -> None:
         """Delete the nodes of a session that has ended."""
         gone = [path for path, stored in self.nodes.items() if stored.owner == session]
         if gone:
-            self.transaction([Delete(path) for path in gone], session)
+            self.transaction([Delete(path) for path in gone], session, expired=True)
 
 
 class _Work:

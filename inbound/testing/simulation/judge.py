@@ -1,0 +1,307 @@
+"""What must hold at every step of a simulated run, whatever happens: judged from the nodes, the log and the hand-outs.
+
+The judge knows nothing of how inbound works inside. It hears of every transaction that ZooKeeper has done, and of every
+batch that a processor was handed and what it answered.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from inbound.coordinators.nodes import OPEN, BadNodeError, decode_offset
+from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.testing.world import Consumer, World
+from inbound.testing.zookeeper_tree import Commit
+from inbound.topic_partition import TopicPartition
+
+#: Within this time of calm, everybody knows what was done to it from outside. Seconds.
+AWARE = 1.5
+
+
+@dataclass(eq=False)
+class HandOut:
+    """One batch in a callback."""
+
+    consumer: str  # the process, not its consumer id
+    tp: TopicPartition
+    epoch: int
+    first: int
+    next: int
+    began: float
+    #: Where the answer left the position; None while there is none.
+    position: int | None = None
+    #: Everything before this was answered with advance.
+    advanced: int = 0
+    #: Handed out by a zombie that could not know: its session had been ended by force.
+    unaware: bool = False
+
+
+@dataclass(eq=False)
+class _Partition:
+    """What the judge knows of one partition."""
+
+    commit: int | None = None
+    epoch: int = 0
+    holder: str | None = None  # the process whose claim made the epoch; None: it was moved from outside
+    owner: str | None = None  # the process whose session has the owner node
+    last: HandOut | None = None  # by anyone
+    current: HandOut | None = None  # of the current epoch
+    handed: dict[int, HandOut] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    #: Epochs that were made from outside: what was handed out before may come again after.
+    outside: list[int] = field(default_factory=list)
+    disowned: bool = False  # somebody deleted the owner node by hand
+    read_at: float = -1.0  # when it was last handed out to its owner
+    may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
+
+
+class Judge:
+    """Collects violations; the first one is what the run is about."""
+
+    def __init__(self, world: World, *, latest: bool) -> None:
+        self.world = world
+        self.violations: list[str] = []
+        self.trace: list[tuple[float, str]] = []
+        self.releases = 0
+        self.handed_out = 0
+        self.repeated = 0
+        self._latest = latest
+        self._calm_from = float("inf")
+        self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
+        self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
+        self._expired_by_force: set[int] = set()
+        self._in_callback: set[tuple[str, TopicPartition]] = set()
+        self._root = f"{world.paths.root}/"
+        world.ensemble.observers.append(self._committed)
+
+    # -- told by the run -----------------------------------------------------------------------------------------------
+
+    def say(self, what: str) -> None:
+        """Note something for the story of the run."""
+        self.trace.append((self.world.clock.now(), what))
+
+    def violated(self, what: str) -> None:
+        """Note that something happened that must not."""
+        self.say(f"VIOLATION: {what}")
+        self.violations.append(what)
+
+    def initial_partitions(self, tps: list[TopicPartition]) -> None:
+        """These exist before anybody reads: with `latest`, what is in them then need not be read."""
+        for tp in tps:
+            self._partitions[tp].may_start_late = self._latest
+
+    def forced(self, session: int) -> None:
+        """The servers end a session that its client believes in: what it hands out before it hears of that is its right."""
+        self._expired_by_force.add(session)
+
+    def moved(self, tp: TopicPartition) -> None:
+        """Somebody from outside has moved the offset, or the log has lost its end."""
+        known = self._partitions[tp]
+        known.outside.append(known.epoch + 1)
+        known.current = None
+
+    def disowned(self, tp: TopicPartition) -> None:
+        """Somebody deletes an owner node by hand: its consumer gets it back, unless another one is first."""
+        known = self._partitions[tp]
+        known.outside.append(known.epoch + 1)
+        known.disowned = True
+
+    def calm(self) -> None:
+        """The storm is over; soon nobody has an excuse any more."""
+        self._calm_from = self.world.clock.now()
+
+    def owners(self) -> dict[TopicPartition, str | None]:
+        """Return which process owns which partition, as the nodes say."""
+        return {tp: known.owner for tp, known in sorted(self._partitions.items())}
+
+    def epochs(self) -> dict[TopicPartition, int]:
+        """Return the partitions' epochs."""
+        return {tp: known.epoch for tp, known in sorted(self._partitions.items())}
+
+    def commit_of(self, tp: TopicPartition) -> int | None:
+        return self._partitions[tp].commit
+
+    def read_at(self, tp: TopicPartition) -> float:
+        """Return when it was last handed out to its owner."""
+        return self._partitions[tp].read_at
+
+    # -- hand-outs -----------------------------------------------------------------------------------------------------
+
+    def begins(self, consumer: Consumer, batch: Batch) -> HandOut:
+        """A processor is handed a batch."""
+        tp = TopicPartition(batch.topic, batch.partition)
+        name, known = consumer.name, self._partitions[tp]
+        given = HandOut(name, tp, batch.epoch, batch.first_offset, batch.next_offset, self.world.clock.now())
+        self.handed_out += 1
+        self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
+        if (name, tp) in self._in_callback:
+            self.violated(f"{name} is handed {tp} while it has a batch of it")
+        self._in_callback.add((name, tp))
+        given.unaware = not self._is_owner(consumer, known, given)
+        if not given.unaware:
+            self._judge_position(known, given)
+            known.read_at = given.began
+        if given.epoch == known.epoch and given.consumer == known.holder:
+            known.current = given
+        for record in batch.records:
+            before = known.handed.get(record.offset)
+            if before is not None:
+                self.repeated += 1
+                if not given.unaware:
+                    self._judge_repeat(known, given, before, record.offset)
+            known.handed[record.offset] = given
+        return given
+
+    def ends(self, given: HandOut, response: object) -> None:
+        """The callback has ended: with an answer, or None if it failed."""
+        self._in_callback.discard((given.consumer, given.tp))
+        known = self._partitions[given.tp]
+        if not isinstance(response, BatchResponse):
+            given.position = given.first
+            return
+        if response.verb is Verb.ADVANCE:
+            given.position = given.advanced = given.next if response.offset is None else response.offset
+            # Also what it read before with `next`: its first commit covers that.
+            for offset in range(known.commit or 0, given.advanced):
+                before = known.handed.get(offset)
+                if before is not None and before.consumer == given.consumer and before.epoch == given.epoch:
+                    before.advanced = max(before.advanced, given.advanced)
+                    known.done.add(offset)
+        elif response.verb is Verb.NEXT:
+            given.position = given.next if response.offset is None else response.offset
+        else:
+            given.position = (known.commit or 0) if response.offset is None else response.offset
+
+    def _is_owner(self, consumer: Consumer, known: _Partition, given: HandOut) -> bool:
+        """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
+        session = consumer.zk.session
+        if session is not None and session.id in self._expired_by_force:
+            return False
+        if known.epoch == given.epoch and known.owner == given.consumer:
+            return True
+        if (known.disowned or known.epoch in known.outside) and self.world.clock.now() < self._calm_from + AWARE:
+            return False
+        if known.holder is not None or known.epoch == given.epoch:
+            self.violated(
+                f"{given.consumer} is handed {given.tp} in epoch {given.epoch}; epoch {known.epoch} is "
+                f"{known.holder}'s and the owner node {known.owner}'s"
+            )
+        return False
+
+    def _judge_position(self, known: _Partition, given: HandOut) -> None:
+        if known.commit is None:
+            self.violated(f"{given.tp} is handed out before its first position is committed")
+            return
+        before = known.current
+        if before is not None and before.epoch == given.epoch and before.position is not None:
+            expected = before.position
+        else:
+            expected = known.commit
+        self._no_record_between(given, expected)
+
+    def _no_record_between(self, given: HandOut, expected: int) -> None:
+        low, high = sorted((expected, given.first))
+        between = [o for o in self.world.kafka.offsets(*given.tp) if low <= o < high]
+        if between:
+            self.violated(
+                f"{given.consumer} reads {given.tp} at {given.first} instead of {expected}: {between} lie between"
+            )
+
+    def _judge_repeat(self, known: _Partition, given: HandOut, before: HandOut, offset: int) -> None:
+        what = f"{given.tp} offset {offset} is handed out again, to {given.consumer} in epoch {given.epoch}"
+        same = before.consumer == given.consumer and before.epoch == given.epoch
+        if before.position is not None and offset >= before.advanced:
+            return  # its processor did not advance over it
+        if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
+            return
+        if offset < (known.commit or 0):
+            self.violated(f"{what}, although it is committed")
+        elif same:
+            self.violated(f"{what}, after the same process has had it in the same epoch")
+        elif not (
+            self.world.consumers[before.consumer].dead or self._lost_session.get(before.consumer, -1.0) >= before.began
+        ):
+            self.violated(
+                f"{what}, although {before.consumer}, which had it in epoch {before.epoch}, never lost its session"
+            )
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def _committed(self, commit: Commit) -> None:
+        who = self.world.ensemble.clients_of.get(commit.session)
+        if commit.expired and who is not None:
+            self._lost_session[who] = self.world.clock.now()
+        for kind, path in commit.changed:
+            if kind != "data" or not path.startswith(self._root):
+                continue
+            family, _, rest = path[len(self._root) :].partition("/")
+            topic, _, number = rest.rpartition("/")
+            if family == "ids" and rest:
+                self._id_changed(commit, path, rest, who)
+            elif number.isdigit() and topic and family in ("owners", "offsets", "epochs"):
+                change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
+                change[family](commit, path, TopicPartition(topic, int(number)), who)
+
+    def _id_changed(self, commit: Commit, path: str, consumer_id: str, who: str | None) -> None:
+        node = commit.after.get(path)
+        if node is None and not commit.expired and who is not None:
+            self.say(f"{who} takes the id node of {consumer_id} down")
+
+    def _epoch_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
+        node, known = commit.after.get(path), self._partitions[tp]
+        if node is None or node.stat.version < known.epoch:
+            self.violated(f"the epoch node of {tp} was deleted by {who}")
+            return
+        if node.stat.version == known.epoch:
+            return
+        known.epoch, known.holder, known.current = node.stat.version, who, None
+        self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
+
+    def _owner_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
+        node, known = commit.after.get(path), self._partitions[tp]
+        before, known.owner = known.owner, None
+        if node is not None:
+            known.owner, known.disowned = who, False
+            expected = self.world.consumers[who].consumer_id if who in self.world.consumers else None
+            if expected is not None and node.data.decode() != expected:
+                self.violated(f"the owner node of {tp}, made by {who}, names {node.data!r}")
+            if known.holder != who and known.holder is not None:
+                self.violated(f"{who} owns {tp}, but epoch {known.epoch} is {known.holder}'s")
+            gate = commit.after.get(self.world.paths.gate(tp.topic))
+            if gate is None or gate.data != OPEN:
+                self.violated(f"{who} takes {tp} although the gate is closed")
+        self.say(f"{tp}: {'expired at ' + str(before) if commit.expired else f'{who} sets owner to {known.owner}'}")
+        if commit.expired or before is None or who is None:
+            return
+        if who != before and not self.world.consumers[before].dead:
+            self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
+        if node is None:
+            self.releases += 1
+
+    def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
+        node, known = commit.after.get(path), self._partitions[tp]
+        try:
+            new = decode_offset(path, node.data if node else b"")
+        except BadNodeError as error:
+            self.violated(str(error))
+            return
+        if new is None:
+            return
+        before, known.commit = known.commit, new
+        if who is None:
+            return  # from outside
+        self.say(f"{who} commits {tp} {new}")
+        if who != known.holder and known.holder is not None:
+            self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
+        if before is None:
+            low = 0
+            if known.may_start_late:
+                return
+        else:
+            low = before
+        if new < low:
+            self.violated(f"{who} sets the commit of {tp} back from {low} to {new}")
+        skipped = [o for o in self.world.kafka.offsets(*tp) if low <= o < new and o not in known.done]
+        if skipped:
+            self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")

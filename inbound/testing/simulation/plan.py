@@ -1,0 +1,101 @@
+"""What is going to happen in one simulated run: everything but the interleaving, drawn from a seed beforehand.
+
+A plan is a value: its repr is Python that makes it again, and it can be cut down to what still fails.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+#: Faults after which nothing may be repeated (design: shutdown, rebalance, an outage of ZooKeeper, a broker's death).
+GENTLE = (
+    "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
+    "leader lost", "gap", "grow", "slow callback", "jump wall clock",
+    "stranger",
+)  # fmt: skip
+#: Those that cost a process its session, or its life.
+ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
+#: Those that move positions from outside.
+MOVING = ("retain", "reposition", "gate", "owner deleted")
+#: What is looked at once all is well again; each must change no more than it has to.
+PROBES = ("join", "leave", "blink", "outage", "expire all")
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that happens: `wait` seconds after the one before. `who` and `where` are taken modulo what there is."""
+
+    wait: float
+    kind: str
+    who: int = 0
+    where: int = 0
+    size: int = 1
+    seconds: float = 0.0
+    flag: bool = False
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The cluster as it starts."""
+
+    topics: tuple[tuple[str, int], ...] = (("orders", 4),)
+    members: int = 2
+    workers: int = 1
+    batch: int = 4
+    session: float = 4.0
+    latest: bool = False
+    #: Answers other than advance: partial advances, reverts, next, errors.
+    moody: bool = False
+    #: Seconds between two publications to some partition, while the storm lasts.
+    traffic: float = 0.2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: a storm of actions, then calm, then probes."""
+
+    seed: int
+    setup: Setup = field(default_factory=Setup)
+    storm: tuple[Action, ...] = ()
+    probes: tuple[str, ...] = ()
+    #: The first so many steps of the storm happen in a random order, the others in a fixed one.
+    shuffled: int = 1 << 30
+
+
+def make_plan(seed: int, *, kinds: tuple[str, ...] = (*GENTLE, *ROUGH, *MOVING)) -> Plan:
+    """Draw a plan.
+
+    Each seed takes only some of the kinds: combinations of few faults, often repeated, reach states that a mixture of all
+    of them hardly ever does (Groce et al., Swarm Testing, ISSTA 2012).
+    """
+    rng = random.Random(f"plan {seed}")
+    count = rng.choice((1, 2, 3, 5, len(kinds)))
+    chosen = rng.sample(kinds, min(count, len(kinds)))
+    topics = (("orders", rng.randint(1, 6)), ("items", rng.randint(1, 3)))[: rng.choice((1, 1, 1, 2))]
+    setup = Setup(
+        topics=topics,
+        members=rng.choice((1, 2, 2, 3, 4)),
+        workers=rng.choice((1, 1, 2)),
+        batch=rng.choice((1, 2, 4, 8)),
+        latest=rng.random() < 0.2,
+        moody=rng.random() < 0.3,
+        traffic=rng.choice((0.05, 0.1, 0.3)),
+    )
+    pace = rng.choice(("close", "mixed", "mixed", "wide"))
+    storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
+    return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 1, 1, 2)))))
+
+
+def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:
+    kind = rng.choice(kinds)
+    gaps = {"close": (0.005, 0.05, 0.3), "mixed": (0.01, 0.3, 1.5), "wide": (0.5, 2.0, 6.0)}[pace]
+    return Action(
+        wait=round(rng.uniform(0, rng.choice(gaps)), 3),
+        kind=kind,
+        who=rng.randrange(12),
+        where=rng.randrange(12),
+        size=rng.choice((1, 1, 2, 3, 6)),
+        seconds=round(rng.choice((rng.uniform(0.01, 0.5), rng.uniform(0.5, 4.0), rng.uniform(3.0, 10.0))), 3),
+        flag=rng.random() < 0.5,
+    )
