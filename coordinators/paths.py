@@ -29,9 +29,20 @@ class GroupPaths:
     def __init__(self, group: str) -> None:
         self.root = f"/consumers/{path_part(group, 'group')}"
         self.ids = f"{self.root}/ids"
+        self.pauses = f"{self.root}/pauses"
+        self.rebalance = f"{self.root}/rebalance"
 
     def member(self, consumer_id: str) -> str:
         return f"{self.ids}/{path_part(consumer_id, 'consumer id')}"
+
+    def pause(self, holder: str, consumer_id: str | None = None) -> str:
+        """The pause that `holder` keeps: for the whole group, or for one member of it."""
+        name = path_part(holder, "holder of a pause")
+        if "@" in name:
+            raise ConfigError(f"holder of a pause {name!r}: must not hold '@', which comes before a consumer id")
+        if consumer_id is not None:
+            name += f"@{path_part(consumer_id, 'consumer id')}"
+        return f"{self.pauses}/{name}"
 
     def gate(self, topic: str) -> str:
         return f"{self.root}/gates/{topic}"
@@ -61,6 +72,8 @@ class GroupPaths:
             self.root,
             self.ids,
             *(f"{self.root}/{family}" for family in ("gates", "owners", "offsets", "epochs")),
+            self.pauses,
+            self.rebalance,
         ]
 
     def topic_parents(self, topic: str) -> list[str]:

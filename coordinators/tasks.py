@@ -47,12 +47,22 @@ class Tasks:
         self._deadlines: list[tuple[float, int, Call[Any], bool]] = []  # True: a sleep, not a time-out
         self._count = itertools.count()
         self._live: set[Task] = set()
+        self._closed = False
 
     def spawn(self, coroutine: Coroutine[Call[Any], None, T], name: str) -> Call[T]:
-        """Start `coroutine` with the next `step`; the Call completes with what it returns or raises."""
+        """Start `coroutine` with the next `step`; the Call completes with what it returns or raises. Any thread.
+
+        After `close` nothing is started: the Call has failed, as those that were running then.
+        """
         task = Task(coroutine, name)
-        self._live.add(task)
-        self._make_ready(task, None)
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._live.add(task)
+        if closed:
+            self._end(task)
+        else:
+            self._make_ready(task, None)
         return task.finished
 
     async def sleep(self, seconds: float) -> None:
@@ -102,12 +112,17 @@ class Tasks:
 
     def close(self) -> None:
         """End every coroutine where it stands."""
-        for task in list(self._live):
-            task.coroutine.close()
-            task.finished.fail(ambiguous(task.name, "the process is stopping"))
-        self._live.clear()
+        with self._lock:
+            self._closed = True
+            live, self._live = self._live, set()
+        for task in live:
+            self._end(task)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _end(self, task: Task) -> None:
+        task.coroutine.close()
+        task.finished.fail(ambiguous(task.name, "the process is stopping"))
 
     def _run(self, task: Task) -> None:
         if task not in self._live:

@@ -9,7 +9,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,18 +20,21 @@ from inbound.clock import Clock, SystemClock
 from inbound.config import ChannelConfig, Config, Loaded
 from inbound.controller.kafka_controller import KafkaController, Timing
 from inbound.controller.kazoo_zk import KazooZooKeeper
-from inbound.coordinators.dynamic import DynamicCoordinator
+from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call
 from inbound.driver import Driver, Wakeup
 from inbound.errors import ConfigError, InboundError
 from inbound.http.admin import AdminServer
+from inbound.http.operations import Token, answered
 from inbound.identity import IdLock, random_consumer_id
 from inbound.kafka.dead_letters import DeadLetterTopic
 from inbound.kafka.kafka_python import KafkaPythonClient, to_kafka_python
 from inbound.ledger import FilesLedger, Ledger, NoLedger
-from inbound.plugins import options_of, processor_class
+from inbound.operations import Operator
+from inbound.plugins import coordinator_of, options_of, processor_class
+from inbound.processors.base import BatchEventProcessor
 from inbound.status import ProcessStatus, SessionStatus, ThreadStatus
 
 log = logging.getLogger(__name__)
@@ -41,14 +44,29 @@ log = logging.getLogger(__name__)
 GC_THRESHOLD = 50_000
 
 
-def plan_channels(loaded: Loaded) -> dict[str, tuple[type, object]]:
-    """Return, for each channel, its processor class and validated options; connects to nothing.
+@dataclass(frozen=True)
+class PlannedChannel:
+    """What a channel's configuration stands for, as far as code of plugins is concerned."""
+
+    processor: type[BatchEventProcessor]
+    options: object  # validated, for the processor's `open`
+    coordinator: ZkCoordinator
+
+
+def plan_channels(loaded: Loaded) -> dict[str, PlannedChannel]:
+    """Return what stands behind the names in each channel's configuration; connects to nothing.
 
     Raises:
         ConfigError: a plugin or its options cannot be used; a line for each problem.
     """
-    planned, problems = {}, []
+    planned: dict[str, PlannedChannel] = {}
+    problems: list[str] = []
     for name, channel in loaded.config.channels.items():
+        coordinator = None
+        try:
+            coordinator = coordinator_of(name, loaded)
+        except ConfigError as error:
+            problems.append(str(error))
         where = f"channels.{name}.processor"
         try:
             cls = processor_class(channel.processor.type)
@@ -56,9 +74,12 @@ def plan_channels(loaded: Loaded) -> dict[str, tuple[type, object]]:
             problems.append(f"{loaded.locate(f'{where}.type')}: {where}.type: {error}")
             continue
         try:
-            planned[name] = (cls, options_of(cls, channel.processor.options, f"{where}.options", loaded))
+            options = options_of(cls, channel.processor.options, f"{where}.options", loaded)
         except ConfigError as error:
             problems.append(str(error))
+            continue
+        if coordinator is not None:
+            planned[name] = PlannedChannel(cls, options, coordinator)
     try:
         to_kafka_python(loaded.config.kafka)
     except ConfigError as error:
@@ -78,12 +99,13 @@ class Application:
         lock_dir: Path,
         index: int | None = None,
         listen: str | None = None,
+        token: Token | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Make everything; connect to nothing yet.
 
         `index` is this process's number under `run --processes`; it is appended to fixed consumer ids. `listen`
-        overrides the admin address.
+        overrides the admin address. `token` returns what whoever asks for an operation by POST must know.
 
         Raises:
             ConfigError: a plugin or its options cannot be used, or the ledger's folder.
@@ -96,6 +118,7 @@ class Application:
         self._lock_dir = lock_dir
         self._index = index
         self._listen = listen
+        self._token = token
         self._stopping = threading.Event()
         self._over = threading.Event()
         self._locks: list[IdLock] = []
@@ -115,7 +138,7 @@ class Application:
             random.Random(),
         )
         self._driver = Driver("controller", self, self._wakeup, self._clock)
-        self.channels = [self._channel(name, channel, *planned[name]) for name, channel in self.config.channels.items()]
+        self.channels = [self._channel(name, channel, planned[name]) for name, channel in self.config.channels.items()]
         self.zk.on_change = self._connection_changed
         self.admin: AdminServer | None = None
 
@@ -124,7 +147,12 @@ class Application:
     def start(self) -> None:
         """Open the processors and start all threads. ZooKeeper and Kafka need not be there yet."""
         host, port, given = self._admin_address()
-        self.admin = AdminServer(self.status, host=host, port=port, port_given=given)
+        by = f"the admin port of process {os.getpid()} on {socket.gethostname()}"
+        operator = Operator(self.tasks, self.zk, self._clock, self.config.channels, by)
+        self.admin = AdminServer(
+            self.status, host=host, port=port, port_given=given, token=self._token,
+            operate=lambda channel, operation: answered(lambda: operator(channel, operation)),
+        )  # fmt: skip
         self.admin.start()
         log.info("admin: %s/status", self.admin.url)
         for channel in self.channels:
@@ -240,14 +268,14 @@ class Application:
 
     # -- making ------------------------------------------------------------------------------------------------------
 
-    def _channel(self, name: str, config: ChannelConfig, cls: type, options: object) -> InboundKafkaChannel:
+    def _channel(self, name: str, config: ChannelConfig, planned: PlannedChannel) -> InboundKafkaChannel:
         consumer_id, lock = self._identity(config)
         member = MemberInfo(
             host=socket.gethostname(),
             pid=os.getpid(),
             started=self._started,
             topics=config.topics,
-            coordinator={"type": config.coordinator.type},
+            coordinator=planned.coordinator.registration(),
             lock=lock.token if lock else None,
         )
         client_id = f"inbound-{name}-{consumer_id}"
@@ -275,7 +303,9 @@ class Application:
             dead_letters=dead_letters.send if dead_letters else None,
             owner_is_dead=lock.proves_dead if lock else lambda info: False,
         )
-        return InboundKafkaChannel(name, config, consumer_id, cls(), DynamicCoordinator(), member, options, outside)
+        return InboundKafkaChannel(
+            name, config, consumer_id, planned.processor(), planned.coordinator, member, planned.options, outside
+        )
 
     def _identity(self, config: ChannelConfig) -> tuple[str, IdLock | None]:
         if config.consumer_id is None:

@@ -12,6 +12,7 @@ from inbound.config import ChannelConfig
 from inbound.controller.kafka_controller import KafkaController
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo
+from inbound.coordinators.parameters import described
 from inbound.coordinators.paths import GroupPaths
 from inbound.driver import Driver, Wakeup
 from inbound.failures import DeadLetters, FailurePolicy, describe
@@ -192,11 +193,12 @@ class InboundKafkaChannel:
             name=self.name,
             group=parts.config.group,
             consumer_id=parts.consumer_id,
-            coordinator=self._coordinator.kind,
+            coordinator=described(self._coordinator.registration()),
             registered=membership.registered,
             topics={name: meta.partitions for name, meta in self.reader.topics.items()},
             members=sorted(m.consumer_id for m in membership.members),
             share=membership.plan.share,
+            notices=list(membership.plan.notices),
             partitions=[self._partition_status(p) for p in held],
             abandoned=sorted(str(p.tp) for p in parts.schedule.abandoned()),
             records_total=sum(t.records for t in totals.values()),
@@ -209,6 +211,7 @@ class InboundKafkaChannel:
             kafka_problem=self.reader.problem,
             ledger_problem=parts.ledger_problem,
             provable=not parts.not_provable,
+            paused=list(parts.pausing.pauses),
         )
 
     def _partition_status(self, partition: Partition) -> PartitionStatus:
@@ -231,6 +234,7 @@ class InboundKafkaChannel:
             last_error=partition.last_error,
             last_batch_at=partition.last_batch_at,
             in_doubt=not self.parts.zk.certain(partition.fence.session),
+            paused=self.parts.schedule.paused,
         )
 
     def threads(self) -> list[ThreadStatus]:

@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 
 from inbound.coordinators.base import GroupView, Member, Plan, ZkCoordinator
 from inbound.coordinators.members import Membership, Registration, read_members
-from inbound.coordinators.nodes import MemberInfo
+from inbound.coordinators.nodes import OPEN, MemberInfo
 from inbound.coordinators.ownership import Fence
+from inbound.coordinators.pauses import PauseReader
 from inbound.coordinators.tasks import Tasks
 from inbound.errors import InboundError, ZkUnavailableError
 from inbound.holdings import RETRY, Holdings
 from inbound.kafka.reader import Reader
-from inbound.partition import Fate
+from inbound.notices import Notices
+from inbound.partition import Fate, Partition
 from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
@@ -57,7 +59,11 @@ class GroupMembership:
         self._look_at: float | None = None  # asked for by the evaluation that ran last
         self._joined_session = 0
         self._told_no_share = False
+        self._notices = Notices(parts.name)
         self._waiting_for_id = False
+        self._pause_reader = PauseReader(
+            parts.zk, parts.paths, parts.consumer_id, on_pause=self._pauses_changed, on_rebalance=self._changed
+        )
 
     # -- session -----------------------------------------------------------------------------------------------------
 
@@ -77,7 +83,13 @@ class GroupMembership:
         if self.leaving or connection is None:
             return
         await self.holdings.ownership.ensure_group()
-        had_registered = self.membership.registered
+        await self._read_pauses()  # here too: nothing is handed out before, and to verify many partitions takes a while
+        if connection.session.id != self._joined_session:
+            # From here on, and not from the registration: who had to wait for its id has been quiet meanwhile.
+            self._joined_session = connection.session.id
+            self._quiet_until = self._parts.clock.now() + self._join_delay
+            self._ownerless_at_join = None
+            self._expired_once = self.membership.registered
         if await self.membership.register(owner_is_dead=self._owner_is_dead) is Registration.OCCUPIED:
             if not self._waiting_for_id:
                 log.warning(
@@ -87,11 +99,6 @@ class GroupMembership:
             self._waiting_for_id = True
             raise ZkUnavailableError(f"consumer id {self._parts.consumer_id} is still registered by another session")
         self._waiting_for_id = False
-        if connection.session.id != self._joined_session:
-            self._joined_session = connection.session.id
-            self._quiet_until = self._parts.clock.now() + self._join_delay
-            self._ownerless_at_join = None
-            self._expired_once = had_registered
         await self.holdings.recover(self._parts.schedule.held())
 
     def suspended(self) -> None:
@@ -119,7 +126,7 @@ class GroupMembership:
         # fences ours: what has been processed can be committed, unless somebody has claimed meanwhile.
         for partition in self._parts.schedule.held():
             if partition.fate is Fate.RELEASE:
-                self._parts.schedule.refence(partition, Fence(partition.fence.epoch, session))
+                self._parts.schedule.refence(partition, Fence(partition.fence.epoch, session, partition.fence.nonce))
         self._parts.committer_wakeup.set()
 
     @property
@@ -131,6 +138,7 @@ class GroupMembership:
     async def coordinate(self) -> None:
         if self.leaving:
             return
+        await self._read_pauses()
         if not await self.membership.check():
             await self.zk_reconnected()
         await self.holdings.verify()
@@ -140,11 +148,11 @@ class GroupMembership:
     async def calc_rebalance(self) -> Plan | None:
         self._look_at = None
         topics = {name: meta.partitions for name, meta in self._reader.topics.items()}
-        if self.leaving or not topics:
+        if self.leaving or not self._reader.topics_known:
             return Plan() if self.leaving else None
         for topic, count in topics.items():
-            await self.holdings.ownership.ensure(topic, count)
-        await self.membership.publish_topics(tuple(sorted(topics)))
+            await self.holdings.ownership.ensure(topic, count, came_later=topic in self._reader.came_later)
+        await self.membership.publish_topics(tuple(sorted({*topics, *(self._parts.config.topics or ())})))
         before = {m.consumer_id for m in self.members}
         self.members = await read_members(self._parts.zk, self._parts.paths, self._cache, self._changed)
         if {m.consumer_id for m in self.members} - before - {self._parts.consumer_id} and before:
@@ -153,11 +161,13 @@ class GroupMembership:
         held = self._parts.schedule.held()
         mine = frozenset(p.tp for p in held if p.fate is Fate.KEEP)
         ours = frozenset(p.tp for p in held)
+        await self._get_back([p for p in held if p.tp not in owned])
         if not await self.holdings.settle_suspects(owned, ours):
             self._look_again(self._parts.clock.now() + RETRY)
         view = GroupView(self._parts.consumer_id, self.members, topics, owned | ours, mine)
         self.plan = self._coordinator.plan(view)
-        self._say_share()
+        if topics:
+            self._say_share()
         return Plan(tuple(self._claimable(self.plan.take, owned, topics)), self.plan.release, self.plan.share)
 
     async def _owned(self, topics: dict[str, int]) -> frozenset[TopicPartition]:
@@ -166,6 +176,24 @@ class GroupMembership:
         for topic, call in calls.items():
             owned |= {TopicPartition(topic, int(name)) for name in await call or () if name.isdigit()}
         return frozenset(owned)
+
+    async def _get_back(self, missing: Sequence[Partition]) -> None:
+        """Recover those of ours that have no owner node: it went after they were verified, or their gate was closed.
+
+        The watches on what we read here, and on the list that did not name them, bring us back if it is not to be had.
+        """
+        gates = {
+            topic: self._parts.zk.get(self._parts.paths.gate(topic), self._changed)
+            for topic in {p.tp.topic for p in missing}
+        }
+        closed = set()
+        for topic, call in gates.items():
+            gate = await call
+            if gate is not None and gate.data != OPEN:
+                closed.add(topic)
+        passable = [p for p in missing if p.tp.topic not in closed]
+        if passable:
+            await self.holdings.recover(passable)
 
     async def _inherited(self, topics: dict[str, int]) -> frozenset[TopicPartition]:
         """Partitions whose owner node is of the dead process that we took the id over from: ours to claim at once."""
@@ -204,6 +232,23 @@ class GroupMembership:
             wanted = [tp for tp in wanted if tp not in left_alone]
         return [tp for tp in wanted if self._parts.schedule.may_claim(tp)]
 
+    async def _read_pauses(self) -> None:
+        """Learn what is paused, before anything is claimed or got back: who joins a paused group hands out nothing."""
+        parts = self._parts
+        doubts = parts.pausing.doubts
+        generation, pauses = await self._pause_reader.read()
+        if not parts.pausing.learned(generation, pauses, doubts):
+            return
+        for pause in pauses:
+            log.warning("channel %s: %s; partitions are kept, nothing is read", self.name, pause.told(self.name))
+        if not pauses:
+            log.info("channel %s: no pause is left: reading goes on", self.name)
+        parts.reader_wakeup.set()
+
+    def _pauses_changed(self) -> None:
+        self._parts.pausing.doubt()  # a watch: any thread
+        self._changed()
+
     def _look_again(self, at: float) -> None:
         self._look_at = at if self._look_at is None else min(self._look_at, at)
 
@@ -214,11 +259,14 @@ class GroupMembership:
         none = self.plan.share == 0
         if none and not self._told_no_share:
             log.info(
-                "channel %s: %d members share fewer partitions; this one stands by with none",
+                "channel %s: of the partitions that the group's %d members share, none is for this one; it stands by",
                 self.name,
                 len(self.members),
             )
         self._told_no_share = none
+        again = self._notices.say(self.plan.notices, self._parts.clock.now())
+        if again is not None:
+            self._look_again(again)
 
     # -- taking and releasing ----------------------------------------------------------------------------------------
 

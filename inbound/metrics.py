@@ -120,6 +120,11 @@ def _of_channels(found: Sequence[tuple[Labels, ChannelStatus]]) -> Iterator[Metr
     yield gauge("inbound_group_share", "Partitions that this member should own", lambda c: c.share)
     yield gauge("inbound_channel_registered", "1 while this process is a member of the group", lambda c: c.registered)
     yield gauge(
+        "inbound_channel_paused",
+        "1 while this member is paused: it keeps its partitions and reads nothing",
+        lambda c: bool(c.paused),
+    )
+    yield gauge(
         "inbound_channel_abandoned_partitions",
         "Partitions given up whose callback still runs; they are not taken again before it ends",
         lambda c: len(c.abandoned),

@@ -15,6 +15,7 @@ from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.driver import Wakeup
 from inbound.errors import LedgerError
 from inbound.ledger.base import Ledger
+from inbound.pausing import Pausing
 from inbound.processors.base import BatchEventProcessor
 from inbound.schedule import Schedule
 from inbound.topic_partition import TopicPartition
@@ -55,6 +56,10 @@ class Parts:
     ledger_problem: str | None = None
     #: Set for good once something was not recorded: the ledger proves nothing from here on.
     not_provable: bool = False
+    pausing: Pausing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pausing = Pausing(self.zk, self.schedule)
 
     def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
         """Record an event of a partition; where the ledger cannot take it, say so, here and in status."""

@@ -34,6 +34,7 @@ class Schedule:
         #: Callbacks that outlived their partition; a claim of it waits for them.
         self._abandoned: dict[TopicPartition, Partition] = {}
         self._dropped: set[TopicPartition] = set()
+        self._paused = False
 
     # -- the controller's side -----------------------------------------------------------------------------------------
 
@@ -121,6 +122,21 @@ class Schedule:
             for partition in self._partitions.values():
                 if partition.place is Place.RUNNING and partition.batch is not None:
                     partition.batch.lost.set()
+
+    @property
+    def paused(self) -> bool:
+        """Whether the channel is paused: partitions are kept, and nothing is handed out."""
+        return self._paused
+
+    def set_paused(self, paused: bool) -> None:
+        """Pause the channel, or end that; every partition comes to a worker once, which tells the processor."""
+        with self._lock:
+            if paused == self._paused:
+                return
+            self._paused = paused
+            for partition in self._partitions.values():
+                if partition.place is Place.SCHEDULED:
+                    self._push(partition, partition.due)
 
     # -- the workers' side ---------------------------------------------------------------------------------------------
 
@@ -224,7 +240,9 @@ class Schedule:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _push(self, partition: Partition, due: float) -> None:
-        if partition.fate is not Fate.KEEP:
+        if partition.fate is not Fate.KEEP or (partition.paused_since is not None) != self._paused:
+            # The second is looked at here, and not once when the channel is paused: a partition that is with a worker
+            # or the committer then has it seen to when it comes back, from wherever.
             due = min(due, self._clock.now())
         partition.due = due
         partition.ticket = next(self._tickets)

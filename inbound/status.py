@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
+from inbound.coordinators.pauses import Pause
+
 T = TypeVar("T")
 
 
@@ -31,6 +33,7 @@ class PartitionStatus:
     last_error: str | None
     last_batch_at: float | None  # Unix time
     in_doubt: bool  # owned as far as we know, but the session may have expired
+    paused: bool = False  # nothing is read: see `ChannelStatus.paused`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +43,7 @@ class ChannelStatus:
     name: str
     group: str
     consumer_id: str
-    coordinator: str
+    coordinator: str  # kind and parameters, for people
     registered: bool  # our id node stands: what `/readyz` asks
     topics: dict[str, int]  # name: number of partitions, as the brokers say
     members: list[str]  # consumer ids of the group, as last read
@@ -58,6 +61,10 @@ class ChannelStatus:
     kafka_problem: str | None
     ledger_problem: str | None
     provable: bool  # everything so far is in the ledger
+    #: What people should know of the group's shares; see `inbound.coordinators.base.Plan`.
+    notices: list[str] = field(default_factory=list)
+    #: The pauses because of which this member reads nothing; it goes on when none is left.
+    paused: list[Pause] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +135,12 @@ def process_status(body: Mapping[str, Any]) -> ProcessStatus:
     try:
         channels = [
             _known(
-                ChannelStatus, {**channel, "partitions": [_known(PartitionStatus, p) for p in channel["partitions"]]}
+                ChannelStatus,
+                {
+                    **channel,
+                    "partitions": [_known(PartitionStatus, p) for p in channel["partitions"]],
+                    "paused": [_known(Pause, pause) for pause in channel.get("paused", ())],
+                },
             )
             for channel in body["channels"]
         ]

@@ -71,11 +71,13 @@ class Worker:
         self._run_callbacks(partition)
         if partition.fate is Fate.RELEASE:
             self._terminate(partition)
+        elif self._is_paused(partition):
+            parts.schedule.put_back(partition, NEVER)
         elif partition.problem is not None and not partition.buffer:  # what was read before it comes first
             self._out_of_range(partition)
         elif partition.held is not None:
             parts.schedule.put_back(partition, NEVER)
-        elif not parts.zk.certain(partition.fence.session):
+        elif not (parts.zk.certain(partition.fence.session) and parts.pausing.allows()):
             self._wait_for_certainty(partition)
         elif parts.clock.now() < partition.rest_until:
             parts.schedule.put_back(partition, partition.rest_until)
@@ -110,7 +112,8 @@ class Worker:
         partition.batch = batch
         # Right before the call, by this thread, by the clock: a flag that another thread sets would be stale when a
         # stopped process goes on after its session has expired.
-        if partition.fate is Fate.DROP or not parts.zk.certain(partition.fence.session):
+        certain = parts.zk.certain(partition.fence.session) and parts.pausing.allows()
+        if partition.fate is Fate.DROP or not certain:
             partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
             self._wait_for_certainty(partition)
             return
@@ -236,6 +239,28 @@ class Worker:
         outcome = self._guard(partition, ask)
         return outcome if isinstance(outcome, Outcome) else None
 
+    def _is_paused(self, partition: Partition) -> bool:
+        """Whether the channel is paused; the processor is told once when that begins and once when it ends."""
+        parts = self._parts
+        paused, since, now = parts.schedule.paused, partition.paused_since, parts.clock.now()
+        if paused and since is None:
+            partition.paused_since = now
+
+            def on_pause() -> None:
+                parts.processor.on_pause(partition.tp)
+
+            self._guard(partition, on_pause)
+        elif not paused and since is not None:
+            partition.paused_since = None
+            if partition.idle_since is not None:
+                partition.idle_since += now - since  # nobody waited for records meanwhile
+
+            def on_resume() -> None:
+                parts.processor.on_resume(partition.tp)
+
+            self._guard(partition, on_resume)
+        return paused
+
     def _idle(self, partition: Partition) -> None:
         parts = self._parts
         now = parts.clock.now()
@@ -277,10 +302,7 @@ class Worker:
     def _tell_lost(self, partition: Partition) -> None:
         parts = self._parts
         self._run_callbacks(partition)  # a commit that landed before is told all the same
-        error = PartitionLostError(
-            *partition.tp,
-            "lost: another consumer owns it now; what it was handed since the last commit is read again there",
-        )
+        error = PartitionLostError(*partition.tp, f"lost: {partition.why_lost}")
 
         def on_exception() -> object:
             return parts.processor.on_exception(partition.tp, error)

@@ -48,7 +48,8 @@ def test_a_good_configuration_is_said_to_be_good(tmp_path: Path, capsys: pytest.
     text = GOOD.replace('"PLUGIN"', "simple, options: {sinks: [log]}")
     assert check(tmp_path, text, capsys) == (
         0,
-        "channel orders: group orders-svc reads orders with inbound.processors.simple:SimpleProcessor\n"
+        "channel orders: group orders-svc reads orders with inbound.processors.simple:SimpleProcessor, "
+        "coordinator dynamic\n"
         "inbound.yaml: good\n",
     )
 
@@ -135,7 +136,9 @@ def test_options_are_checked_by_the_processors_own_model(tmp_path: Path, capsys:
     assert said.startswith("error: inbound.yaml:5: channels.orders.processor.options.mode:"), said
 
 
-@pytest.mark.parametrize("command", ["run", "check", "status", "publish", "cluster", "demo"])
+@pytest.mark.parametrize(
+    "command", ["run", "check", "status", "pause", "resume", "rebalance", "publish", "cluster", "demo"]
+)
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And ends with exit code 0."""
     with pytest.raises(SystemExit) as caught:

@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from inbound.controller.session import State
+from inbound.coordinators.pauses import Pause
 from inbound.metrics import exposition, make_registry
 from inbound.status import ProcessStatus
 from tests.made_status import channel, partition, process, session
@@ -59,6 +60,7 @@ def test_every_metric_of_a_process() -> None:
         ("inbound_group_members", group): 2,
         ("inbound_group_share", group): 2,
         ("inbound_channel_registered", group): 1,
+        ("inbound_channel_paused", group): 0,
         ("inbound_channel_abandoned_partitions", group): 0,
         ("inbound_channel_kafka_available", group): 1,
         ("inbound_ledger_available", group): 1,
@@ -155,7 +157,9 @@ def test_trouble_shows() -> None:
     bad = partition(held="see the log", in_doubt=True, attempts=3)
     troubled = channel(partitions=[bad], kafka_problem="no brokers", ledger_problem="disk full", provable=False)
 
-    series = scrape(process(channels=[replace(troubled, registered=False, abandoned=["orders/9"])]))
+    series = scrape(
+        process(channels=[replace(troubled, registered=False, abandoned=["orders/9"], paused=[Pause("operator")])])
+    )
 
     group = ("orders", "orders-svc")
     where = (*group, "0", "orders")
@@ -166,6 +170,7 @@ def test_trouble_shows() -> None:
     assert of(series, "inbound_ledger_available") == {group: 0}
     assert of(series, "inbound_ledger_provable") == {group: 0}
     assert of(series, "inbound_channel_registered") == {group: 0}
+    assert of(series, "inbound_channel_paused") == {group: 1}
     assert of(series, "inbound_channel_abandoned_partitions") == {group: 1}
 
 

@@ -55,7 +55,7 @@ def answer() -> Iterator[Serve]:
             server = Server(
                 socket.AF_INET,
                 ("127.0.0.1", 0),
-                lambda method, path, accept: page,
+                lambda request: page,
                 log=logging.getLogger(__name__),
                 limits=Limits(),
             )

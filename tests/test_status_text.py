@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inbound.cli.status_text import age, shown
+from inbound.coordinators.pauses import Pause
 from inbound.status import ThreadStatus
 from tests.made_status import NOW, channel, partition, process, session
 
@@ -132,3 +133,22 @@ def test_before_the_first_session() -> None:
 def test_ages(seconds: float, text: str) -> None:
     """The largest unit is exact enough; a clock that runs ahead gives no negative age."""
     assert age(seconds) == text
+
+
+def test_a_paused_channel() -> None:
+    """Who, since when, why, and what ends it, a line for each pause; a batch in hand is still seen to run."""
+    pauses = [
+        Pause("operator", None, "2025-02-01T00:00:00.000+00:00", "ann@host", "new\ndisk"),
+        Pause("operator", "host-1"),
+        Pause("reset-monday", None, "2025-02-01T00:00:00.000+00:00", "bob@host"),
+    ]
+    partitions = [partition(0, paused=True), partition(1, paused=True, place="running")]
+
+    lines = shown([process(channels=[channel(partitions=partitions, paused=pauses)])], NOW).splitlines()
+
+    assert [line.split()[2] for line in lines if line.startswith("orders ")] == ["paused", "running"]
+    assert lines[lines.index("Why not moving:") + 1 :] == [
+        "  orders: paused since 2025-02-01T00:00:00.000+00:00 by ann@host (new disk); goes on with `inbound resume orders`",
+        "  orders: member host-1 paused; goes on with `inbound resume orders --consumer host-1`",
+        "  orders: paused since 2025-02-01T00:00:00.000+00:00 by bob@host, held by reset-monday, which ends it when it is done",
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 from inbound.application import plan_channels
 from inbound.cli.files import add_config_options, load_config
 from inbound.config import render
+from inbound.coordinators.parameters import described
 
 
 def add_parser(commands: Any) -> None:
@@ -28,9 +29,13 @@ def check(args: argparse.Namespace) -> int:
         print(render(loaded.config), end="")
         for path, origin in sorted(loaded.origins.items()):
             print(f"# {path}: {origin}")
-    for name, (cls, _) in planned.items():
+    for name, plan in planned.items():
         channel = loaded.config.channels[name]
         reads = ", ".join(channel.topics) or f"topics like {channel.topics_pattern}"
-        print(f"channel {name}: group {channel.group} reads {reads} with {cls.__module__}:{cls.__qualname__}")
+        cls = plan.processor
+        print(
+            f"channel {name}: group {channel.group} reads {reads} with {cls.__module__}:{cls.__qualname__}, coordinator "
+            f"{described(plan.coordinator.registration())}"
+        )
     print(f"{args.config}: good")
     return 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from inbound.config import Loaded, load, read_text
+from inbound.config import AdminConfig, Loaded, load, read_text
 from inbound.errors import ConfigError
 
 
@@ -42,3 +43,27 @@ def load_config(args: argparse.Namespace) -> Loaded:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     return loaded
+
+
+def admin_token(admin: AdminConfig) -> Callable[[], str] | None:
+    """Return what reads the token for operations, anew each time, for a mounted secret changes; None: there is none.
+
+    Raises:
+        ConfigError: the file cannot be used; so does the reader, if that comes later.
+    """
+    path = admin.token_file
+    if path is None:
+        return None
+
+    def read() -> str:
+        try:
+            token = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise ConfigError(f"admin.token_file: {path} cannot be read: {reason}") from None
+        if not token or len(token.split()) != 1:
+            raise ConfigError(f"admin.token_file: {path} must hold one word: the token")
+        return token
+
+    read()
+    return read

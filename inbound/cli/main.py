@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import inbound
-from inbound.cli import check, cluster, demo, publish, run, status
+from inbound.cli import check, cluster, demo, operate, publish, run, status
 from inbound.errors import ConfigError, InboundError
 
 #: Exit codes that scripts may rely on.
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"inbound {inbound.__version__}")
     top.add_argument("-v", "--verbose", action="store_true", help="log more, with tracebacks")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for module in (run, check, status, publish, cluster, demo):
+    for module in (run, check, status, operate, publish, cluster, demo):
         module.add_parser(commands)
     return top
 

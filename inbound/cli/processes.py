@@ -13,14 +13,19 @@ import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import FrameType
+from urllib.parse import quote, urlencode
 
 import inbound
+from inbound.cli.files import admin_token
 from inbound.clock import Clock, SystemClock
 from inbound.config import Loaded
 from inbound.errors import InboundError
 from inbound.http.admin import AdminServer
-from inbound.http.client import fetch_status, processes_of
+from inbound.http.client import fetch_status, post, processes_of
+from inbound.http.pages import Page, text
+from inbound.operations import ANSWER_SECONDS, Operation
 from inbound.status import ProcessStatus, SessionStatus
 
 log = logging.getLogger("inbound")
@@ -70,6 +75,7 @@ class Supervisor:
         self._stop = threading.Event()
         self._signals = 0
         self._deaths = Deaths()
+        self._token = admin_token(loaded.config.admin)
 
     def run(self) -> int:
         """Run until told to stop, or until the children die too often. Returns the exit code."""
@@ -77,7 +83,14 @@ class Supervisor:
             signal.signal(number, self._handle)
         admin_config = self._loaded.config.admin
         host, _, port = admin_config.listen.rpartition(":")
-        admin = AdminServer(self.statuses, host=host.strip("[]"), port=int(port), port_given=admin_config.given)
+        admin = AdminServer(
+            self.statuses,
+            host=host.strip("[]"),
+            port=int(port),
+            port_given=admin_config.given,
+            operate=self._operate,
+            token=self._token,
+        )
         admin.start()
         log.info("admin: %s/status for %d processes", admin.url, len(self._children))
         try:
@@ -111,6 +124,23 @@ class Supervisor:
         except InboundError as error:
             log.warning("process %d: %s", child.index, error)
             return [_silent(child, f"process {child.index} does not answer")]
+
+    def _operate(self, channel: str, operation: Operation) -> Page:
+        """Pass an operation on to a child: what it writes is for the whole group. Doing it twice is safe."""
+        parameters = {"consumer": operation.consumer, "reason": operation.reason}
+        query = urlencode({name: value for name, value in parameters.items() if value is not None})
+        path = f"/channels/{quote(channel, safe='')}/{operation.verb.value}?{query}"
+        token = self._token() if self._token is not None else None
+        for child in self._children:
+            if child.url is None:
+                continue
+            try:
+                code, content_type, body = post(child.url, path, token, ANSWER_SECONDS + ANSWER_TIMEOUT)
+            except InboundError as error:
+                log.warning("process %d: %s", child.index, error)
+                continue
+            return Page(code, body, content_type)
+        return text(HTTPStatus.SERVICE_UNAVAILABLE, "no process answers; ask again, or use the command line")
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1

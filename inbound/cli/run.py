@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from inbound.application import Application, plan_channels
-from inbound.cli.files import add_config_options, load_config
+from inbound.cli.files import add_config_options, admin_token, load_config
 from inbound.cli.places import state_dir
 
 log = logging.getLogger("inbound")
@@ -45,7 +45,11 @@ def run(args: argparse.Namespace) -> int:
         return Supervisor(args, loaded).run()
     child = args.child is not None
     application = Application(
-        loaded, lock_dir=state_dir() / "ids", index=args.child, listen="127.0.0.1:0" if child else None
+        loaded,
+        lock_dir=state_dir() / "ids",
+        index=args.child,
+        listen="127.0.0.1:0" if child else None,
+        token=admin_token(loaded.config.admin),
     )
     stop = _Signals(application)
     if child:

@@ -90,11 +90,13 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
         f"{count(channel.commits_total, 'commit')} ({channel.commits_waiting:,} waiting, "
         f"{channel.commits_fenced_total:,} fenced)" + (f", {lag}" if lags else "")
     )
+    yield from (one_line(f"Notice: {notice}") for notice in channel.notices)
 
 
 def _row(partition: PartitionStatus, now: float) -> list[Cell]:
     last = None if partition.last_batch_at is None else age(now - partition.last_batch_at)
-    state = f"{partition.place}, leaving" if partition.leaving and partition.place != "leaving" else partition.place
+    place = "paused" if partition.paused and partition.place == "scheduled" else partition.place
+    state = f"{place}, leaving" if partition.leaving and place != "leaving" else place
     return [
         partition.topic,
         partition.partition,
@@ -138,6 +140,7 @@ def _why_not_moving(process: ProcessStatus) -> Iterator[str]:
 def _of_channel(channel: ChannelStatus) -> Iterator[str]:
     if not channel.registered:
         yield f"not yet a member of group {channel.group}"
+    yield from (pause.told(channel.name) for pause in channel.paused)
     if channel.kafka_problem is not None:
         yield f"Kafka: {channel.kafka_problem}"
     if channel.ledger_problem is not None:

@@ -1,4 +1,4 @@
-"""The admin listener: health, readiness, status and metrics of this process over HTTP."""
+"""The admin listener: health, readiness, status, metrics and operations of this process over HTTP."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from http import HTTPStatus
 from typing import Any
 
 from inbound.errors import ConfigError
+from inbound.http.operations import Operate, Operations, Token
 from inbound.http.pages import Page, Pages, text
-from inbound.http.server import METHODS, Limits, Server
+from inbound.http.server import METHODS, Limits, Request, Server
 from inbound.metrics import Snapshot
 
 #: How many ports are tried, from the default one on, when nobody asked for a certain one.
@@ -23,6 +24,8 @@ class AdminServer:
     """Listens from `start` to `close`, both called by the owner; the snapshot is asked for in threads of its own.
 
     If `port_given` is False and the port is taken, the next free one is used, and the log says which. Port 0 is any.
+    `operate` does what is asked for by POST; `token` says what whoever asks must know, None: nothing on loopback, and
+    elsewhere no operation is done.
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class AdminServer:
         host: str,
         port: int,
         port_given: bool,
+        operate: Operate | None = None,
+        token: Token | None = None,
         log: logging.Logger | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -41,6 +46,9 @@ class AdminServer:
         self._log = log or logging.getLogger(__name__)
         self._limits = limits or Limits()
         self._pages = Pages(snapshot, self._log)
+        self._operations = Operations(operate, token, self._log) if operate is not None else None
+        if operate is not None:
+            self._pages.operations = ("POST /channels/<name>/pause, /resume, /rebalance (?consumer=ID&reason=TEXT)",)
         self._server: Server | None = None
 
     def start(self) -> None:
@@ -90,10 +98,16 @@ class AdminServer:
             raise RuntimeError("the admin server was not started")
         return self._server
 
-    def _answer(self, method: str, path: str, accept: str | None) -> Page:
-        if self._pages.knows(path) and method not in METHODS:
-            return text(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} can be read only: {', '.join(METHODS)}")
-        return self._pages.get(path, accept)
+    def _answer(self, request: Request) -> Page:
+        if self._operations is not None:
+            page = self._operations.answer(request, str(self._running.server_address[0]))
+            if page is not None:
+                return page
+        if self._pages.knows(request.path) and request.method not in METHODS:
+            allowed = ", ".join(METHODS)
+            page = text(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} can be read only: {allowed}")
+            return page.with_header("Allow", allowed)
+        return self._pages.get(request.path, request.accept)
 
     def _resolve(self) -> tuple[int, tuple[Any, ...]]:
         try:

@@ -58,6 +58,24 @@ def fetch_status(url: str, timeout: float = 5.0) -> Mapping[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
+def post(url: str, path: str, token: str | None, timeout: float) -> tuple[int, str, bytes]:
+    """Send a POST to the admin port at `url`. Returns the status, the content type and the body of the answer.
+
+    Raises:
+        InboundError: nobody answers; whether it was done is not known.
+    """
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    try:
+        connection.request("POST", path, headers={"Authorization": f"Bearer {token}"} if token is not None else {})
+        answer = connection.getresponse()
+        return answer.status, answer.headers.get("Content-Type", ""), answer.read(MAX_BODY)
+    except (OSError, http.client.HTTPException) as error:
+        raise InboundError(f"{url}: no answer: {_reason(error, timeout)}") from None
+    finally:
+        connection.close()
+
+
 def processes_of(url: str, body: Mapping[str, Any]) -> list[ProcessStatus]:
     """Return what `fetch_status` found at `url`: one process, or those of `run --processes`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -25,6 +25,11 @@ class Page:
     code: int
     body: bytes
     content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def with_header(self, name: str, value: str) -> Page:
+        """Return this page with one more header."""
+        return replace(self, headers=(*self.headers, (name, value)))
 
 
 def text(code: int, *lines: str) -> Page:
@@ -46,6 +51,8 @@ class Pages:
             "/status": (self._status, "everything that the process knows of itself, as JSON"),
             "/metrics": (self._metrics, "metrics for Prometheus"),
         }
+        #: What else there is to be said in the list of pages.
+        self.operations: Sequence[str] = ()
 
     def knows(self, path: str) -> bool:
         """Whether there is such a page."""
@@ -65,7 +72,8 @@ class Pages:
     # -- pages -------------------------------------------------------------------------------------------------------
 
     def _index(self, accept: str | None) -> Page:
-        return text(HTTPStatus.OK, *(f"{path:<10} {what}" for path, (_, what) in self._pages.items()))
+        pages = (f"{path:<10} {what}" for path, (_, what) in self._pages.items())
+        return text(HTTPStatus.OK, *pages, *self.operations)
 
     def _healthz(self, accept: str | None) -> Page:
         """Never fails because a server is away: restarting this process would not bring that back."""

@@ -24,8 +24,21 @@ from typing import Any
 import inbound
 from inbound.http.pages import Page, text
 
-#: Given a method, a path without its query, and the Accept header, returns the answer.
-Answer = Callable[[str, str, str | None], Page]
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, as far as anybody wants to know; header values as they were sent."""
+
+    method: str
+    path: str  # without the query, not decoded
+    query: str = ""
+    accept: str | None = None
+    host: str | None = None
+    origin: str | None = None
+    authorization: str | None = field(default=None, repr=False)
+
+
+Answer = Callable[[Request], Page]
 #: What may be asked for.
 METHODS = ("GET", "HEAD")
 #: How long a client may go on sending after its last answer. Seconds.
@@ -251,7 +264,7 @@ class Handler(BaseHTTPRequestHandler):
         self._connection.waits(False)
         self._served += 1
         readable = self._drop_body()
-        self._send(self.server.answer(self.command, self.path.partition("?")[0], self.headers["Accept"]), not readable)
+        self._send(self.server.answer(self._request()), not readable)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that could not be understood; the connection is closed, nobody knows where the next starts."""
@@ -266,6 +279,11 @@ class Handler(BaseHTTPRequestHandler):
         self.server.log.debug("admin: %s: " + format, self.client_address[0], *args)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _request(self) -> Request:
+        path, _, query = self.path.partition("?")
+        of = self.headers
+        return Request(self.command, path, query, of["Accept"], of["Host"], of["Origin"], of["Authorization"])
 
     def _drop_body(self) -> bool:
         """Read and forget the request's body. Returns whether another request can follow on this connection."""
@@ -284,8 +302,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", page.content_type)
         self.send_header("Content-Length", str(len(page.body)))
         self.send_header("Cache-Control", "no-store")
-        if page.code == HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", ", ".join(METHODS))
+        for name, value in page.headers:
+            self.send_header(name, value)
         if close:
             self.send_header("Connection", "close")
             self.close_connection = True

@@ -1,0 +1,200 @@
+"""What operators do to a running group: pause, resume, rebalance. By ZooKeeper alone, so it works while nobody is alive.
+
+The command line and the admin port both come here.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from inbound.clock import Clock
+from inbound.config import ChannelConfig
+from inbound.coordinators import pauses
+from inbound.coordinators.paths import GroupPaths, path_part
+from inbound.coordinators.pauses import OPERATOR, Pause
+from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import Call, ZooKeeper, ambiguous, unavailable
+from inbound.errors import InboundError
+
+#: How long an operation may take before the one who asked is told that nobody knows. Seconds.
+ANSWER_SECONDS = 10.0
+
+
+class Verb(Enum):
+    """An operation."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    REBALANCE = "rebalance"
+
+
+class UnknownTargetError(InboundError):
+    """The operation names a channel, or a member, that is not there."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What to do. `consumer` is one member's id; None: the whole group."""
+
+    verb: Verb
+    consumer: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A channel that it is done to."""
+
+    channel: str
+    group: str
+    fixed_id: str | None = None  # the consumer_id that its configuration gives
+
+    @classmethod
+    def of(cls, name: str, config: ChannelConfig) -> Target:
+        """Return the target that a configuration describes."""
+        return cls(name, config.group, config.consumer_id)
+
+    def may_return(self, consumer: str) -> bool:
+        """Whether a process of this configuration can have the id, although it is not alive (`-N`: --processes)."""
+        fixed = self.fixed_id
+        return fixed is not None and re.fullmatch(rf"{re.escape(fixed)}(-\d+)?", consumer) is not None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of an operation."""
+
+    channel: str
+    group: str
+    operation: str
+    consumer: str | None
+    changed: bool  # False: it was so already
+    message: str  # for people, one line
+    members: list[str]  # consumer ids alive: they hear of it at once
+    held_by: list[str]  # who still pauses the group, or the one member
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON takes it."""
+        return asdict(self)
+
+
+async def carry_out(zk: ZooKeeper, target: Target, operation: Operation, *, by: str, wall: float) -> Done:
+    """Do `operation`; `by` says who asked and `wall` (Unix time) when, for people.
+
+    Raises:
+        UnknownTargetError: no member of that id is alive, and it is not the configuration's either.
+        TransientError: ZooKeeper does not answer. Trying again is safe.
+    """
+    consumer = operation.consumer
+    paths = GroupPaths(target.group)
+    alive = await pauses.members_alive(zk, paths)
+    if consumer is not None:
+        await _known(zk, target, consumer, alive)
+    since = datetime.fromtimestamp(wall, UTC).isoformat(timespec="milliseconds")
+    reason = pauses.one_line(operation.reason or "") or None
+    mine = Pause(OPERATOR, consumer, since, by, reason)
+    if operation.verb is Verb.PAUSE:
+        before = await pauses.pause(zk, target.group, mine)
+        changed, text = before is None, _paused(target, mine, before, alive)
+    elif operation.verb is Verb.RESUME:
+        ended = await pauses.resume(zk, target.group, OPERATOR, consumer)
+        changed, text = bool(ended), _resumed(consumer, ended)
+    else:
+        await pauses.ask_rebalance(zk, target.group, mine)
+        changed, text = True, _rebalanced(alive)
+    left = [p for p in await pauses.read_pauses(zk, paths) if p.consumer is None or p.consumer == consumer]
+    if operation.verb is Verb.RESUME and left:
+        text += f"; {_still(target, left)}"
+    message = f"{target.channel}: {text} (group {target.group}, {_count(alive)} alive)"
+    holders = sorted({p.holder for p in left})
+    return Done(
+        target.channel, target.group, operation.verb.value, consumer, changed, message, alive, holders
+    )  # fmt: skip
+
+
+async def _known(zk: ZooKeeper, target: Target, consumer: str, alive: list[str]) -> None:
+    path_part(consumer, "consumer id")
+    if consumer in alive or target.may_return(consumer):
+        return
+    if any(p.consumer == consumer for p in await pauses.read_pauses(zk, GroupPaths(target.group))):
+        return  # it was known once, and must not stay paused for ever
+    raise UnknownTargetError(
+        f"channel {target.channel}: group {target.group} has no member {consumer!r}; alive: {', '.join(alive) or 'nobody'}. "
+        "One that is down can be named where its consumer_id stands in the configuration"
+    )
+
+
+def _paused(target: Target, mine: Pause, before: Pause | None, alive: list[str]) -> str:
+    if before is not None:
+        return f"already {before.told(target.channel)}"
+    if mine.consumer is None:
+        return "paused; each member ends the batch in hand, keeps its partitions and reads nothing"
+    if mine.consumer in alive:
+        return f"member {mine.consumer} paused; it ends the batch in hand, keeps its partitions and reads nothing"
+    return f"member {mine.consumer} paused; it is not alive just now, and reads nothing when it comes"
+
+
+def _resumed(consumer: str | None, ended: list[Pause]) -> str:
+    if not ended:
+        return "was not paused by an operator" if consumer is None else f"member {consumer} was not paused on its own"
+    if consumer is not None:
+        return f"member {consumer} resumed"
+    members = [p.consumer for p in ended if p.consumer is not None]
+    if len(members) == len(ended):
+        return f"member {', '.join(members)} resumed"
+    return "resumed" + (f", and member {', '.join(members)}, paused on its own" if members else "")
+
+
+def _still(target: Target, left: list[Pause]) -> str:
+    if any(p.holder == OPERATOR and p.consumer is None for p in left):
+        return f"the whole group is paused, so nothing is read before `inbound resume {target.channel}`"
+    return f"still paused by {', '.join(sorted({p.holder for p in left}))}: goes on when that is done"
+
+
+def _rebalanced(alive: list[str]) -> str:
+    if not alive:
+        return "nobody is there to rebalance; members that start take their shares by themselves"
+    return "every member looks at its share now"
+
+
+def _count(alive: list[str]) -> str:
+    return f"{len(alive)} member{'' if len(alive) == 1 else 's'}"
+
+
+class Operator:
+    """Carries operations out on the controller's thread, for those who ask on threads of their own."""
+
+    def __init__(
+        self, tasks: Tasks, zk: ZooKeeper, clock: Clock, channels: Mapping[str, ChannelConfig], by: str
+    ) -> None:
+        self._tasks = tasks
+        self._zk = zk
+        self._clock = clock
+        self._targets = {name: Target.of(name, config) for name, config in channels.items()}
+        self._by = by
+
+    def __call__(self, channel: str, operation: Operation) -> Done:
+        """Do it, and wait for the end. Any thread but the controller's.
+
+        Raises:
+            UnknownTargetError: there is no such channel, or no such member.
+            TransientError: ZooKeeper is away, or did not answer in time. Trying again is safe.
+        """
+        target = self._targets.get(channel)
+        if target is None:
+            raise UnknownTargetError(f"no channel {channel!r}; there are: {', '.join(self._targets)}")
+        if self._zk.connection is None:
+            raise unavailable(f"{operation.verb.value} of channel {channel}")
+        work = carry_out(self._zk, target, operation, by=self._by, wall=self._clock.wall())
+        call: Call[Done] = self._tasks.spawn(work, f"{operation.verb.value} of {channel}")
+        ended = threading.Event()
+        call.when_done(ended.set)
+        if not ended.wait(ANSWER_SECONDS):
+            raise ambiguous(f"{operation.verb.value} of channel {channel}", f"no answer within {ANSWER_SECONDS:g} s")
+        return call.result()

@@ -1,0 +1,103 @@
+"""Pause, resume and rebalance as an operator has them: by command and by POST, on a running group under load."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inbound.embedded import EmbeddedCluster
+from inbound.http.client import fetch_status, post
+from integration.harness import Scene, until
+
+
+@pytest.fixture
+def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Any:
+    """One scene on the shared cluster."""
+    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
+    folder.mkdir()
+    one = Scene(embedded_cluster, folder)
+    yield one
+    one.close()
+
+
+def inbound(scene: Scene, *arguments: str) -> str:
+    """Run a command of inbound with the scene's configuration; return what it printed."""
+    command = [sys.executable, "-m", "inbound", *arguments, "-c", str(scene.config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def admin_url(scene: Scene, process: subprocess.Popen[bytes]) -> str:
+    """Return the address of a process's admin listener, as its log says."""
+    until(lambda: "admin: http" in scene.log(process), 15, "it says where its admin listener is")
+    found = re.search(r"admin: (http\S+)/status", scene.log(process))
+    assert found is not None
+    return found.group(1)
+
+
+def evaluations(url: str) -> int:
+    """Return how often a process has looked at its shares."""
+    return int(fetch_status(url)["session"]["evaluations_total"])
+
+
+def test_a_group_is_paused_by_command_and_resumed_by_post_under_load(scene: Scene) -> None:
+    """Nothing is read in between, also by one that joins; nothing is lost, and nothing is repeated."""
+    scene.write_config(consumer_id="a")
+    urls = [admin_url(scene, scene.start())]
+    scene.write_config(consumer_id="b")
+    urls.append(admin_url(scene, scene.start()))
+    until(lambda: scene.all_owned(2), 30, "both own partitions")
+    scene.start_load(200)
+    until(lambda: scene.seen().total() > 500, 20, "the load is read")
+    said = inbound(scene, "pause", "orders", "--reason", "a new disk")
+    assert "2 members alive" in said, said
+    time.sleep(0.3)
+    before, owners = scene.seen(), scene.owners()
+    scene.write_config(consumer_id="c")
+    scene.start()
+    until(lambda: scene.all_owned(3), 20, "the joiner has its share")
+    time.sleep(1.0)
+    assert scene.seen() == before, "something was read while the group was paused"
+    assert [scene.offset(p) for p in range(6)] == [sum(1 for q, _ in before if q == p) for p in range(6)], owners
+    assert json.loads((post(urls[0], "/channels/orders/rebalance", None, 10))[2])["members"] == ["a", "b", "c"]
+    assert "a new disk" in json.dumps(fetch_status(urls[1])["channels"][0]["paused"])
+    code, _, body = post(urls[1], "/channels/orders/resume", None, 10)
+    assert (code, json.loads(body)["changed"]) == (200, True)
+    until(lambda: scene.seen() != before, 5, "reading goes on")
+    scene.settle()
+    assert scene.account().clean, scene.account()
+    time.sleep(0.5)
+    looks = [evaluations(url) for url in urls]
+    assert "every member looks at its share now" in inbound(scene, "rebalance")
+    until(lambda: all(evaluations(url) > n for url, n in zip(urls, looks, strict=True)), 3, "each has looked")
+
+
+def test_the_admin_port_of_several_processes_passes_operations_on(scene: Scene) -> None:
+    """The token is read from its file, by the parent and by its children."""
+    (scene.folder / "token").write_text("s3cret\n")
+    scene.config.write_text(
+        scene.config.read_text().replace(
+            'admin: {listen: "127.0.0.1:0"}', f'admin: {{listen: "127.0.0.1:0", token_file: {scene.folder / "token"}}}'
+        )
+    )
+    url = admin_url(scene, scene.start("--processes", "2"))
+    until(lambda: scene.all_owned(2), 30, "both own partitions")
+    assert post(url, "/channels/orders/pause", None, 10)[0] == 401
+    code, _, body = post(url, "/channels/orders/pause?reason=a%20test", "s3cret", 10)
+    assert (code, json.loads(body)["changed"], len(json.loads(body)["members"])) == (200, True, 2)
+    assert post(url, "/channels/ordres/pause", "s3cret", 10)[0] == 404
+    scene.publish(20)
+    time.sleep(1.0)
+    assert scene.seen().total() == 0
+    assert inbound(scene, "resume").startswith("orders: resumed")
+    scene.settle()
+    assert scene.account().clean

@@ -1,0 +1,201 @@
+"""Operations by POST on the admin port: what they answer, and who may ask."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from inbound.errors import ConfigError, ZkUnavailableError
+from inbound.http.admin import AdminServer
+from inbound.http.operations import Operations, Token, answered
+from inbound.http.server import Request
+from inbound.operations import Done, Operation, UnknownTargetError, Verb
+from tests.made_status import ask, process
+
+Asked = list[tuple[str, Operation]]
+
+
+class Recorder:
+    """Notes what it is asked to do, and does it or fails."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.asked: Asked = []
+        self.failure = failure
+
+    def __call__(self, channel: str, operation: Operation) -> Done:
+        self.asked.append((channel, operation))
+        if self.failure is not None:
+            raise self.failure
+        verb = operation.verb.value
+        return Done(channel, "svc", verb, operation.consumer, True, f"{channel}: done", ["a"], ["operator"])
+
+
+Serve = Callable[..., str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serve operations; gives back the URL."""
+    with ExitStack() as open_now:
+
+        def start(
+            recorder: Callable[[str, Operation], Done], token: Token | None = None, host: str = "127.0.0.1"
+        ) -> str:
+            server = AdminServer(
+                process,
+                host=host,
+                port=0,
+                port_given=True,
+                token=token,
+                operate=lambda channel, operation: answered(lambda: recorder(channel, operation)),
+            )
+            open_now.callback(server.close)
+            server.start()
+            return f"http://127.0.0.1:{server.port}"
+
+        yield start
+
+
+def test_a_post_does_what_its_path_says_and_answers_what_was_done(serve: Serve) -> None:
+    """Channel names and parameters are decoded."""
+    recorder = Recorder()
+    url = serve(recorder)
+    answer = ask(url, "/channels/my%20orders/pause?consumer=a-1&reason=a%20new%20disk", "POST")
+    assert (answer.code, json.loads(answer.text)) == (
+        200,
+        {
+            "v": 1, "channel": "my orders", "group": "svc", "operation": "pause", "consumer": "a-1", "changed": True,
+            "message": "my orders: done", "members": ["a"], "held_by": ["operator"],
+        },
+    )  # fmt: skip
+    ask(url, "/channels/orders/resume", "POST")
+    ask(url, "/channels/orders/rebalance", "POST")
+    assert recorder.asked == [
+        ("my orders", Operation(Verb.PAUSE, "a-1", "a new disk")),
+        ("orders", Operation(Verb.RESUME)),
+        ("orders", Operation(Verb.REBALANCE)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "said"),
+    [
+        ("GET", "/channels/orders/pause", 405, "/channels/orders/pause is done by POST\n"),
+        ("PUT", "/channels/orders/resume", 405, "/channels/orders/resume is done by POST\n"),
+        ("POST", "/status", 405, "/status can be read only: GET, HEAD\n"),
+        ("POST", "/channels/orders/stop", 404, "no such page; "),
+        ("POST", "/channels//pause", 404, "no such page; "),
+        ("POST", "/channels/orders/pause?consumr=a", 400, "pause: parameters are consumer, reason, each once; got consumr=a"),
+        ("POST", "/channels/orders/pause?consumer=a&consumer=b", 400, "pause: parameters are consumer, reason, each once"),
+        ("POST", "/channels/orders/rebalance?consumer=a", 400, "rebalance: parameters are none, each once"),
+    ],
+)  # fmt: skip
+def test_what_is_no_operation_is_refused(serve: Serve, method: str, path: str, code: int, said: str) -> None:
+    """Above all, nothing is done by reading a page: whoever follows links must not pause a group."""
+    recorder = Recorder()
+    answer = ask(serve(recorder), path, method)
+    assert (answer.code, answer.text.startswith(said), recorder.asked) == (code, True, []), answer.text
+    if code == 405:
+        assert answer.headers["Allow"] == ("POST" if "channels" in path else "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    [
+        (UnknownTargetError("no channel 'x'; there are: orders"), 404, "no channel 'x'; there are: orders\n"),
+        (ZkUnavailableError("ZooKeeper: away"), 503, "ZooKeeper: away; ask again: that is safe\n"),
+        (RuntimeError("a defect"), 500, "it failed; see the log of the process\n"),
+    ],
+)
+def test_what_fails_says_so(serve: Serve, failure: Exception, code: int, said: str) -> None:
+    """With a code that tells who must act; what a defect says stays in the log."""
+    answer = ask(serve(Recorder(failure)), "/channels/orders/pause", "POST")
+    assert (answer.code, answer.text) == (code, said)
+
+
+def test_the_list_of_pages_names_the_operations(serve: Serve) -> None:
+    """Where one looks first."""
+    assert "POST /channels/<name>/pause, /resume, /rebalance" in ask(serve(Recorder()), "/").text
+
+
+# -- who may -------------------------------------------------------------------------------------------------------
+
+
+def test_a_port_that_other_machines_reach_does_nothing_without_a_token(serve: Serve) -> None:
+    """Reading goes on; the message says what to set."""
+    recorder = Recorder()
+    url = serve(recorder, host="0.0.0.0")
+    answer = ask(url, "/channels/orders/pause", "POST")
+    assert (answer.code, "set admin.token_file" in answer.text, recorder.asked) == (403, True, [])
+    assert ask(url, "/status").code == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (None, 401),
+        ("Bearer wrong", 401),
+        ("Bearer ", 401),
+        ("Basic s3cret", 401),
+        ("s3cret", 401),
+        ("Bearer s3crét", 401),
+        ("Bearer s3cret", 200),
+        ("bearer  s3cret", 200),
+    ],
+)
+def test_a_token_that_is_set_must_be_sent(serve: Serve, host: str, sent: str | None, code: int) -> None:
+    """On loopback too. The token is never part of an answer."""
+    url = serve(Recorder(), token=lambda: "s3cret", host=host)
+    headers = {} if sent is None else {"Authorization": sent}
+    answer = ask(url, "/channels/orders/pause", "POST", **headers)
+    assert (answer.code, "s3cr" in answer.text) == (code, False)
+    if code == 401:
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_token_that_cannot_be_read_any_more_lets_nobody_in(serve: Serve) -> None:
+    """A mounted secret may be gone; the reason is in the log only."""
+
+    def gone() -> str:
+        raise ConfigError("admin.token_file: /run/secret cannot be read: No such file or directory")
+
+    recorder = Recorder()
+    answer = ask(serve(recorder, token=gone), "/channels/orders/pause", "POST", Authorization="Bearer x")
+    assert (answer.code, "secret" in answer.text, recorder.asked) == (503, False, [])
+
+
+BROWSERS = [
+    # Host, Origin, and whether it is done
+    ("localhost:8081", None, True),
+    ("127.0.0.1:8081", None, True),
+    ("[::1]:8081", None, True),
+    ("LOCALHOST:8081", "http://localhost:8081", True),
+    ("localhost:8081", "https://evil.example", False),
+    ("localhost:8081", "http://localhost:3000", False),
+    ("localhost:8081", "null", False),
+    ("localhost:8081", "", False),
+    ("evil.example:8081", None, False),  # its name in the DNS was made to point here
+    ("evil.example:8081", "http://evil.example:8081", False),
+    ("127.0.0.1.evil.example", None, False),
+    ("10.0.0.7:8081", None, False),
+    ("[::1", None, False),
+    ("", None, False),
+    (None, None, False),
+]
+
+
+@pytest.mark.parametrize(("host", "origin", "done"), BROWSERS)
+def test_pages_of_other_sites_cannot_have_anything_done(host: str | None, origin: str | None, done: bool) -> None:
+    """A browser on the operator's machine reaches the loopback port, whoever wrote the page in it."""
+    recorder = Recorder()
+    operations = Operations(
+        lambda channel, operation: answered(lambda: recorder(channel, operation)), None, logging.getLogger(__name__)
+    )
+    page = operations.answer(Request("POST", "/channels/orders/pause", host=host, origin=origin), "127.0.0.1")
+    assert page is not None
+    assert (page.code, len(recorder.asked)) == ((200, 1) if done else (403, 0))
