@@ -96,6 +96,25 @@ class Verdict(Enum):
     BROKEN = "broken"  # our node, but not our epoch: drop it and claim anew
 
 
+def current(fence: Fence, path: str, epoch: Node | None) -> Fence | None:
+    """Return `fence` with the version that the epoch node has now, if the epoch is still that of our claim; else None.
+
+    The nonce tells: the number alone comes again in a node that was deleted and made again, and moves on when we write
+    our own claim anew (see `docs/decisions/0014-late-requests.md`). An older version with our nonce is an old view.
+    """
+    if epoch is None:
+        return None
+    if not fence.nonce:
+        return fence if epoch.stat.version == fence.epoch else None
+    try:
+        info = decode_epoch(path, epoch.data)
+    except BadNodeError:
+        return None
+    if info is None or info.nonce != fence.nonce:
+        return None
+    return replace(fence, epoch=max(fence.epoch, epoch.stat.version))
+
+
 class Ownership:
     """One consumer's transactions in one group. Used from the controller's thread only."""
 
@@ -104,6 +123,8 @@ class Ownership:
         self.paths = GroupPaths(group)
         self.consumer_id = consumer_id
         self._group_ready = False
+        #: In which session a recovery of these went without an answer: while it lives, it may execute at any time.
+        self._unanswered: dict[TopicPartition, int] = {}
         self._known: dict[str, tuple[TopicInfo, int]] = {}  # topic: its node, and up to which partition all exists
 
     async def ensure_group(self) -> None:
@@ -199,6 +220,7 @@ class Ownership:
         offset = decode_offset(offset_path, node.data if node else b"")
         known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
         fence = Fence(epoch.stat.version + 1, session, info.nonce)
+        self._unanswered.pop(tp, None)  # it checks an epoch that is over now
         was = decode_offset(offset_path, old.data) if old is not None else None
         return Claim(fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was)
 
@@ -225,6 +247,8 @@ class Ownership:
         except (RefusedError, ZkAmbiguousError) as error:
             if isinstance(error, RefusedError):
                 self._look_for_missing(tp.topic, error)
+            else:
+                self._unanswered[tp] = session
             # Refused is not lost: the node may be our own, from an attempt whose answer did not come.
             return await self.verify(tp, replace(fence, session=session))
         return Verdict.HELD, replace(fence, session=session)
@@ -233,15 +257,16 @@ class Ownership:
         """Find out whether a partition is held under `fence`, in the order gate, id node, epoch, owner."""
         session = self._session(f"check of {tp}")
         gate, member, epoch, owner = await self._look(tp)
-        if epoch is None or not self._is_under(tp, epoch, fence):
+        now = current(fence, self.paths.epoch(*tp), epoch)
+        if now is None:
             ours = owner is not None and owner.stat.ephemeral_owner == session
             return (Verdict.BROKEN if ours else Verdict.LOST), fence
         if owner is None:
             closed = gate is not None and gate.data != OPEN
-            return (Verdict.CLOSED if closed else Verdict.UNVERIFIED), fence
+            return (Verdict.CLOSED if closed else Verdict.UNVERIFIED), replace(now, session=fence.session)
         if owner.stat.ephemeral_owner != session or member is None:
             return Verdict.UNVERIFIED, fence  # a node of a session that is about to go, or a server behind the times
-        return Verdict.HELD, replace(fence, session=session)
+        return Verdict.HELD, replace(now, session=session)
 
     async def release(self, tp: TopicPartition, fence: Fence, offset: int | None) -> int | None:
         """Give a partition up, committing `offset` with it where one is given; one transaction that checks the epoch.
@@ -255,19 +280,39 @@ class Ownership:
             TransientError: no answer; ask again, with the same offset.
         """
         self._session(f"release of {tp}")
-        ops: list[Op] = [Check(self.paths.epoch(*tp), fence.epoch)]
+        guard = await self._guard_of_release(tp, fence)
+        if guard is None:
+            return None  # not ours any more
+        ops: list[Op] = [guard]
         if offset is not None:
             ops.append(SetData(self.paths.offset(*tp), encode_offset(offset)))
         ops.append(Delete(self.paths.owner(*tp)))
         try:
             stats = await self.zk.transaction(ops)
         except RefusedError as refused:
+            if refused.op is guard and isinstance(guard, SetData):
+                raise TransientError(f"release of {tp}: {refused}; what was read before was old") from None
             if isinstance(refused.op, Delete) and offset is not None:
                 # No owner node although the epoch is ours: it went with an old session. Commit alone.
                 return await self._commit_alone(tp, fence, offset)
             return None  # not ours any more
+        self._unanswered.pop(tp, None)
         stat = stats[1] if offset is not None else None
         return stat.mzxid if stat else None
+
+    async def _guard_of_release(self, tp: TopicPartition, fence: Fence) -> Op | None:
+        """Return what keeps a release from hitting a stranger: the check of the epoch; None if that is another's.
+
+        After a recovery without an answer the epoch is moved instead. Else that recovery could still execute after this
+        release, and leave an owner node of ours that nobody knows of.
+        """
+        path = self.paths.epoch(*tp)
+        if self._unanswered.get(tp) != self._session(f"release of {tp}"):
+            return Check(path, fence.epoch)
+        epoch = await self.zk.get(path)
+        if epoch is None or current(fence, path, epoch) is None:
+            return None
+        return SetData(path, epoch.data, epoch.stat.version)
 
     async def drop(self, tp: TopicPartition, fence: Fence) -> None:
         """Give a partition up without a commit, if the owner node is ours at all."""
@@ -316,18 +361,6 @@ class Ownership:
             log.warning("%s; claimed all the same, what it held is overwritten", error)
             info = None
         return (info.topic_id, info.former) if info is not None else (None, ())
-
-    def _is_under(self, tp: TopicPartition, epoch: Node, fence: Fence) -> bool:
-        """Whether the epoch is the one of the fence. The number alone can come again in a node that was made again."""
-        if epoch.stat.version != fence.epoch:
-            return False
-        if not fence.nonce:
-            return True
-        try:
-            info = decode_epoch(self.paths.epoch(*tp), epoch.data)
-        except BadNodeError:
-            return False
-        return info is not None and info.nonce == fence.nonce
 
     def _session(self, what: str) -> int:
         connection = self.zk.connection

@@ -2,6 +2,10 @@
 
 A partition has at most one commit here at a time (it is not handed out again before), so the newest position issued is
 always the one that is sent, also again after an ambiguous answer.
+
+What went without an answer may execute at any time while the session lives, even after later requests (see
+`docs/decisions/0014-late-requests.md`). So the commit that is sent instead moves the epoch on, from which the old one
+is refused.
 """
 
 from __future__ import annotations
@@ -9,10 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inbound.coordinators.nodes import encode_offset
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.ownership import Fence, current
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     MAX_TRANSACTION_OPS,
@@ -25,7 +29,7 @@ from inbound.coordinators.zookeeper import (
     SetData,
     Stat,
 )
-from inbound.errors import InboundError, LedgerError, TransientError
+from inbound.errors import InboundError, LedgerError, TransientError, ZkUnavailableError
 from inbound.ledger.base import Done, Outcome, Settled
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
@@ -50,12 +54,17 @@ class Pending:
     first: bool = False  # the first position of a group without a commit: no batch was handed out yet
     recorded: bool = False  # `done` is in the ledger
     create: bool = False  # the offset node is missing
+    unanswered_in: int | None = None  # sent before in this session, without an answer: maybe it is still on its way
+    unread: bool = False  # the epoch node must be read before it is sent again
+    epoch: Node | None = None  # the epoch node as read, where the commit is to move it on
 
     def ops(self, parts: Parts) -> list[Op]:
         tp = self.partition.tp
         path, data = parts.paths.offset(*tp), encode_offset(self.offset)
         write: Op = Create(path, data) if self.create else SetData(path, data)
-        return [Check(parts.paths.epoch(*tp), self.fence.epoch), write]
+        if self.epoch is not None:
+            return [SetData(parts.paths.epoch(*tp), self.epoch.data, self.epoch.stat.version), write]
+        return [Check(parts.paths.epoch(*tp), self.partition.fence.epoch), write]
 
 
 class Committer:
@@ -107,6 +116,10 @@ class Committer:
         group = self._collect()
         if not group or not self._record(group):
             return self._not_before if self._not_before > now else None
+        unread = [pending for pending in group if pending.unread]
+        if unread:
+            self._requeue([pending for pending in group if pending not in unread])
+            return self._read_epochs(unread)
         ops = [op for pending in group for op in pending.ops(self._parts)]
         self._group = group
         self.transactions += 1
@@ -128,7 +141,7 @@ class Committer:
                 pending = self._queue.popleft()
                 partition = pending.partition
                 cost = 100 + 2 * len(parts.paths.offset(*partition.tp))
-                if partition.fate is Fate.DROP or partition.fence.epoch != pending.fence.epoch:
+                if partition.fate is Fate.DROP:
                     discarded.append(pending)
                 elif (
                     partition.fence.session != session
@@ -188,19 +201,34 @@ class Committer:
             transient = isinstance(error, TransientError)
             level = logging.INFO if transient else logging.ERROR
             log.log(level, "channel %s: a commit of %d partitions waits: %s", self._parts.name, len(group), error)
+            for pending in group:
+                if not isinstance(error, ZkUnavailableError):
+                    pending.unanswered_in = pending.partition.fence.session
+                pending.unread, pending.epoch = pending.unanswered_in is not None, None
             self._requeue(group)
             self._not_before = self._parts.clock.now() + (SOON if transient else RETRY)
             self._parts.evaluate()
         else:
             self._refusals = 0
+            self._renewed(group, stats)
             self._settle_in_ledger(group, "landed", stats)  # before the next `begun` of these partitions
             for pending in group:
                 self._landed(pending)
 
+    def _renewed(self, group: list[Pending], stats: list[Stat | None]) -> None:
+        """Take note of the epochs that were moved with commits."""
+        for index, pending in enumerate(group):
+            stat = stats[2 * index]
+            if pending.epoch is not None and stat is not None:
+                partition = pending.partition
+                self._parts.schedule.refence(partition, replace(partition.fence, epoch=stat.version))
+
     def _refused(self, group: list[Pending], refused: RefusedError) -> None:
         culprit = group[refused.index // 2]
         self._refusals += 1
-        if refused.index % 2 == 0:
+        if refused.index % 2 == 0 and culprit.unanswered_in is not None:
+            culprit.unread, culprit.epoch = True, None  # the one before has landed, or what was read was an old view
+        elif refused.index % 2 == 0:
             self._discard(culprit, "fenced")
             group.remove(culprit)
             self._parts.evaluate()
@@ -211,12 +239,18 @@ class Committer:
             culprit.create = refused.reason == "NoNode"  # somebody deleted, or made, the offset node
         self._requeue(group)
         if self._refusals >= 2 and group:
-            zk, paths = self._parts.zk, self._parts.paths
             with self._lock:
-                self._group, self._queue = list(self._queue), deque()
-            self._epochs = [zk.get(paths.epoch(*pending.partition.tp)) for pending in self._group]
-            for call in self._epochs:
-                call.when_done(self._parts.committer_wakeup.set)
+                waiting, self._queue = list(self._queue), deque()
+            self._read_epochs(waiting)
+
+    def _read_epochs(self, group: list[Pending]) -> float | None:
+        """Find out about all of these in one round; they are sent, or dropped, when the answers are there."""
+        zk, paths = self._parts.zk, self._parts.paths
+        self._group = group
+        self._epochs = [zk.get(paths.epoch(*pending.partition.tp)) for pending in group]
+        for call in self._epochs:
+            call.when_done(self._parts.committer_wakeup.set)
+        return min((call.deadline for call in self._epochs if call.deadline is not None), default=None)
 
     def _drop_moved(self) -> None:
         group, self._group = self._group, []
@@ -224,16 +258,23 @@ class Committer:
         self._refusals = 0
         kept = []
         for pending, call in zip(group, calls, strict=True):
+            partition = pending.partition
             try:
                 node = call.result()
             except InboundError:
                 kept.append(pending)  # sent again, and judged by that
                 continue
-            if node is None or node.stat.version != pending.fence.epoch:
+            fence = current(partition.fence, self._parts.paths.epoch(*partition.tp), node)
+            if fence is None:
                 self._discard(pending, "fenced")
                 self._parts.evaluate()
-            else:
-                kept.append(pending)
+                continue
+            if fence.epoch > partition.fence.epoch:  # our own, from a commit whose answer did not come
+                self._parts.schedule.refence(partition, fence)
+            pending.unread = False
+            # Requests of a session that has ended are refused: only those of this one can still come.
+            pending.epoch = node if pending.unanswered_in == partition.fence.session else None
+            kept.append(pending)
         self._requeue(kept)
 
     def _landed(self, pending: Pending) -> None:

@@ -6,7 +6,7 @@ This is the channel's side of the protocol `inbound.controller.consumer.KafkaCon
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from inbound.coordinators.base import GroupView, Member, Plan, ZkCoordinator
 from inbound.coordinators.members import Membership, Registration, read_members
@@ -15,7 +15,9 @@ from inbound.coordinators.ownership import Fence
 from inbound.coordinators.pauses import PauseReader
 from inbound.coordinators.tasks import Tasks
 from inbound.errors import InboundError, ZkUnavailableError
+from inbound.guards import Guards
 from inbound.holdings import RETRY, Holdings
+from inbound.kafka.base import TopicMeta
 from inbound.kafka.reader import Reader
 from inbound.notices import Notices
 from inbound.partition import Fate, Partition
@@ -23,6 +25,10 @@ from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+#: All held partitions are held against their nodes again after so many seconds, at the next evaluation: less than the
+#: shortest sensible `rebalance_interval`, so that each look by timer is a look at everything.
+LOOK_AT_ALL = 20.0
 
 
 class GroupMembership:
@@ -49,6 +55,9 @@ class GroupMembership:
         self._owner_is_dead = owner_is_dead
         self.membership = Membership(parts.zk, parts.paths, parts.consumer_id, member, set())
         self.holdings = Holdings(parts, tasks, reader, self.membership.dead_sessions)
+        self._guards = Guards(parts.zk, parts.paths, self._changed)
+        self._looked_at_all = float("-inf")
+        self._looked_with: Mapping[str, TopicMeta] = {}  # what the brokers had said of the topics then
         self._cache: dict[str, Member] = {}
         self.members: tuple[Member, ...] = ()
         self.plan = Plan()
@@ -141,7 +150,15 @@ class GroupMembership:
         await self._read_pauses()
         if not await self.membership.check():
             await self.zk_reconnected()
-        await self.holdings.verify()
+        now, topics = self._parts.clock.now(), self._reader.topics
+        held = self._parts.schedule.held()
+        recently = now < self._looked_at_all + LOOK_AT_ALL and topics == self._looked_with
+        recently = recently and not any(self._reader.is_another(p) for p in held)
+        # The guards first, in any case: a watch that is set before the look misses nothing.
+        if not await self._guards.all_held(held) or not recently:
+            await self.holdings.verify()
+            self._looked_at_all, self._looked_with = now, topics
+        self._parts.committer_wakeup.set()
 
     # -- planning ----------------------------------------------------------------------------------------------------
 

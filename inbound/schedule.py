@@ -6,6 +6,7 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from inbound.clock import Clock
 from inbound.coordinators.ownership import Fence
@@ -110,9 +111,9 @@ class Schedule:
             self._call(partition)
 
     def refence(self, partition: Partition, fence: Fence) -> None:
-        """Take note that a partition was recovered in a new session, under the same epoch."""
+        """Take note of a new session, or of a higher version of our own epoch. What was seen late never lowers it."""
         with self._lock:
-            partition.fence = fence
+            partition.fence = replace(fence, epoch=max(fence.epoch, partition.fence.epoch))
             if partition.place is Place.SCHEDULED:
                 self._push(partition, min(partition.due, self._clock.now()) if partition.buffer else partition.due)
 

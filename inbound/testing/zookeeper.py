@@ -151,9 +151,14 @@ class FakeEnsemble:
         """Break a client's connection. It cannot know what became of the requests that were on their way.
 
         The first `executed` of them are executed. The others are gone; with `late` they still reach the servers, and
-        each may be executed until the client is back (kind "late" of `pending`).
+        each may be executed as long as the session lives, also after later ones that it sent over a new connection
+        (kind "late" of `pending`): a real ensemble does that, see docs/decisions/0014-late-requests.md.
         """
         self._clients[name].break_connection(executed=executed, late=late)
+
+    def forget_late(self, name: str) -> None:
+        """Let what was on its way over the client's lost connections never arrive."""
+        self._clients[name].forget_late()
 
     def lose_answers(self, name: str, count: int = 1, *, after: int = 0) -> None:
         """Execute the client's next `count` requests without an answer, and break the connection after the last.
@@ -162,9 +167,11 @@ class FakeEnsemble:
         """
         self._clients[name].losing = range(after, after + count)
 
-    def drop_requests(self, name: str, count: int = 1, *, after: int = 0) -> None:
-        """Like `lose_answers`, but the requests get lost on the way and are not executed."""
-        self._clients[name].dropping = range(after, after + count)
+    def drop_requests(self, name: str, count: int = 1, *, after: int = 0, late: bool = False) -> None:
+        """Like `lose_answers`, but the requests get lost on the way and are not executed; with `late`: not yet."""
+        client = self._clients[name]
+        client.dropping = range(after, after + count)
+        client.dropped_arrive_late = late
 
     def answer_again(self, name: str) -> None:
         """End `lose_answers` and `drop_requests`; if they have begun, the connection breaks now."""

@@ -37,6 +37,7 @@ class FakeZooKeeper(ZooKeeper):
         self.wire: Wire | None = None
         #: Which of the requests from now on (0 is the next) are to be executed without an answer, or to be lost.
         self.losing = self.dropping = range(0)
+        self.dropped_arrive_late = False
         self.is_cut_off = False
         self.frozen = False
         self.closed = False
@@ -164,11 +165,17 @@ class FakeZooKeeper(ZooKeeper):
         self.dropping, self.losing = _next(self.dropping), _next(self.losing)
         if drop:
             wire.unanswered.append(request)
+            if self.dropped_arrive_late:
+                self._late.append(request)
         else:
             self._ensemble.touch(wire.session.id)
             wire.execute(request, answer=not lose)
         if (drop and not self.dropping) or (lose and not self.losing):
             self.break_connection()
+
+    def forget_late(self) -> None:
+        """Let what was on its way over lost connections never arrive."""
+        self._late.clear()
 
     def break_connection(self, *, executed: int = 0, late: bool = False) -> None:
         """Break the connection; the client notices at once unless its process is stopped."""
@@ -207,8 +214,10 @@ class FakeZooKeeper(ZooKeeper):
         """Connect, if a server can be reached: in the same session, or in a new one if that has expired."""
         if not self._ensemble.is_up or self.is_cut_off or self.closed:
             return
-        self.session = self._ensemble.connect(self.name, self.session, self._timeout)
-        self._late.clear()  # whatever was on its way still is fenced off by the new connection
+        before = self.session
+        self.session = self._ensemble.connect(self.name, before, self._timeout)
+        if self.session != before:
+            self._late.clear()  # requests of a session that has ended are refused
         wire, now = self.wire, self._ensemble.tree.now()
         self.wire = Wire(self.session, now) if wire is None else wire.successor(self.session)
         self._generation += 1

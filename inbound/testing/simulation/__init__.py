@@ -1,0 +1,21 @@
+"""Whole groups of consumers under seeded faults, on a fake clock, judged at every step.
+
+    from inbound.testing.simulation import check
+
+    def test_my_processor_survives_everything() -> None:
+        check(MyProcessor, seeds=range(200))
+
+A seed that fails is cut down to a short story, and printed with the plan that plays it again. What is judged, and what
+is simulated, stands in `judge.py` and `faults.py`.
+"""
+
+from inbound.testing.simulation.campaign import Report, campaign, check, first_failure, story
+from inbound.testing.simulation.plan import EVERYTHING, GENTLE, MOVING, ROUGH, Action, Plan, Setup, make_plan
+from inbound.testing.simulation.run import Outcome, play
+from inbound.testing.simulation.shrink import shrink
+
+__all__ = [
+    "EVERYTHING", "GENTLE", "MOVING", "ROUGH",
+    "Action", "Outcome", "Plan", "Report", "Setup",
+    "campaign", "check", "first_failure", "make_plan", "play", "shrink", "story",
+]  # fmt: skip

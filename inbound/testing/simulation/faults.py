@@ -100,8 +100,9 @@ def _slow_callback(run: Run, action: Action) -> End:
 
 
 def _disconnect(run: Run, action: Action) -> End:
-    run.ensemble.disconnect(run.pick(run.living(), action).name, executed=action.size - 1, late=action.flag)
-    return None
+    name = run.pick(run.living(), action).name
+    run.ensemble.disconnect(name, executed=action.where % 3, late=action.flag)
+    return (lambda: run.ensemble.forget_late(name)) if action.flag else None
 
 
 def _lose_answers(run: Run, action: Action) -> End:
@@ -112,8 +113,13 @@ def _lose_answers(run: Run, action: Action) -> End:
 
 def _drop_requests(run: Run, action: Action) -> End:
     name = run.pick(run.living(), action).name
-    run.ensemble.drop_requests(name, action.size, after=action.where)
-    return lambda: run.ensemble.answer_again(name)
+    run.ensemble.drop_requests(name, action.size, after=action.where, late=action.flag)
+
+    def end() -> None:
+        run.ensemble.answer_again(name)
+        run.ensemble.forget_late(name)
+
+    return end
 
 
 def _lag(run: Run, action: Action) -> End:
@@ -130,6 +136,7 @@ def _slow_network(run: Run, action: Action) -> End:
 
     def end() -> None:
         run.scheduler.delays.pop(key, None)
+        run.scheduler.hurry(key)
 
     return end
 

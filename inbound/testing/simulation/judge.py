@@ -35,6 +35,7 @@ class HandOut:
     advanced: int = 0
     #: Handed out by a zombie that could not know: its session had been ended by force.
     unaware: bool = False
+    tenure: int = 0
 
 
 @dataclass(eq=False)
@@ -50,6 +51,7 @@ class _Partition:
     handed: dict[int, HandOut] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
     #: Epochs that were made from outside: what was handed out before may come again after.
+    tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
     outside: list[int] = field(default_factory=list)
     disowned: bool = False  # somebody deleted the owner node by hand
     read_at: float = -1.0  # when it was last handed out to its owner
@@ -138,6 +140,8 @@ class Judge:
         if (name, tp) in self._in_callback:
             self.violated(f"{name} is handed {tp} while it has a batch of it")
         self._in_callback.add((name, tp))
+        if given.epoch == known.epoch and known.holder == name:
+            given.tenure = known.tenure
         given.unaware = not self._is_owner(consumer, known, given)
         if not given.unaware:
             self._judge_position(known, given)
@@ -165,7 +169,7 @@ class Judge:
             # Also what it read before with `next`: its first commit covers that.
             for offset in range(known.commit or 0, given.advanced):
                 before = known.handed.get(offset)
-                if before is not None and before.consumer == given.consumer and before.epoch == given.epoch:
+                if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
                     before.advanced = max(before.advanced, given.advanced)
                     known.done.add(offset)
         elif response.verb is Verb.NEXT:
@@ -194,7 +198,7 @@ class Judge:
             self.violated(f"{given.tp} is handed out before its first position is committed")
             return
         before = known.current
-        if before is not None and before.epoch == given.epoch and before.position is not None:
+        if before is not None and before.tenure == given.tenure and before.position is not None:
             expected = before.position
         else:
             expected = known.commit
@@ -210,7 +214,7 @@ class Judge:
 
     def _judge_repeat(self, known: _Partition, given: HandOut, before: HandOut, offset: int) -> None:
         what = f"{given.tp} offset {offset} is handed out again, to {given.consumer} in epoch {given.epoch}"
-        same = before.consumer == given.consumer and before.epoch == given.epoch
+        same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
@@ -255,7 +259,16 @@ class Judge:
             return
         if node.stat.version == known.epoch:
             return
-        known.epoch, known.holder, known.current = node.stat.version, who, None
+        known.epoch = node.stat.version
+        if (
+            who is not None
+            and who == known.holder == known.owner
+            and ("data", self.world.paths.owner(*tp)) not in commit.changed
+        ):
+            self.say(f"{who} moves {tp} on to epoch {known.epoch}")
+            return
+        known.tenure += 1
+        known.holder, known.current = who, None
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _owner_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:

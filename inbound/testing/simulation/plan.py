@@ -18,6 +18,7 @@ GENTLE = (
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
 MOVING = ("retain", "reposition", "gate", "owner deleted")
+EVERYTHING = (*GENTLE, *ROUGH, *MOVING)
 #: What is looked at once all is well again; each must change no more than it has to.
 PROBES = ("join", "leave", "blink", "outage", "expire all")
 
@@ -44,6 +45,8 @@ class Setup:
     workers: int = 1
     batch: int = 4
     session: float = 4.0
+    #: Coordinators of the first members, others are dynamic; see `shares.make`.
+    others: tuple[str, ...] = ()
     latest: bool = False
     #: Answers other than advance: partial advances, reverts, next, errors.
     moody: bool = False
@@ -63,7 +66,7 @@ class Plan:
     shuffled: int = 1 << 30
 
 
-def make_plan(seed: int, *, kinds: tuple[str, ...] = (*GENTLE, *ROUGH, *MOVING)) -> Plan:
+def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
     """Draw a plan.
 
     Each seed takes only some of the kinds: combinations of few faults, often repeated, reach states that a mixture of all
@@ -73,9 +76,13 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = (*GENTLE, *ROUGH, *MOVING))
     count = rng.choice((1, 2, 3, 5, len(kinds)))
     chosen = rng.sample(kinds, min(count, len(kinds)))
     topics = (("orders", rng.randint(1, 6)), ("items", rng.randint(1, 3)))[: rng.choice((1, 1, 1, 2))]
+    members = rng.choice((1, 2, 2, 3, 4))
+    mixed = rng.random() < 0.2
+    kinds_of_members = ("static 0", "static 1", "fixed-count 1", "fixed-count 2", "dynamic")
     setup = Setup(
         topics=topics,
-        members=rng.choice((1, 2, 2, 3, 4)),
+        members=members,
+        others=tuple(rng.choice(kinds_of_members) for _ in range(members)) if mixed else (),
         workers=rng.choice((1, 1, 2)),
         batch=rng.choice((1, 2, 4, 8)),
         latest=rng.random() < 0.2,

@@ -7,14 +7,15 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from inbound.coordinators.assignment import share
 from inbound.coordinators.base import ZkCoordinator
+from inbound.coordinators.nodes import decode_member
 from inbound.processors.base import BatchEventProcessor
 from inbound.testing.simulation.faults import KINDS
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, Observed, Steady
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.scheduler import Scheduler
+from inbound.testing.simulation.shares import Rights, make, wrong_shares
 from inbound.testing.world import Consumer, World
 from inbound.topic_partition import TopicPartition
 
@@ -65,6 +66,7 @@ class Run:
         self._make_coordinator = coordinator
         self._traffic = random.Random(f"{plan.seed} traffic")
         self._joined = 0
+        self._kinds: dict[str, str] = {}  # process: its coordinator
         self._ends: list[Callable[[], None]] = []
         self.over = False
         self._unread: list[TopicPartition] = []
@@ -104,6 +106,10 @@ class Run:
         # Not in alphabetical order: seniority is what counts.
         name = f"{'mtbxkafzq'[self._joined * (self.plan.seed % 7 + 1) % 9]}{self._joined}"
         setup = self.plan.setup
+        topics = [topic for topic, _ in setup.topics]
+        twin = next((c.name for c in self.world.consumers.values() if c.consumer_id == consumer_id), None)
+        kind = self._kinds[twin] if twin else (*setup.others, *["dynamic"] * self._joined)[self._joined - 1]
+        self._kinds[name] = kind
         if self._make_processor is not None:
             inner = self._make_processor()
         else:
@@ -115,9 +121,9 @@ class Run:
             name,
             observed,
             consumer_id=consumer_id,
-            coordinator=self._make_coordinator() if self._make_coordinator else None,
+            coordinator=self._make_coordinator() if self._make_coordinator else make(kind, topics),
             owner_is_dead=lambda info: heir_of is not None and heir_of.dead,
-            topics=[topic for topic, _ in setup.topics],
+            topics=topics,
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
             reader={"max_batch_records": setup.batch},
@@ -231,8 +237,8 @@ class Run:
             if consumer.consumer_id in seen:
                 self.kill(consumer)
             seen.add(consumer.consumer_id)
-        if not self.staying():
-            self.join()
+        if not any(self._kinds[c.name] == "dynamic" for c in self.staying()):
+            self.join()  # somebody who takes what the others leave
         self.judge.say("-- the storm is over")
         self._calm_from = self.world.clock.now()
         for tp in self.partitions():
@@ -268,11 +274,18 @@ class Run:
         return limits is None or self.judge.commit_of(tp) != limits.end
 
     def _check_shares(self) -> None:
-        counts = self._counts()
-        ranked = sorted(counts.values(), reverse=True)
-        expected = [share(rank, len(ranked), len(self.partitions())) for rank in range(len(ranked))]
-        if ranked != expected:
-            self.judge.violated(f"shares {counts} of {len(self.partitions())} partitions")
+        members: list[Rights] = []
+        for consumer in self.staying() if self._make_coordinator is None else ():
+            node = self.ensemble.tree.get(self.paths.member(consumer.consumer_id))
+            info = decode_member(consumer.consumer_id, node.data) if node is not None else None
+            if info is None or info.joined is None:
+                self.judge.violated(f"{consumer.name} lives, and is no member")
+                return
+            members.append(Rights(consumer.name, self._kinds[consumer.name], info.joined))
+        counts = {topic: meta.partitions for topic, meta in self.kafka.topics().items()}
+        wrong = wrong_shares(members, counts, self.judge.owners())
+        if wrong is not None:
+            self.judge.violated(f"{wrong}; members {', '.join(f'{m.name} ({m.kind})' for m in members)}")
 
     def _counts(self) -> dict[str, int]:
         owners = list(self.judge.owners().values())
@@ -312,8 +325,10 @@ class Run:
         moved = {tp for tp, owner in after.items() if self._owners.get(tp) != owner}
         touched = {tp for tp, epoch in self.judge.epochs().items() if self._epochs.get(tp) != epoch}
         expected, receivers = self._must_move()
+        # Where rights differ, how few moves would do is no simple sum.
+        judged = not (self.plan.setup.others and expected) and self._make_coordinator is None
         wrong = [str(tp) for tp in moved if after[tp] not in receivers]
-        if len(moved) != expected or wrong or touched != moved:
+        if judged and (len(moved) != expected or wrong or touched != moved):
             self.judge.violated(
                 f"{len(moved)} partitions moved and {len(touched)} were claimed instead of {expected}"
                 + (f"; {', '.join(wrong)} should have stayed" if wrong else "")
