@@ -1,6 +1,6 @@
 # Every target sets up what it needs first (.venv, locked packages, jars); `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration format coverage bench-drain bench-failover bench-brokers lock clean
+.PHONY: help setup demo test check unit integration format coverage bench-drain bench-failover bench-brokers simulate lock clean
 
 VENV_PYTHON := .venv/bin/python
 
@@ -13,8 +13,8 @@ setup: ## make .venv and fetch the servers' jars; the other targets do it too
 demo: setup ## real flights through a real Kafka and ZooKeeper, while consumers are killed
 	@$(VENV_PYTHON) -m inbound demo
 
-test: setup ## everything: check, unit, integration; the last line counts it all
-	@$(VENV_PYTHON) scripts/run_tests.py check unit integration
+test: setup ## everything: check, unit, simulation, integration; the last line counts it all
+	@$(VENV_PYTHON) scripts/run_tests.py check unit simulation integration
 
 check: setup ## ruff, mypy --strict, import direction, wheel contents, file sizes
 	@$(VENV_PYTHON) scripts/run_tests.py check structure
@@ -24,6 +24,9 @@ unit: setup ## the fast tests (pytest tests)
 
 integration: setup ## the tests on real servers (pytest integration)
 	@$(VENV_PYTHON) scripts/run_tests.py integration
+
+simulate: setup ## groups under seeded faults: SEEDS=n (2000), FROM=n, or one SEED=n told as a story; and all mutants
+	@$(VENV_PYTHON) -m scripts.simulate $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
 
 format: setup ## sort imports, fix what ruff can fix, format
 	@$(VENV_PYTHON) -m ruff check --quiet --fix . ; $(VENV_PYTHON) -m ruff format .

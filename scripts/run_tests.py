@@ -1,4 +1,4 @@
-"""Run the named stages (check, structure, unit, integration), then print one line that counts everything.
+"""Run the named stages (check, structure, unit, simulation, integration), then print one line that counts everything.
 
 Every tool of `check` counts as one test. All stages run, also after a failure. Exit 1 if anything failed or if a
 stage of tests ran none.
@@ -24,7 +24,8 @@ TOOLS: dict[str, tuple[str, ...]] = {
 #: What pytest is given for each stage of tests.
 TESTS: dict[str, tuple[str, ...]] = {
     "structure": ("tests/test_layers.py", "tests/test_packaging.py"),
-    "unit": ("tests",),
+    "unit": ("tests", "--ignore=tests/simulation"),
+    "simulation": ("tests/simulation",),
     "integration": ("integration",),
 }
 

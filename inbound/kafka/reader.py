@@ -24,7 +24,7 @@ METADATA_INTERVAL = 5.0
 MAX_POLL = 0.1
 POLL_WHILE_PAUSED = 0.025
 #: How soon brokers that did not answer a question are asked again, in seconds.
-ASK_AGAIN = 5.0
+ASK_AGAIN = 1.0
 #: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
 SMALLEST_FETCH = 16 * 1024
 RETRY = 0.5

@@ -77,8 +77,9 @@ class FakeKafka:
         log.records = [record for record in log.records if record.offset < end]
 
     def offsets(self, topic: str, partition: int) -> list[int]:
-        """Return the offsets that hold a record, in order."""
-        return [record.offset for record in self._logs[TopicPartition(topic, partition)].records]
+        """Return the offsets that hold a record, in order; none if there is no such partition."""
+        log = self._logs.get(TopicPartition(topic, partition))
+        return [record.offset for record in log.records] if log is not None else []
 
     def lose_leader(self, topic: str, partition: int) -> None:
         """Let one partition answer nothing."""

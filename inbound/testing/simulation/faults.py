@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
 from inbound.testing.simulation.plan import Action
+from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from inbound.testing.simulation.run import Run
@@ -44,7 +45,12 @@ def _retain(run: Run, action: Action) -> End:
 def _leader_lost(run: Run, action: Action) -> End:
     tp = run.partition(action)
     run.kafka.lose_leader(*tp)
-    return lambda: run.kafka.elect_leader(*tp)
+
+    def end() -> None:
+        if tp in run.partitions():  # else its topic was deleted meanwhile
+            run.kafka.elect_leader(*tp)
+
+    return end
 
 
 def _brokers_down(run: Run, action: Action) -> End:
@@ -191,6 +197,36 @@ def _gate(run: Run, action: Action) -> End:
     return end
 
 
+def _recreate(run: Run, action: Action) -> End:
+    """A topic is deleted and created anew: at once, or (flag) after a while."""
+    topic = run.partition(action).topic
+    count = run.kafka.topics()[topic].partitions
+    if len(run.kafka.topics()) < len(run.plan.setup.topics):
+        return None  # one at a time
+    run.recreated.add(topic)
+    for number in range(count):
+        run.judge.recreated(TopicPartition(topic, number))
+    run.kafka.delete_topic(topic)
+    if action.flag:
+        return lambda: run.kafka.create_topic(topic, count)
+    run.kafka.create_topic(topic, count)
+    return None
+
+
+def _pause(run: Run, action: Action) -> End:
+    """The group, or (flag) one member, is paused."""
+    consumer = run.pick(run.living(), action).consumer_id
+    path = run.paths.pause("operator", consumer if action.flag else None)
+    if run.ensemble.tree.get(run.paths.pauses) is None or run.ensemble.tree.get(path) is not None:
+        return None
+    run.ensemble.tree.transaction([Create(path)], session=0)
+
+    def end() -> None:
+        run.ensemble.tree.transaction([Delete(path)], session=0)
+
+    return end
+
+
 def _owner_deleted(run: Run, action: Action) -> End:
     """Somebody deletes an owner node by hand."""
     tp = run.partition(action)
@@ -239,6 +275,8 @@ KINDS: Mapping[str, Callable[[Run, Action], End]] = {
     "expire all": _expire_all,
     "reposition": _reposition,
     "gate": _gate,
+    "recreate": _recreate,
+    "pause": _pause,
     "owner deleted": _owner_deleted,
     "stranger": _stranger,
     "jump wall clock": _jump_wall_clock,

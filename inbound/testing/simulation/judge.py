@@ -53,6 +53,7 @@ class _Partition:
     #: Epochs that were made from outside: what was handed out before may come again after.
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
     outside: list[int] = field(default_factory=list)
+    of_deleted_topic: bool = False  # and nobody has begun the new one yet
     disowned: bool = False  # somebody deleted the owner node by hand
     read_at: float = -1.0  # when it was last handed out to its owner
     may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
@@ -109,6 +110,10 @@ class Judge:
         known.outside.append(known.epoch + 1)
         known.disowned = True
 
+    def recreated(self, tp: TopicPartition) -> None:
+        """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
+        self._partitions[tp].of_deleted_topic = True
+
     def calm(self) -> None:
         """The storm is over; soon nobody has an excuse any more."""
         self._calm_from = self.world.clock.now()
@@ -143,6 +148,7 @@ class Judge:
         if given.epoch == known.epoch and known.holder == name:
             given.tenure = known.tenure
         given.unaware = not self._is_owner(consumer, known, given)
+        given.unaware |= known.of_deleted_topic
         if not given.unaware:
             self._judge_position(known, given)
             known.read_at = given.began
@@ -302,7 +308,11 @@ class Judge:
         if new is None:
             return
         before, known.commit = known.commit, new
-        if who is None:
+        if known.of_deleted_topic and new == 0 and ("data", self.world.paths.epoch(*tp)) in commit.changed:
+            known.of_deleted_topic, before = False, 0
+            known.handed.clear()
+            known.done.clear()
+        if who is None or known.of_deleted_topic:
             return  # from outside
         self.say(f"{who} commits {tp} {new}")
         if who != known.holder and known.holder is not None:

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 GENTLE = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "jump wall clock",
-    "stranger",
+    "stranger", "pause",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
-MOVING = ("retain", "reposition", "gate", "owner deleted")
+MOVING = ("retain", "reposition", "gate", "owner deleted", "recreate")
 EVERYTHING = (*GENTLE, *ROUGH, *MOVING)
 #: What is looked at once all is well again; each must change no more than it has to.
-PROBES = ("join", "leave", "blink", "outage", "expire all")
+PROBES = ("join", "leave", "blink", "outage", "expire all", "pause")
 
 
 @dataclass(frozen=True)

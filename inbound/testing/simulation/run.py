@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import decode_member
+from inbound.coordinators.zookeeper import Create, Delete
 from inbound.processors.base import BatchEventProcessor
 from inbound.testing.simulation.faults import KINDS
 from inbound.testing.simulation.judge import Judge
@@ -60,6 +61,8 @@ class Run:
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
         self.judge = Judge(self.world, latest=setup.latest)
         self.scheduler.halted = lambda: self.over or bool(self.judge.violations) or self.scheduler.failure is not None
+        #: Topics that were deleted and created anew: that is noticed when the brokers are asked for topics.
+        self.recreated: set[str] = set()
         #: Process: how long its next callback takes.
         self.slow: dict[str, float] = {}
         self._make_processor = processor
@@ -69,6 +72,7 @@ class Run:
         self._kinds: dict[str, str] = {}  # process: its coordinator
         self._ends: list[Callable[[], None]] = []
         self.over = False
+        self._handed_before = 0
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         for topic, count in setup.topics:
@@ -205,6 +209,8 @@ class Run:
         self.judge.say(
             f"-- {action.kind} (who {action.who}, where {action.where}, size {action.size}, {action.seconds} s)"
         )
+        if not self.partitions():
+            return  # the only topic is deleted for now, and most actions are about a partition
         end = KINDS[action.kind](self, action)
         if end is not None:
             ending = _Once(end)
@@ -212,12 +218,12 @@ class Run:
             self.scheduler.at(self.world.clock.now() + action.seconds, ending)
 
     def _publish(self) -> None:
-        if not self.scheduler.calm:
+        if self.scheduler.calm:
+            return
+        if self.partitions():
             tp = self._traffic.choice(self.partitions())
             self.kafka.publish(*tp, [b"x"] * self._traffic.randint(1, 4))
-            self.scheduler.at(
-                self.world.clock.now() + self._traffic.random() * 2 * self.plan.setup.traffic, self._publish
-            )
+        self.scheduler.at(self.world.clock.now() + self._traffic.random() * 2 * self.plan.setup.traffic, self._publish)
 
     def _stop_the_fatal(self) -> None:
         for consumer in self.living():
@@ -243,7 +249,8 @@ class Run:
         self._calm_from = self.world.clock.now()
         for tp in self.partitions():
             self.kafka.publish(*tp, [b"after the storm"])
-            if not self.plan.setup.latest or self.judge.commit_of(tp) is not None:
+            known = not self.plan.setup.latest or self.judge.commit_of(tp) is not None
+            if known and tp.topic not in self.recreated:
                 self._unread.append(tp)
 
     def _check_read(self) -> None:
@@ -277,11 +284,11 @@ class Run:
         members: list[Rights] = []
         for consumer in self.staying() if self._make_coordinator is None else ():
             node = self.ensemble.tree.get(self.paths.member(consumer.consumer_id))
-            info = decode_member(consumer.consumer_id, node.data) if node is not None else None
-            if info is None or info.joined is None:
+            if node is None:
                 self.judge.violated(f"{consumer.name} lives, and is no member")
                 return
-            members.append(Rights(consumer.name, self._kinds[consumer.name], info.joined))
+            joined = decode_member(consumer.consumer_id, node.data).joined or node.stat.czxid
+            members.append(Rights(consumer.name, self._kinds[consumer.name], joined))
         counts = {topic: meta.partitions for topic, meta in self.kafka.topics().items()}
         wrong = wrong_shares(members, counts, self.judge.owners())
         if wrong is not None:
@@ -319,8 +326,31 @@ class Run:
             self.scheduler.at(self.world.clock.now() + 1.5, self.ensemble.up)
         elif probe == "expire all":
             self.expire(members)
+        elif probe == "pause":
+            self._pause()
+
+    def _pause(self) -> None:
+        """Pause the group; what is published meanwhile is read when it goes on, and not before."""
+        now, path = self.world.clock.now(), self.paths.pause("operator")
+        self.ensemble.tree.transaction([Create(path)], session=0)
+
+        def publish() -> None:
+            self._handed_before = self.judge.handed_out
+            for tp in self.partitions():
+                self.kafka.publish(*tp, [b"while paused"])
+
+        def go_on() -> None:
+            if self.judge.handed_out != self._handed_before:
+                self.judge.violated("something was handed out in a paused group")
+            self.ensemble.tree.transaction([Delete(path)], session=0)
+
+        self.scheduler.at(now + 1.5, publish)
+        self.scheduler.at(now + 3.5, go_on)
 
     def _check_probe(self) -> None:
+        behind = [str(tp) for tp in self.partitions() if self._is_behind(tp)]
+        if behind:
+            self.judge.violated(f"not committed to the end after a probe: {', '.join(behind)}")
         after = self.judge.owners()
         moved = {tp for tp, owner in after.items() if self._owners.get(tp) != owner}
         touched = {tp for tp, epoch in self.judge.epochs().items() if self._epochs.get(tp) != epoch}

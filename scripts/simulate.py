@@ -1,0 +1,89 @@
+"""`make simulate`: play many seeds and look for every mutant, on all cores; the last line is JSON.
+
+    make simulate SEEDS=20000             seeds from 0 on
+    make simulate SEEDS=5000 FROM=100000  others
+    make simulate SEED=4711               one seed, cut down to a short story if it fails
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+
+from inbound.testing.simulation import campaign, make_plan, play, shrink, story
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.search import SEEDS, cores, find_all
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Play seeds of the simulator and look for its mutants.")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many; default {SEEDS}")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first one; default 0")
+    parser.add_argument("--seed", type=int, help="only this one, told as a story")
+    parser.add_argument("--no-mutants", action="store_true", help="do not look for the mutants")
+    args = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    if args.seed is not None:
+        return tell(args.seed)
+    figures = {**play_all(range(args.first, args.first + args.seeds)), **({} if args.no_mutants else look_for_mutants())}
+    print(json.dumps({"benchmark": "simulate", "figures": figures}))
+    return int(bool(figures["violations"] or figures.get("mutants", 0) != figures.get("mutants_found", 0)))
+
+
+def tell(seed: int) -> int:
+    """Play one seed; if it fails, print the shortest story found."""
+    outcome = play(make_plan(seed))
+    if not outcome.failed:
+        print(f"seed {seed}: {outcome.steps} steps, {outcome.handed_out} batches handed out, nothing violated")
+        return 0
+    print(f"seed {seed} fails: {outcome.violations[0]}\ncutting it down ...", file=sys.stderr)
+    print(story(shrink(outcome, play)))
+    return 1
+
+
+def play_all(seeds: range) -> dict[str, float]:
+    """Play all seeds, with progress; tell the first that fails."""
+    report = None
+    for report in campaign(seeds, processes=cores()):
+        progress(f"{report.seeds} of {len(seeds)} seeds, {len(report.failures)} failed")
+    progress("", end=True)
+    if report is None:
+        return {"seeds": 0, "violations": 0, "seeds_per_second": 0.0}
+    for seed, violation in sorted(report.failures.items()):
+        print(f"seed {seed}: {violation}")
+    if report.failures:
+        tell(min(report.failures))
+    print(
+        f"{report.seeds} seeds in {report.seconds:.1f} s: {report.steps} steps, {report.handed_out} batches handed out, "
+        f"{report.repeated} records repeated, each for a reason, {len(report.failures)} seeds with violations"
+    )
+    return {
+        "seeds": report.seeds,
+        "violations": len(report.failures),
+        "seeds_per_second": round(report.seeds / report.seconds, 1),
+    }
+
+
+def look_for_mutants() -> dict[str, float]:
+    """Look for each mutant; prints a line for each."""
+    found = 0
+    for result in find_all(range(SEEDS), cores()):
+        rule = MUTANTS[result.mutant].rule
+        if result.seed is None:
+            print(f"NOT FOUND  {result.mutant} ({rule}); it made a difference {result.bites} times")
+            continue
+        found += 1
+        print(f"seed {result.seed:5}  {result.mutant} ({rule}): {result.violation[:110]}")
+    return {"mutants": len(MUTANTS), "mutants_found": found}
+
+
+def progress(text: str, *, end: bool = False) -> None:
+    """Show how far it is, where somebody is looking."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="" if not end else "\r", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

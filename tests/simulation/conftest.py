@@ -1,0 +1,27 @@
+"""What the tests of the protocol's rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ownership_stage import Group
+from tests.simulation.mutants import MUTANTS
+
+
+@pytest.fixture
+def group() -> Group:
+    """Nobody there yet."""
+    return Group()
+
+
+@pytest.fixture
+def kept(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether the rule is kept; else it is taken away for the test, and the test must come by where it was."""
+    if request.param is None:
+        yield True
+        return
+    with MUTANTS[request.param].plant() as planted:
+        yield False
+    assert planted.bites, f"mutant {request.param} made no difference"

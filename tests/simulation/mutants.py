@@ -1,0 +1,18 @@
+"""Every rule of the protocol, taken away: what the simulator and the tests of traces are measured by.
+
+A mutant is a plausible implementation by somebody who did not think of the rule. It is planted from outside, mostly by
+rewriting what goes to ZooKeeper, and says whether it made a difference:
+
+    with MUTANTS["release-unchecked"].plant() as planted:
+        ...
+    assert planted.bites
+"""
+
+from __future__ import annotations
+
+from tests.simulation.mutants_ownership import OWNERSHIP
+from tests.simulation.mutants_sessions import SESSIONS
+from tests.simulation.mutants_shares import SHARES
+from tests.simulation.planting import Mutant
+
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in (*OWNERSHIP, *SESSIONS, *SHARES)}

@@ -1,0 +1,223 @@
+"""Mutants of rebalancing, coordinators and topics: rules 11 to 14."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import inbound.coordinators.dynamic as dynamic
+import inbound.coordinators.members as members
+import inbound.membership as membership
+from inbound.coordinators.assignment import share
+from inbound.coordinators.base import GroupView, Member, Plan
+from inbound.coordinators.members import Membership, Registration
+from inbound.coordinators.nodes import BadNodeError, MemberInfo
+from inbound.coordinators.ownership import Claim, Ownership
+from inbound.coordinators.parameters import STATIC
+from inbound.coordinators.rights import Portion, TopicRights
+from inbound.coordinators.zookeeper import Call, Delete, Node
+from inbound.errors import OffsetOutOfRangeError
+from inbound.failures import FailurePolicy
+from inbound.kafka.reader import Reader
+from inbound.membership import GroupMembership
+from inbound.partition import Fate, Partition
+from inbound.testing.zookeeper import FakeZooKeeper
+from inbound.topic_partition import TopicPartition
+from tests.simulation.planting import Mutant, Plant
+
+Original = Callable[..., Any]
+
+
+# -- R11 ---------------------------------------------------------------------------------------------------------------
+
+
+def _no_watches(plant: Plant) -> None:
+    def read(
+        original: Original, self: FakeZooKeeper, path: str, watch: Callable[[], None] | None = None
+    ) -> Call[Node | None] | Call[list[str] | None]:
+        if watch is not None:
+            plant.bite()
+        call: Call[Node | None] | Call[list[str] | None] = original(self, path)
+        return call
+
+    plant.around(FakeZooKeeper, "get", read)
+    plant.around(FakeZooKeeper, "children", read)
+
+
+def _everything_moves(plant: Plant) -> None:
+    async def calc_rebalance(original: Original, self: GroupMembership) -> Plan | None:
+        before = {member.consumer_id for member in self.members}
+        plan: Plan | None = await original(self)
+        now = {member.consumer_id for member in self.members}
+        if plan is None or not before or now == before:
+            return plan
+        plant.bite()
+        held = self._parts.schedule.held()
+        return Plan((), tuple(p.tp for p in held if p.fate is Fate.KEEP), plan.share)
+
+    plant.around(GroupMembership, "calc_rebalance", calc_rebalance)
+
+
+def _ranked_by_id(plant: Plant) -> None:
+    async def read_members(original: Original, *arguments: Any) -> tuple[Member, ...]:
+        plant.bite()
+        return tuple(replace(member, joined=0) for member in await original(*arguments))
+
+    plant.around(membership, "read_members", read_members)
+
+
+def _each_topic_by_itself(plant: Plant) -> None:
+    def portions(original: Original, me: str, rights: Mapping[str, TopicRights]) -> Iterator[Portion]:
+        plant.bite()
+        for of in rights.values():
+            ranked = sorted(of.sharers)
+            if me in ranked:
+                yield Portion((of,), share(ranked.index(me), len(ranked), of.left))
+
+    plant.around(dynamic, "portions", portions)
+
+
+def _id_node_made_anew(plant: Plant) -> None:
+    async def register(original: Original, self: Membership, **named: Any) -> Registration:
+        connection = self.zk.connection
+        node = await self.zk.get(self.path) if self.registered else None
+        if node is not None and connection is not None and node.stat.ephemeral_owner == connection.session.id:
+            plant.bite()
+            await self.zk.transaction([Delete(self.path)])
+        if self.registered:
+            self.info = replace(self.info, joined=None)
+        registration: Registration = await original(self, **named)
+        return registration
+
+    plant.around(Membership, "register", register)
+
+
+# -- R12 ---------------------------------------------------------------------------------------------------------------
+
+
+def _static_members_have_no_right(plant: Plant) -> None:
+    def rights_of(original: Original, view: GroupView) -> dict[str, TopicRights]:
+        others = tuple(
+            replace(member, coordinator={"type": STATIC, "partitions": {}})
+            if member.coordinator.get("type") == STATIC
+            else member
+            for member in view.members
+        )
+        if others != view.members:
+            plant.bite()
+        rights: dict[str, TopicRights] = original(replace(view, members=others))
+        return rights
+
+    plant.around(dynamic, "rights_of", rights_of)
+
+
+# -- R13 and R14 -------------------------------------------------------------------------------------------------------
+
+
+def _later_partitions_at_their_end(plant: Plant) -> None:
+    async def claim(original: Original, *arguments: Any, **named: Any) -> Claim | None:
+        claimed: Claim | None = await original(*arguments, **named)
+        if claimed is None or not claimed.added_later:
+            return claimed
+        plant.bite()
+        return replace(claimed, added_later=False)
+
+    plant.around(Ownership, "claim", claim)
+
+
+def _out_of_range_at_the_end(plant: Plant) -> None:
+    def out_of_range(
+        original: Original, self: FailurePolicy, partition: Partition, error: OffsetOutOfRangeError
+    ) -> int | None:
+        plant.bite()
+        return error.end
+
+    plant.around(FailurePolicy, "out_of_range", out_of_range)
+
+
+def _topics_by_name(plant: Plant) -> None:
+    async def claim(
+        original: Original, self: Ownership, tp: TopicPartition, dead: Any = (), topic_id: Any = None, **named: Any
+    ) -> Claim | None:
+        if topic_id is not None:
+            plant.bite()
+        claimed: Claim | None = await original(self, tp, dead, None)
+        return claimed
+
+    def is_another(original: Original, self: Reader, partition: Partition) -> bool:
+        return False
+
+    plant.around(Ownership, "claim", claim)
+    plant.around(Reader, "is_another", is_another)
+
+
+def _strangers_count(plant: Plant) -> None:
+    def decode_member(original: Original, path: str, data: bytes) -> MemberInfo:
+        try:
+            info: MemberInfo = original(path, data)
+        except BadNodeError:
+            plant.bite()
+            return MemberInfo(host="", pid=0, started="", topics=("orders", "items"))
+        return info
+
+    plant.around(members, "decode_member", decode_member)
+
+
+def _topics_from_zookeeper(plant: Plant) -> None:
+    async def calc_rebalance(original: Original, self: GroupMembership) -> Plan | None:
+        if await self._parts.zk.children("/brokers/topics") is None:
+            plant.bite()
+            return Plan()  # brokers without ZooKeeper register nothing there
+        plan: Plan | None = await original(self)
+        return plan
+
+    plant.around(GroupMembership, "calc_rebalance", calc_rebalance)
+
+
+SHARES = (
+    Mutant(
+        "no-watches", "R11, Jetstream (g): a rebalance is triggered by watches",
+        "what a dead or leaving member had is not read until the timer", _no_watches,
+    ),
+    Mutant(
+        "everything-moves", "R11: only a surplus is released",
+        "a joiner stops everybody's partitions", _everything_moves,
+    ),
+    Mutant(
+        "ranked-by-id", "R11: members rank by `joined`",
+        "a joiner takes a senior's place, and more moves than has to", _ranked_by_id,
+    ),
+    Mutant(
+        "each-topic-by-itself", "R11, Jetstream (f): shares are counted over all topics",
+        "with many small topics the first ids have everything", _each_topic_by_itself,
+    ),
+    Mutant(
+        "id-node-made-anew", "R11, Jetstream (c): a reconnect leaves the id node as it is",
+        "others count one member fewer for a moment, and the order of seniority changes", _id_node_made_anew,
+    ),
+    Mutant(
+        "static-members-have-no-right", "R12: what a live static member lists is its own",
+        "a dynamic member sits on it for ever", _static_members_have_no_right,
+    ),
+    Mutant(
+        "later-partitions-at-their-end", "R13: a partition added to a known topic starts at its smallest offset",
+        "under `latest`, what came before it was noticed is lost", _later_partitions_at_their_end,
+    ),
+    Mutant(
+        "out-of-range-at-the-end", "R13: never a silent jump to latest",
+        "records are skipped that nobody has seen", _out_of_range_at_the_end,
+    ),
+    Mutant(
+        "topics-by-name", "R13: a topic that was deleted and made again starts at its smallest offset",
+        "the new topic's first records are skipped", _topics_by_name,
+    ),
+    Mutant(
+        "strangers-count", "R14: an id node that cannot be read is no member",
+        "its share is taken by nobody", _strangers_count,
+    ),
+    Mutant(
+        "topics-from-zookeeper", "Jetstream (e): partitions come from Kafka's metadata",
+        "brokers without ZooKeeper register nothing there, and nothing is read", _topics_from_zookeeper,
+    ),
+)  # fmt: skip

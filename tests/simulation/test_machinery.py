@@ -1,0 +1,103 @@
+"""The simulator itself: it replays, it shrinks, it tells, and it can be pointed at one's own code."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from inbound import Batch, BatchEventProcessor, BatchResponse, TopicPartition
+from inbound.coordinators import base
+from inbound.testing.simulation import (
+    EVERYTHING,
+    Action,
+    Plan,
+    Setup,
+    check,
+    first_failure,
+    make_plan,
+    play,
+    shrink,
+    story,
+)
+from tests.simulation.mutants import MUTANTS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Hundreds of runs would log all that goes wrong in them."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_seed_plays_the_same_again(seed: int) -> None:
+    """Every event at the same time, to the last digit."""
+    assert play(make_plan(seed)).trace == play(make_plan(seed)).trace
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plan_printed_is_python_that_makes_it_again(seed: int) -> None:
+    """So that a story can be played by pasting it."""
+    plan = make_plan(seed)
+    assert eval(repr(plan), {"Plan": Plan, "Setup": Setup, "Action": Action}) == plan
+
+
+def test_every_kind_of_fault_happens() -> None:
+    """In a few hundred seeds; each kind's name stands in the run's story."""
+    planned = {action.kind for seed in range(200) for action in make_plan(seed).storm}
+    assert planned == set(EVERYTHING)
+
+
+def test_a_failing_seed_is_cut_down_and_told() -> None:
+    """With commits that no epoch fences, the story is short, says what is wrong, and plays again."""
+    with MUTANTS["commit-unchecked"].plant():
+        failed = first_failure(range(2000))
+        assert failed is not None
+        small = shrink(failed, play, max_runs=120)
+        again = play(small.plan)
+    assert (again.violations, len(small.plan.storm) <= min(4, len(failed.plan.storm))) == (small.violations, True)
+    assert all(part in story(small) for part in (small.violations[0], "play it again", repr(small.plan)))
+
+
+class Sloppy(BatchEventProcessor):
+    """Skips a record now and then."""
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        return BatchResponse.advance(batch.next_offset + 1, skip=True)
+
+
+class Greedy(base.ZkCoordinator):
+    """Leaves the last partition to nobody."""
+
+    def plan(self, view: base.GroupView) -> base.Plan:
+        free = sorted({TopicPartition(t, p) for t, n in view.partitions.items() for p in range(n - 1)} - view.owned)
+        return base.Plan(take=tuple(free), share=len(free))
+
+
+class Fine(BatchEventProcessor):
+    """Answers as one should."""
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        return BatchResponse.advance()
+
+
+def test_a_good_processor_passes() -> None:
+    """As it would in a user's own tests."""
+    check(Fine, seeds=range(10))
+
+
+@pytest.mark.parametrize(
+    ("processor", "coordinator", "says"),
+    [(Sloppy, None, "lie between|not processed|not read"), (Fine, Greedy, "not read|not committed")],
+)
+def test_a_bad_plugin_fails_with_its_story(
+    processor: type[BatchEventProcessor], coordinator: type[base.ZkCoordinator] | None, says: str
+) -> None:
+    """A processor that skips, and a coordinator that leaves partitions unread."""
+    with pytest.raises(AssertionError, match=says):
+        check(processor, coordinator=coordinator, seeds=range(10))
