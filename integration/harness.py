@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -228,6 +229,11 @@ class Scene:
         """Return each partition's epoch."""
         parent = f"/consumers/{self.group}/epochs/{self.topic}"
         return {p: self.zk.exists(f"{parent}/{p}").version for p in range(self.partitions)}
+
+    def claims(self) -> dict[int, str]:
+        """Return the nonce of each partition's last claim: a commit can move the epoch on, only a claim changes this."""
+        parent = f"/consumers/{self.group}/epochs/{self.topic}"
+        return {p: json.loads(self.zk.get(f"{parent}/{p}")[0])["nonce"] for p in range(self.partitions)}
 
     def all_owned(self, members: int) -> bool:
         """Whether every partition has an owner, and so many members own some."""

@@ -103,7 +103,7 @@ def test_a_dying_zookeeper_server_costs_no_session_no_partition_and_no_record(
         processes = [s.start() for _ in range(3)]
         until(lambda: s.all_owned(3), 40, "all own partitions")
         s.start_load()
-        before = (s.owners(), s.epochs(), sessions(s))
+        before = (s.owners(), s.claims(), sessions(s))
         for number in (roles.followers[0], roles.leader):
             server = roles.server(number)
             server.kill()
@@ -113,7 +113,7 @@ def test_a_dying_zookeeper_server_costs_no_session_no_partition_and_no_record(
         s.settle()
         account = s.account()
         assert (account.lost, account.repeated) == ({}, {})
-        assert (s.owners(), s.epochs(), sessions(s)) == before
+        assert (s.owners(), s.claims(), sessions(s)) == before
         assert [s.stop(process) for process in processes] == [0, 0, 0]
     finally:
         s.close()

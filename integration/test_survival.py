@@ -92,7 +92,7 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(scene: MakeScene
 def test_zookeeper_down_for_three_sessions_under_load_repeats_nothing_and_moves_nothing(
     cluster_factory: Callable[..., EmbeddedCluster], tmp_path: Path
 ) -> None:
-    """Every partition is at its former owner afterwards, under the same epoch."""
+    """Every partition is at its former owner afterwards, under the same claim."""
     cluster = cluster_factory()
     folder = tmp_path / "outage"
     folder.mkdir()
@@ -102,7 +102,7 @@ def test_zookeeper_down_for_three_sessions_under_load_repeats_nothing_and_moves_
         until(lambda: s.all_owned(3), 20, "all own partitions")
         s.start_load()
         time.sleep(1)
-        before = (s.owners(), s.epochs())
+        before = (s.owners(), s.claims())
         cluster.zookeepers[0].kill()
         time.sleep(3 * s.session)
         seen_in_outage = s.seen()
@@ -112,7 +112,7 @@ def test_zookeeper_down_for_three_sessions_under_load_repeats_nothing_and_moves_
         s.settle()
         account = s.account()
         assert (account.lost, account.repeated) == ({}, {})
-        assert (s.owners(), s.epochs()) == before
+        assert (s.owners(), s.claims()) == before
         assert [s.stop(process) for process in processes] == [0, 0, 0]
     finally:
         s.close()

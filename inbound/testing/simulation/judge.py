@@ -122,9 +122,9 @@ class Judge:
         """Return which process owns which partition, as the nodes say."""
         return {tp: known.owner for tp, known in sorted(self._partitions.items())}
 
-    def epochs(self) -> dict[TopicPartition, int]:
-        """Return the partitions' epochs."""
-        return {tp: known.epoch for tp, known in sorted(self._partitions.items())}
+    def tenures(self) -> dict[TopicPartition, int]:
+        """Return how often each partition was claimed."""
+        return {tp: known.tenure for tp, known in sorted(self._partitions.items())}
 
     def commit_of(self, tp: TopicPartition) -> int | None:
         return self._partitions[tp].commit

@@ -1,0 +1,163 @@
+"""The group of a simulated run, and the verbs that faults are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from inbound.coordinators.base import ZkCoordinator
+from inbound.coordinators.nodes import decode_member
+from inbound.processors.base import BatchEventProcessor
+from inbound.testing.simulation.judge import Judge
+from inbound.testing.simulation.observed import Moody, Observed, Steady
+from inbound.testing.simulation.plan import Action, Plan
+from inbound.testing.simulation.scheduler import Scheduler
+from inbound.testing.simulation.shares import Rights, make, wrong_shares
+from inbound.testing.world import Consumer, World
+from inbound.topic_partition import TopicPartition
+
+
+class Stage:
+    """A world with its judge and scheduler; `run` has what happens on it and when."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        processor: Callable[[], BatchEventProcessor] | None = None,
+        coordinator: Callable[[], ZkCoordinator] | None = None,
+    ) -> None:
+        setup = plan.setup
+        self.plan = plan
+        self.world = World(seed=plan.seed, session_timeout=setup.session)
+        self.kafka, self.ensemble, self.paths = self.world.kafka, self.world.ensemble, self.world.paths
+        self.scheduler = Scheduler(self.world, f"{plan.seed} start")
+        self.judge = Judge(self.world, latest=setup.latest)
+        self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
+        #: Topics that were deleted and created anew: that is noticed when the brokers are asked for topics.
+        self.recreated: set[str] = set()
+        #: Process: how long its next callback takes.
+        self.slow: dict[str, float] = {}
+        self._make_processor = processor
+        self.make_coordinator = coordinator
+        self._joined = 0
+        self.kinds: dict[str, str] = {}  # process: its coordinator
+        for topic, count in setup.topics:
+            self.kafka.create_topic(topic, count)
+        self.judge.initial_partitions(self.partitions())
+        for _ in range(setup.members):
+            self.join()
+
+    # -- verbs -----------------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return every partition there is."""
+        return [TopicPartition(t, p) for t, meta in self.kafka.topics().items() for p in range(meta.partitions)]
+
+    def partition(self, action: Action) -> TopicPartition:
+        """Return the partition that an action is about."""
+        everything = self.partitions()
+        return everything[action.where % len(everything)]
+
+    def living(self) -> list[Consumer]:
+        """Return the processes that have not ended."""
+        return [c for c in self.world.consumers.values() if not c.dead]
+
+    def staying(self) -> list[Consumer]:
+        """Return those that live, and are not on their way out."""
+        return [c for c in self.living() if not c.channel.parts.stopping.is_set()]
+
+    def pick(self, consumers: Sequence[Consumer], action: Action) -> Consumer:
+        """Return the process that an action is about."""
+        return consumers[action.who % len(consumers)]
+
+    def join(self, *, consumer_id: str | None = None, heir_of: Consumer | None = None) -> Consumer:
+        """Start a process; with the id of `heir_of`, which it knows to be dead."""
+        self._joined += 1
+        # Not in alphabetical order: seniority is what counts.
+        name = f"{'mtbxkafzq'[self._joined * (self.plan.seed % 7 + 1) % 9]}{self._joined}"
+        setup = self.plan.setup
+        topics = [topic for topic, _ in setup.topics]
+        twin = next((c.name for c in self.world.consumers.values() if c.consumer_id == consumer_id), None)
+        kind = self.kinds[twin] if twin else (*setup.others, *["dynamic"] * self._joined)[self._joined - 1]
+        self.kinds[name] = kind
+        if self._make_processor is not None:
+            inner = self._make_processor()
+        else:
+            mood = f"{self.plan.seed} {name}"
+            inner = Moody(mood, lambda: self.scheduler.calm) if setup.moody else Steady()
+        observed = Observed(inner, self.judge, self.scheduler)
+        observed.duration = lambda: self.slow.pop(name, 0.0)
+        consumer = self.world.join(
+            name,
+            observed,
+            consumer_id=consumer_id,
+            coordinator=self.make_coordinator() if self.make_coordinator else make(kind, topics),
+            owner_is_dead=lambda info: heir_of is not None and heir_of.dead,
+            topics=topics,
+            workers=setup.workers,
+            auto_offset_reset="latest" if setup.latest else "earliest",
+            reader={"max_batch_records": setup.batch},
+        )
+        observed.consumer = consumer
+        self.scheduler.add(consumer)
+        self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
+        return consumer
+
+    def kill(self, consumer: Consumer) -> None:
+        """End a process with SIGKILL."""
+        if not consumer.dead:
+            self.world.kill(consumer.name)
+
+    def leave(self, consumer: Consumer) -> None:
+        """Let a process leave in good order; it takes its time."""
+        consumer.channel.parts.stopping.set()
+        consumer.controller.close()
+        left = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
+        left.when_done(lambda: self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer)))
+
+    def _end(self, consumer: Consumer) -> None:
+        if not consumer.dead:
+            consumer.dead = True
+            consumer.zk.close()
+            self.judge.say(f"{consumer.name} has left")
+
+    def expire(self, consumers: Sequence[Consumer]) -> None:
+        """Let the servers end these sessions before anybody else hears of it."""
+        for consumer in consumers:
+            if consumer.zk.session is not None:
+                self.judge.forced(consumer.zk.session.id)
+        for consumer in consumers:
+            self.ensemble.expire_session(consumer.name)
+
+    def stop_the_fatal(self) -> None:
+        """End the processes that must stop for good, as they would do themselves."""
+        for consumer in self.living():
+            if consumer.controller.fatal is not None and not consumer.paused:
+                self.judge.say(f"{consumer.name} stops: {consumer.controller.fatal}")
+                self.kill(consumer)
+
+    # -- what is the case ------------------------------------------------------------------------------------------------
+
+    def is_behind(self, tp: TopicPartition) -> bool:
+        """Whether something in the log is not committed yet."""
+        limits = self.kafka.log_range(tp)
+        return limits is None or self.judge.commit_of(tp) != limits.end
+
+    def counts(self) -> dict[str, int]:
+        """Return how many partitions each process owns."""
+        owners = list(self.judge.owners().values())
+        return {c.name: owners.count(c.name) for c in self.staying()}
+
+    def check_shares(self) -> None:
+        """Judge who owns what."""
+        members: list[Rights] = []
+        for consumer in self.staying() if self.make_coordinator is None else ():
+            node = self.ensemble.tree.get(self.paths.member(consumer.consumer_id))
+            if node is None:
+                self.judge.violated(f"{consumer.name} lives, and is no member")
+                return
+            joined = decode_member(consumer.consumer_id, node.data).joined or node.stat.czxid
+            members.append(Rights(consumer.name, self.kinds[consumer.name], joined))
+        counts = {topic: meta.partitions for topic, meta in self.kafka.topics().items()}
+        wrong = wrong_shares(members, counts, self.judge.owners())
+        if wrong is not None:
+            self.judge.violated(f"{wrong}; members {', '.join(f'{m.name} ({m.kind})' for m in members)}")
