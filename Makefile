@@ -43,6 +43,9 @@ bench-failover: setup ## seconds from SIGKILL until others read the victim's par
 bench-brokers: setup ## what a killed broker costs: others' partitions, and its own after the election
 	@$(VENV_PYTHON) -m benchmarks.brokers
 
+bench-rebalance: setup ## what joins and leaves cost: 20 processes, 1,000 partitions
+	@$(VENV_PYTHON) -m benchmarks.rebalance
+
 lock: setup ## renew requirements/*.lock from setup.cfg; `make lock UPGRADE=1` for newer versions
 	@$(VENV_PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)
 

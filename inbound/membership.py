@@ -14,6 +14,7 @@ from inbound.coordinators.nodes import OPEN, MemberInfo
 from inbound.coordinators.ownership import Fence
 from inbound.coordinators.pauses import PauseReader
 from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import Call
 from inbound.errors import InboundError, ZkUnavailableError
 from inbound.guards import Guards
 from inbound.holdings import RETRY, Holdings
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 #: All held partitions are held against their nodes again after so many seconds, at the next evaluation: less than the
 #: shortest sensible `rebalance_interval`, so that each look by timer is a look at everything.
 LOOK_AT_ALL = 20.0
+#: Who has its share looks so much later, in seconds, when owner nodes come and go: that is for others to act on, and what
+#: concerns it (a node of its own that somebody has deleted) can wait so long. While partitions move, every owner node
+#: that comes or goes is news to every member; if all looked at once, those who have something to take would wait for them.
+PATIENCE = 0.5
 
 
 class GroupMembership:
@@ -55,6 +60,12 @@ class GroupMembership:
         self._owner_is_dead = owner_is_dead
         self.membership = Membership(parts.zk, parts.paths, parts.consumer_id, member, set())
         self.holdings = Holdings(parts, tasks, reader, self.membership.dead_sessions)
+        self._tasks = tasks
+        #: Whether the last plan left nothing to wish for; and the number of looks at the owners.
+        self._content = False
+        self._looks = 0
+        self._put_off = -1  # the number of the look after which a change was not looked at, at once
+        self._asked_ahead: dict[str, Call[list[str] | None]] = {}  # lists of owners that are on their way
         self._guards = Guards(parts.zk, parts.paths, self._changed)
         self._looked_at_all = float("-inf")
         self._looked_with: Mapping[str, TopicMeta] = {}  # what the brokers had said of the topics then
@@ -147,18 +158,31 @@ class GroupMembership:
     async def coordinate(self) -> None:
         if self.leaving:
             return
-        await self._read_pauses()
-        if not await self.membership.check():
+        held = self._parts.schedule.held()
+        # All at once: what a member asks one by one waits, on a busy machine, for a turn on the processor at each answer.
+        # One connection answers in the order of asking.
+        registered, sure, _ = await self._tasks.gather(
+            [self.membership.check(), self._guards.all_held(held), self._ask_ahead()], f"look of {self.name}"
+        )
+        if not registered:
+            self._asked_ahead.clear()
             await self.zk_reconnected()
         now, topics = self._parts.clock.now(), self._reader.topics
-        held = self._parts.schedule.held()
         recently = now < self._looked_at_all + LOOK_AT_ALL and topics == self._looked_with
         recently = recently and not any(self._reader.is_another(p) for p in held)
         # The guards first, in any case: a watch that is set before the look misses nothing.
-        if not await self._guards.all_held(held) or not recently:
+        if not (registered and sure and recently):
             await self.holdings.verify()
             self._looked_at_all, self._looked_with = now, topics
         self._parts.committer_wakeup.set()
+
+    async def _ask_ahead(self) -> bool:
+        """Ask for what the plan will be made of, and learn the pauses meanwhile."""
+        self._content = False  # until it is known again: what the watches tell from here on may be for us
+        self._looks += 1
+        self._asked_ahead = {t: self._list_owners(t) for t in self._reader.topics}
+        await self._read_pauses()
+        return True
 
     # -- planning ----------------------------------------------------------------------------------------------------
 
@@ -185,14 +209,25 @@ class GroupMembership:
         self.plan = self._coordinator.plan(view)
         if topics:
             self._say_share()
-        return Plan(tuple(self._claimable(self.plan.take, owned, topics)), self.plan.release, self.plan.share)
+        claimable = tuple(self._claimable(self.plan.take, owned, topics))
+        # What its own claims set off is no news to it, if they are all that was missing and all succeed.
+        enough = len(mine) + len(claimable) >= self.plan.share > 0
+        self._content = enough and not (self.plan.release or self.plan.notices)
+        return Plan(claimable, self.plan.release, self.plan.share)
 
     async def _owned(self, topics: dict[str, int]) -> frozenset[TopicPartition]:
-        calls = {t: self._parts.zk.children(self._parts.paths.owners(t), self._changed) for t in topics}
+        ahead, self._asked_ahead = self._asked_ahead, {}
+        calls = {t: ahead[t] if t in ahead else self._list_owners(t) for t in topics}
         owned = set()
         for topic, call in calls.items():
-            owned |= {TopicPartition(topic, int(name)) for name in await call or () if name.isdigit()}
+            names = await call
+            if names is None and topic in ahead:  # its folder has been made since
+                names = await self._list_owners(topic)
+            owned |= {TopicPartition(topic, int(name)) for name in names or () if name.isdigit()}
         return frozenset(owned)
+
+    def _list_owners(self, topic: str) -> Call[list[str] | None]:
+        return self._parts.zk.children(self._parts.paths.owners(topic), self._owners_changed)
 
     async def _get_back(self, missing: Sequence[Partition]) -> None:
         """Recover those of ours that have no owner node: it went after they were verified, or their gate was closed.
@@ -269,6 +304,18 @@ class GroupMembership:
     def _look_again(self, at: float) -> None:
         self._look_at = at if self._look_at is None else min(self._look_at, at)
 
+    def _owners_changed(self) -> None:
+        if self._content:  # a watch: any thread
+            self._put_off = self._looks
+            self._tasks.spawn(self._look_later(self._looks), f"look of {self.name} at the owners")
+        else:
+            self._changed()
+
+    async def _look_later(self, looks: int) -> None:
+        await self._tasks.sleep(PATIENCE)
+        if looks == self._looks:  # else that has been seen meanwhile
+            self._changed()
+
     def _changed(self) -> None:
         self._parts.evaluate()  # a watch: any thread
 
@@ -288,7 +335,12 @@ class GroupMembership:
     # -- taking and releasing ----------------------------------------------------------------------------------------
 
     async def take_partitions(self, partitions: Sequence[TopicPartition]) -> bool:
-        return await self.holdings.take(partitions)
+        taken = await self.holdings.take(partitions)
+        if not taken and self._content:
+            self._content = False
+            if self._put_off == self._looks:  # others were faster, then: what was told meanwhile is for us after all
+                self._changed()
+        return taken
 
     async def release_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         for tp in partitions:

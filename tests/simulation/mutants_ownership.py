@@ -11,6 +11,7 @@ from inbound.coordinators.ownership import Claim, Fence, Ownership
 from inbound.coordinators.zookeeper import Call, Check, Create, Delete, Node, Op, SetData, Stat
 from inbound.holdings import Holdings
 from inbound.partition import Fate, Partition, Place
+from inbound.parts import Parts
 from inbound.schedule import Schedule
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
@@ -220,6 +221,16 @@ def _ours_but_not_held_is_left_alone(plant: Plant) -> None:
     plant.around(Holdings, "settle_suspects", settle_suspects)
 
 
+def _same_epoch_after_silence(plant: Plant) -> None:
+    def ops(original: Original, self: Pending, parts: Parts) -> list[Op]:
+        if self.epoch is not None:
+            plant.bite()
+            self.epoch = None
+        return original(self, parts)  # type: ignore[no-any-return]
+
+    plant.around(Pending, "ops", ops)
+
+
 OWNERSHIP = (
     Mutant(
         "owner-read-first", "R1: the order gate, own id node, epoch, owner",
@@ -280,5 +291,9 @@ OWNERSHIP = (
     Mutant(
         "ours-but-not-held-left-alone", "R4, R9: a node that is ours but not held is claimed anew",
         "nobody reads the partition for ever", _ours_but_not_held_is_left_alone,
+    ),
+    Mutant(
+        "same-epoch-after-silence", "R15: a commit after an unanswered one moves the epoch",
+        "the unanswered one executes late and sets the offset back", _same_epoch_after_silence,
     ),
 )  # fmt: skip

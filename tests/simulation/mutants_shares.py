@@ -46,17 +46,25 @@ def _no_watches(plant: Plant) -> None:
 
 
 def _everything_moves(plant: Plant) -> None:
+    changed: set[GroupMembership] = set()
+
     async def calc_rebalance(original: Original, self: GroupMembership) -> Plan | None:
         before = {member.consumer_id for member in self.members}
         plan: Plan | None = await original(self)
-        now = {member.consumer_id for member in self.members}
-        if plan is None or not before or now == before:
+        if before and before != {member.consumer_id for member in self.members}:
+            changed.add(self)
+        if plan is None or self not in changed:
             return plan
         plant.bite()
         held = self._parts.schedule.held()
         return Plan((), tuple(p.tp for p in held if p.fate is Fate.KEEP), plan.share)
 
+    async def release_partitions(original: Original, self: GroupMembership, partitions: object) -> None:
+        changed.discard(self)
+        await original(self, partitions)
+
     plant.around(GroupMembership, "calc_rebalance", calc_rebalance)
+    plant.around(GroupMembership, "release_partitions", release_partitions)
 
 
 def _ranked_by_id(plant: Plant) -> None:

@@ -20,4 +20,6 @@ def searched() -> dict[str, Found]:
 def test_a_rule_taken_away_is_found(name: str, searched: dict[str, Found]) -> None:
     """Each mutant is one rule of the design, or one defect of an ancestor."""
     found = searched[name]
-    assert found.seed is not None, f"{MUTANTS[name].rule}: {MUTANTS[name].breaks}; it made a difference {found.bites} times"
+    assert found.seed is not None, (
+        f"{MUTANTS[name].rule}: {MUTANTS[name].breaks}; it made a difference {found.bites} times"
+    )

@@ -12,7 +12,7 @@ from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 from tests.ownership_stage import PATHS, TP, Consumer, Group
 from tests.simulation.planting import is_claim
-from tests.simulation.stage import begin_until, in_next_batch, process, reset, seen, with_and_without, world_of
+from tests.simulation.stage import begin_until, in_next_batch, reset, seen, with_and_without, world_of
 
 P0 = TopicPartition("orders", 0)
 
@@ -77,23 +77,15 @@ def test_an_owner_node_names_its_owner_from_the_beginning(group: Group, kept: bo
     assert group.node(PATHS.owner(*TP)) == (b"a" if kept else b"")
 
 
-@with_and_without("recovery-by-claim")
-def test_an_expiry_alone_repeats_nothing(kept: bool) -> None:
-    """R6. A batch waits for its commit."""
-    world = world_of("a")
-    in_next_batch(world, "a", lambda: world.ensemble.expire_session("a"))
-    world.kafka.publish(*P0, [b"x"])
-    world.run(5)
-    assert seen(world, "a") == ([0] if kept else [0, 0])
-
-
 @with_and_without("joined-not-kept")
 def test_an_expiry_alone_moves_nothing(kept: bool) -> None:
     """R6. The odd partition is the senior's."""
     world = world_of("a", "b", partitions=3)
     world.ensemble.expire_session("a")
     world.run(6)
-    assert {name: len(owned) for name, owned in world.owned().items()} == ({"a": 2, "b": 1} if kept else {"a": 1, "b": 2})
+    assert {name: len(owned) for name, owned in world.owned().items()} == (
+        {"a": 2, "b": 1} if kept else {"a": 1, "b": 2}
+    )
 
 
 @with_and_without("recovery-deletes-unseen")
@@ -116,21 +108,6 @@ def test_who_comes_back_does_not_evict_whoever_took_over(kept: bool) -> None:
     world.ensemble.heal("a")
     world.run(5)
     assert owners[0] == ("a", 3 if kept else 2)
-
-
-@with_and_without("no-join-delay")
-def test_the_first_one_back_leaves_the_others_theirs(kept: bool) -> None:
-    """R7. All sessions have expired."""
-    world = world_of("a", "b", partitions=2)
-    before = world.owned()
-    for name in ("a", "b"):
-        world.ensemble.cut_off(name)
-        world.ensemble.expire_session(name)
-    world.ensemble.heal("a")
-    world.run(1)
-    world.ensemble.heal("b")
-    world.run(0.5)
-    assert (world.owned() == before) is kept
 
 
 @with_and_without("id-taken-without-proof")
@@ -159,16 +136,6 @@ def test_a_refused_claim_is_looked_at_again(kept: bool) -> None:
     zk.transaction = transaction  # type: ignore[method-assign]
     world.run(6)
     assert world.owned() == {"a": {0} if kept else set()}
-
-
-@with_and_without("no-evaluation-after-a-drop")
-def test_what_was_dropped_is_looked_at_again(kept: bool) -> None:
-    """R9. Its epoch is moved from outside, and its commit is refused."""
-    world = world_of("a")
-    process(world, "a", {P0: 1})
-    reset(world, P0, 0)
-    world.run(4)
-    assert seen(world, "a") == ([0, 0] if kept else [0])
 
 
 @with_and_without("beliefs-not-checked")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 
 import pytest
 
 from inbound.coordinators.ownership import Verdict
-from inbound.coordinators.zookeeper import Check, RefusedError, SetData
+from inbound.coordinators.zookeeper import Check, Op, RefusedError, SetData
 from inbound.testing.world import World
 from inbound.testing.zookeeper_tree import Commit
 from tests.ownership_stage import PATHS, TP, Group
@@ -98,7 +99,7 @@ def test_of_two_live_processes_with_one_id_one_stops(kept: bool) -> None:
     world.run(0.5)
     world.join("second", consumer_id="same", owner_is_dead=lambda info: True)
     world.run(3)
-    changes = sum(1 for before, after in zip(takers, takers[1:], strict=False) if before != after)
+    changes = sum(1 for before, after in itertools.pairwise(takers) if before != after)
     assert (changes == 1, world.fatal("first") is not None) == (kept, kept)
 
 
@@ -107,7 +108,7 @@ def test_a_commit_of_an_old_session_that_lives_does_not_set_the_offset_back(grou
     """T10 (R6). It is executed after a newer one of a second session. Recovered, both would have the same epoch."""
     a = group.join("a")
     fence, old = a.claim().fence, a.session
-    first = [Check(PATHS.epoch(*TP), fence.epoch), SetData(PATHS.offset(*TP), b"1")]
+    first: list[Op] = [Check(PATHS.epoch(*TP), fence.epoch), SetData(PATHS.offset(*TP), b"1")]
     a.zk.session = None  # it begins a new session although the old one has not been declared expired
     a.reconnect()
     verdict, mine = a.do(a.ownership.recover(TP, fence))

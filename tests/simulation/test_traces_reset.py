@@ -27,9 +27,7 @@ def test_a_node_kept_through_a_reset_is_claimed_anew(kept: bool) -> None:
     gate(world, "orders", b"open")
     world.kafka.publish(*P0, [b"y"])
     world.run(2)
-    assert (seen(world, "a"), world.commits()) == (
-        ([0, 1, 2, 3, 1, 2, 3], {0: 4}) if kept else ([0, 1, 2, 3], {0: 1})
-    )
+    assert (seen(world, "a"), world.commits()) == (([0, 1, 2, 3, 1, 2, 3], {0: 4}) if kept else ([0, 1, 2, 3], {0: 1}))
 
 
 @pytest.mark.parametrize("bump", [True, False], ids=["with the rule", "without it: the epoch stays"])

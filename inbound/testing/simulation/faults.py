@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from inbound.coordinators.nodes import OPEN
+from inbound.coordinators.nodes import OPEN, EpochInfo, decode_epoch
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
@@ -32,7 +33,12 @@ def _grow(stage: Stage, action: Action) -> End:
 
 
 def _retain(stage: Stage, action: Action) -> End:
+    """The log loses its beginning: also (flag) what nobody has read yet."""
     tp = stage.partition(action)
+    if action.flag:
+        stage.kafka.publish(*tp, [b"x"] * (action.size + 2))
+        stage.kafka.retain(*tp, stage.kafka.offsets(*tp)[-2])
+        return None
     offsets = stage.kafka.offsets(*tp)
     if offsets:
         stage.kafka.retain(*tp, offsets[action.size % len(offsets)])
@@ -171,11 +177,11 @@ def _reposition(stage: Stage, action: Action) -> End:
     offsets = stage.kafka.offsets(*tp)
     if stage.judge.commit_of(tp) is None or not offsets:
         return None
-    target = offsets[action.where % len(offsets)]
-    ops: list[Op] = [
-        SetData(stage.paths.offset(*tp), b"%d" % target),
-        SetData(stage.paths.epoch(*tp), b""),
-    ]
+    target, path = offsets[action.where % len(offsets)], stage.paths.epoch(*tp)
+    node = stage.ensemble.tree.get(path)
+    info = decode_epoch(path, node.data if node is not None else b"") or EpochInfo("", 0, "")
+    moved = replace(info, consumer="somebody", session=0, nonce=f"outside-{stage.ensemble.tree.zxid}")
+    ops: list[Op] = [SetData(stage.paths.offset(*tp), b"%d" % target), SetData(path, moved.encode())]
     stage.judge.moved(tp)
     stage.ensemble.tree.transaction(ops, session=0)
     return None

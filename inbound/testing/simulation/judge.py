@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper_tree import Commit
@@ -53,6 +53,8 @@ class _Partition:
     #: Epochs that were made from outside: what was handed out before may come again after.
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
     outside: list[int] = field(default_factory=list)
+    topic_id: str | None = None  # in the epoch node: the topic that the offset is about
+    topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0
     of_deleted_topic: bool = False  # and nobody has begun the new one yet
     disowned: bool = False  # somebody deleted the owner node by hand
     read_at: float = -1.0  # when it was last handed out to its owner
@@ -228,7 +230,9 @@ class Judge:
         if offset < (known.commit or 0):
             self.violated(f"{what}, although it is committed")
         elif same:
-            self.violated(f"{what}, after the same process has had it in the same epoch")
+            self.violated(f"{what}, after the same process has had it under the same claim")
+        elif before.consumer == given.consumer and given.tenure == before.tenure + 1:
+            self.violated(f"{what}, because it gave it up by itself")
         elif not (
             self.world.consumers[before.consumer].dead or self._lost_session.get(before.consumer, -1.0) >= before.began
         ):
@@ -277,6 +281,13 @@ class Judge:
         known.holder, known.current = who, None
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
+    def _topic_id(self, path: str, data: bytes) -> str | None:
+        try:
+            info = decode_epoch(path, data)
+        except BadNodeError:
+            return None
+        return info.topic_id if info is not None else None
+
     def _owner_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
         before, known.owner = known.owner, None
@@ -308,7 +319,7 @@ class Judge:
         if new is None:
             return
         before, known.commit = known.commit, new
-        if known.of_deleted_topic and new == 0 and ("data", self.world.paths.epoch(*tp)) in commit.changed:
+        if new == 0 and known.topic_changed_at == commit.after.zxid:
             known.of_deleted_topic, before = False, 0
             known.handed.clear()
             known.done.clear()

@@ -19,6 +19,14 @@ ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double
 #: Those that move positions from outside.
 MOVING = ("retain", "reposition", "gate", "owner deleted", "recreate")
 EVERYTHING = (*GENTLE, *ROUGH, *MOVING)
+#: Kinds that reach deep together: identity, requests on their way, interference from outside, zombies, logs.
+THEMES = (
+    ("restart", "double", "expire", "freeze", "cut off", "slow network", "kill"),
+    ("drop requests", "lose answers", "disconnect", "join", "leave"),
+    ("reposition", "gate", "owner deleted", "slow network", "slow callback", "join"),
+    ("freeze", "slow callback", "slow network", "expire", "cut off"),
+    ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
+)
 #: What is looked at once all is well again; each must change no more than it has to.
 PROBES = ("join", "leave", "blink", "outage", "expire all", "pause")
 
@@ -73,8 +81,9 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
     of them hardly ever does (Groce et al., Swarm Testing, ISSTA 2012).
     """
     rng = random.Random(f"plan {seed}")
+    theme = [kind for kind in rng.choice(THEMES) if kind in kinds]
     count = rng.choice((1, 2, 3, 5, len(kinds)))
-    chosen = rng.sample(kinds, min(count, len(kinds)))
+    chosen = theme if theme and rng.random() < 0.4 else rng.sample(kinds, min(count, len(kinds)))
     topics = (("orders", rng.randint(1, 6)), ("items", rng.randint(1, 3)))[: rng.choice((1, 1, 1, 2))]
     members = rng.choice((1, 2, 2, 3, 4))
     mixed = rng.random() < 0.2
@@ -87,7 +96,7 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         batch=rng.choice((1, 2, 4, 8)),
         latest=rng.random() < 0.2,
         moody=rng.random() < 0.3,
-        traffic=rng.choice((0.05, 0.1, 0.3)),
+        traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from inbound.coordinators.assignment import share
 from inbound.coordinators.zookeeper import Create, Delete
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.world import Consumer
 
 #: A probe changes what it must within this time, in seconds of virtual time.
 PROBE = 6.0
@@ -31,9 +33,10 @@ class Probes:
         members = stage.staying()
         if probe == "join" and len(members) < MOST:
             joiner = stage.join()
-            self._must_move = lambda: (stage.counts()[joiner.name], {joiner.name})
-        elif probe == "leave" and len(members) > 1:
-            leaver = members[stage.plan.seed % len(members)]
+            due = share(len(members), len(members) + 1, len(stage.partitions()))
+            self._must_move = lambda: (due, {joiner.name})
+        elif probe == "leave" and (leavers := self._leavers()):
+            leaver = leavers[stage.plan.seed % len(leavers)]
             owned = stage.counts()[leaver.name]
             stage.leave(leaver)
             self._must_move = lambda: (owned, {c.name for c in stage.staying()})
@@ -51,9 +54,8 @@ class Probes:
     def end(self) -> None:
         """Judge what came of it."""
         stage, judge = self._stage, self._stage.judge
-        behind = [str(tp) for tp in stage.partitions() if stage.is_behind(tp)]
-        if behind:
-            judge.violated(f"not committed to the end after a probe: {', '.join(behind)}")
+        if stalled := stage.stalled():
+            judge.violated(f"not committed to the end after a probe: {', '.join(stalled)}")
         owners = judge.owners()
         moved = {tp for tp, owner in owners.items() if self._owners.get(tp) != owner}
         claimed = {tp for tp, tenure in judge.tenures().items() if self._tenures.get(tp) != tenure}
@@ -67,6 +69,11 @@ class Probes:
                 + (f"; {', '.join(wrong)} should have stayed" if wrong else "")
             )
         stage.check_shares()
+
+    def _leavers(self) -> list[Consumer]:
+        """Return those without whom there is still a dynamic member, which takes what the others leave."""
+        dynamic = [c for c in self._stage.staying() if self._stage.kinds[c.name] == "dynamic"]
+        return [c for c in self._stage.staying() if dynamic != [c]]
 
     def _settle(self) -> None:
         self._owners, self._tenures = self._stage.judge.owners(), self._stage.judge.tenures()

@@ -11,6 +11,7 @@ from functools import partial
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
 from inbound.testing.simulation.faults import KINDS
+from inbound.testing.simulation.judge import AWARE
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
 from inbound.testing.simulation.stage import Stage
@@ -137,11 +138,16 @@ class Run:
             self.stage.join()  # somebody who takes what the others leave
         self.stage.judge.say("-- the storm is over")
         self._calm_from = self.stage.world.clock.now()
+        # Not at once: until then, somebody who does not know yet what was done to it may hand out.
+        self.stage.scheduler.at(self._calm_from + AWARE, self._publish_everywhere)
         for tp in self.stage.partitions():
-            self.stage.kafka.publish(*tp, [b"after the storm"])
             known = not self.stage.plan.setup.latest or self.stage.judge.commit_of(tp) is not None
             if known and tp.topic not in self.stage.recreated:
                 self._unread.append(tp)
+
+    def _publish_everywhere(self) -> None:
+        for tp in self.stage.partitions():
+            self.stage.kafka.publish(*tp, [b"after the storm"])
 
     def _check_read(self) -> None:
         if any(c.controller.fatal for c in self.stage.living()):
@@ -162,14 +168,8 @@ class Run:
             if not any(action.kind == "double" for action in self.stage.plan.storm):
                 self.stage.judge.violated(f"{', '.join(fatal)} stopped for good: {self.stage.world.fatal(fatal[0])}")
             return  # without probes: the group is not at rest
-        recently = self.stage.world.clock.now() - GRACE  # there can be a lot to catch up with
-        behind = [
-            str(tp)
-            for tp in self.stage.partitions()
-            if self.stage.is_behind(tp) and self.stage.judge.read_at(tp) < recently
-        ]
-        if behind:
-            self.stage.judge.violated(f"read, but not committed to the end: {', '.join(behind)}")
+        if stalled := self.stage.stalled():
+            self.stage.judge.violated(f"read, but not committed to the end: {', '.join(stalled)}")
         self.stage.check_shares()
         self._probes = Probes(self.stage)
 

@@ -21,6 +21,8 @@ from inbound.testing.zookeeper import Delivery
 STEP = 0.01
 #: How long one message takes, in seconds: mostly the first, at times the second.
 LATENCY, SLOW_LATENCY = 0.004, 0.4
+#: At times a client waits so long before it connects again, in seconds; kazoo's back-off ends at 1 s.
+RECONNECT = 0.8
 #: Callbacks inside callbacks inside callbacks: deeper than this they end at once.
 MAX_DEPTH = 6
 
@@ -121,7 +123,7 @@ class Scheduler:
             self._turn(thing)
             return True
         del self._arrivals[thing]
-        if thing.kind == "notice":
+        if thing.kind in ("notice", "reconnect"):
             self.world.ensemble.clients[thing.client].tick()
         else:
             self.world.ensemble.step(thing)
@@ -133,7 +135,7 @@ class Scheduler:
         for client in self.world.ensemble.clients.values():
             kinds = client.kinds()
             if client.next_notice <= now:
-                kinds.append("notice")
+                kinds.append("notice" if client.connection is not None else "reconnect")
             for kind in kinds:
                 key = (client.name, kind)
                 at = self._arrivals.get(key)
@@ -150,6 +152,8 @@ class Scheduler:
             return self.delays.get(key, 0.0)
         if key[1] == "late":
             return self._rng.choice((0.0, 0.3, 3.0)) * self._rng.random()
+        if key[1] == "reconnect":
+            return RECONNECT * self._rng.random() if self._rng.random() < 0.3 else 0.0
         longest = self.delays.get(key) or (SLOW_LATENCY if self._rng.random() < 0.01 and not self.calm else LATENCY)
         return self._rng.random() * longest
 

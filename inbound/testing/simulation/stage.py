@@ -142,6 +142,11 @@ class Stage:
         limits = self.kafka.log_range(tp)
         return limits is None or self.judge.commit_of(tp) != limits.end
 
+    def stalled(self) -> list[str]:
+        """Return the partitions that are behind, and of which nothing was read in the last second."""
+        recently = self.world.clock.now() - 1.0  # there can be a lot to catch up with
+        return [str(tp) for tp in self.partitions() if self.is_behind(tp) and self.judge.read_at(tp) < recently]
+
     def counts(self) -> dict[str, int]:
         """Return how many partitions each process owns."""
         owners = list(self.judge.owners().values())
