@@ -40,7 +40,7 @@ from inbound.coordinators.assignment import share
 from inbound.embedded import EmbeddedCluster
 
 TOPIC = "rebalance"
-DENSE_PERIOD, SPARSE_PERIOD = 0.25, 2.0  # seconds between two records of a partition
+DENSE_PERIOD, SPARSE_PERIOD = 0.25, 8.0  # seconds between two records of a partition
 DENSE = 25  # every 25th partition is a dense one
 CONFIG = """\
 zookeeper: {{hosts: "{zookeeper}", session_timeout: 10s}}

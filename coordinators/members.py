@@ -110,6 +110,13 @@ class Membership:
             return  # the node went; registering again writes the topics
         self.info = info
 
+    async def own_node(self) -> list[Op]:
+        """Return what deletes our id node; nothing if it is not ours. From here on we do not count as registered."""
+        node = await self.zk.get(self.path)
+        self.registered = False
+        ours = node is not None and node.stat.ephemeral_owner == self._session()
+        return [Delete(self.path)] if ours else []
+
     async def unregister(self) -> None:
         """Delete our id node, if it is ours."""
         node = await self.zk.get(self.path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -299,6 +299,25 @@ class Ownership:
         self._unanswered.pop(tp, None)
         stat = stats[1] if offset is not None else None
         return stat.mzxid if stat else None
+
+    async def release_all(
+        self, partitions: Sequence[tuple[TopicPartition, Fence]], first: Sequence[Op]
+    ) -> frozenset[TopicPartition]:
+        """Give partitions up without a commit, in one transaction that begins with `first`; as many as fit.
+
+        Returns those that are given up; the others are to be released one by one.
+
+        Raises:
+            RefusedError: one of them is not ours any more, or `first` cannot be done: nothing was done.
+            TransientError: no answer: some of it may be done.
+        """
+        wanted = [(tp, fence) for tp, fence in partitions if tp not in self._unanswered]
+        ops: list[Op] = list(first)
+        for tp, fence in wanted[: (MAX_TRANSACTION_OPS - len(ops)) // 2]:
+            ops += [Check(self.paths.epoch(*tp), fence.epoch), Delete(self.paths.owner(*tp))]
+        if ops:
+            await self.zk.transaction(ops)
+        return frozenset(tp for tp, _ in wanted[: (MAX_TRANSACTION_OPS - len(first)) // 2])
 
     async def _guard_of_release(self, tp: TopicPartition, fence: Fence) -> Op | None:
         """Return what keeps a release from hitting a stranger: the check of the epoch; None if that is another's.

@@ -6,13 +6,14 @@ Runs on the controller's thread. What to hold is decided in `inbound.membership`
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from inbound.coordinators.nodes import BadNodeError
 from inbound.coordinators.ownership import Claim, OtherTopicError, Ownership, Verdict
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call
+from inbound.coordinators.zookeeper import Call, Op
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.kafka.reader import Reader
 from inbound.partition import Fate, Partition, Place
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 RETRY = 0.25
 #: How soon to try again what failed for another reason than a lost connection.
 AFTER_ERROR = 5.0
+#: Who leaves waits so long for its partitions to drain, in seconds, so that they can be released together.
+TOGETHER = 0.1
 #: Brokers that go on naming a topic that the group knows as deleted are believed after so many seconds.
 BELIEVE_AFTER = 60.0
 
@@ -53,6 +56,9 @@ class Holdings:
         #: Their owner node may be ours although we do not hold them.
         self._suspects: set[TopicPartition] = set()
         self._releases: dict[TopicPartition, Call[None]] = {}
+        #: While the group is being left: what drained partitions wait for, and whose owner nodes are gone already.
+        self._together: Call[None] | None = None
+        self._deleted: frozenset[TopicPartition] = frozenset()
         #: Partitions whose nodes cannot be read, and when to look at them again.
         self._unreadable: dict[TopicPartition, float] = {}
         self._hearsay: dict[TopicPartition, _Hearsay] = {}
@@ -157,6 +163,8 @@ class Holdings:
 
     async def take(self, partitions: Sequence[TopicPartition]) -> bool:
         """Claim these. Returns False if any of them could not be had."""
+        if partitions:
+            self._reader.expect()
         results = await self._tasks.gather([self.claim(tp) for tp in partitions], "claim")
         taken = [tp for tp, done in zip(partitions, results, strict=True) if done]
         if taken:
@@ -246,7 +254,11 @@ class Holdings:
         partition.on_given_up = lambda: drained.succeed(None)
         self._parts.schedule.doom(partition, Fate.RELEASE)
         await drained
+        if self._together is not None:
+            await self._together
         while partition.place is Place.LEAVING and partition.fate is not Fate.DROP:
+            if partition.tp in self._deleted:
+                break
             try:
                 await self.ownership.release(partition.tp, partition.fence, None)
                 break
@@ -262,6 +274,35 @@ class Holdings:
             self._parts.note("released", partition.tp, partition.fence.epoch)
         self._parts.schedule.leave(partition)
         self._parts.evaluate()
+
+    async def leave(
+        self, members_part: Sequence[Op], otherwise: Callable[[], Coroutine[Call[Any], None, None]]
+    ) -> None:
+        """Release everything, and carry out `members_part` (the id node's deletion) with the first of it.
+
+        What has drained by then goes in one transaction with the id node. The others see at once all that is to be had,
+        each takes its share of it, and nobody looks twice. What takes longer follows as it drains. If that transaction
+        does not come about, `otherwise` is awaited, and the partitions are released one by one.
+        """
+        held = [p for p in self._parts.schedule.held() if p.fate is not Fate.DROP]
+        self.leaving = True
+        together: Call[None] = Call("the others that leave")
+        self._together = together
+        releases = [self.release(p) for p in held]
+        try:
+            soon = self._parts.clock.now() + TOGETHER
+            while any(p.place not in (Place.LEAVING, Place.GONE) for p in held) and self._parts.clock.now() < soon:
+                await self._tasks.sleep(TOGETHER / 10)
+            ready = [p for p in held if p.place is Place.LEAVING and p.fate is Fate.RELEASE]
+            try:
+                self._deleted = await self.ownership.release_all([(p.tp, p.fence) for p in ready], members_part)
+            except InboundError as error:
+                log.debug("channel %s: releasing one by one: %s", self._parts.name, error)
+                await otherwise()
+        finally:
+            together.succeed(None)
+        for release in releases:
+            await release
 
     @property
     def nothing_to_commit(self) -> bool:

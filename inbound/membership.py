@@ -349,16 +349,20 @@ class GroupMembership:
                 self.holdings.release(partition)
 
     async def leave_group(self) -> None:
-        """Leave in good order: the id node first, so that others take what we release as soon as we release it."""
+        """Leave in good order: the id node goes first, or with the owner nodes, so that others take them at once."""
         self.holdings.leaving = True
+        connection = self._parts.zk.connection
+        if connection is not None and connection.session.id != self._joined_session:
+            self.leaving_in(connection.session.id)  # it expired just before
+        try:
+            node = await self.membership.own_node()
+        except InboundError as error:
+            log.debug("channel %s: %s", self.name, error)
+            node = []
+        await self.holdings.leave(node, self._unregister)
+
+    async def _unregister(self) -> None:
         try:
             await self.membership.unregister()
         except InboundError as error:
             log.warning("channel %s: could not take the id node down: %s", self.name, error)
-        held = self._parts.schedule.held()
-        releases = [self.holdings.release(p) for p in held if p.fate is not Fate.DROP]
-        connection = self._parts.zk.connection
-        if connection is not None and connection.session.id != self._joined_session:
-            self.leaving_in(connection.session.id)  # it expired just before
-        for release in releases:
-            await release

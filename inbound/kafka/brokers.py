@@ -142,6 +142,7 @@ class RangeQuestions:
         self._fetcher = consumer._fetcher
         self._asked: dict[int, Any] = {}  # leader: the future of its answer
         self._again_at: dict[int, float] = {}
+        self._look_at = 0.0
         self._silent: set[int] = set()
         self._known: dict[KafkaPartition, tuple[float, LogRange]] = {}
 
@@ -160,11 +161,20 @@ class RangeQuestions:
             by_leader[self._cluster.leader_for_partition(partition)].append(partition)
         sent = False
         for leader, theirs in by_leader.items():
-            if leader in (None, -1) or leader in self._asked or now < self._again_at.get(leader, 0.0):
+            if leader in (None, -1):
+                self._look_for_leaders(now)
+            elif leader in self._asked or now < self._again_at.get(leader, 0.0):
                 continue
-            self._asked[leader] = self._manager.call_soon(self._limits, leader, theirs)
-            sent = True
+            else:
+                self._asked[leader] = self._manager.call_soon(self._limits, leader, theirs)
+                sent = True
         return sent
+
+    def _look_for_leaders(self, now: float) -> None:
+        """Ask for metadata, without waiting: a partition that was just created is not known yet, or has no leader yet."""
+        if now >= self._look_at:
+            self._look_at = now + LOOK_INTERVAL
+            self._cluster.request_update()
 
     async def _limits(self, leader: int, partitions: Collection[KafkaPartition]) -> dict[KafkaPartition, LogRange]:
         ask = self._fetcher._send_list_offsets_request

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
+from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -80,6 +81,7 @@ class KafkaPythonClient(LogClient):
             ) from None
         self._cluster = self._consumer._cluster
         self._assignment = self._consumer._subscription.assignment
+        self._fetcher = self._consumer._fetcher
         self._cluster.need_all_topic_metadata = True  # one answer for all topics, also those not assigned to us
         self._brokers = Brokers(self._consumer, self._consumer.config["fetch_max_wait_ms"] / 1000)
         self._questions = RangeQuestions(self._consumer)
@@ -143,6 +145,7 @@ class KafkaPythonClient(LogClient):
                 self._keys[tp] = KafkaPartition(*tp)
                 self._ours[self._keys[tp]] = tp
         self._assign()
+        self._discard({self._keys[tp] for tp in positions})
         for tp, offset in positions.items():
             self._consumer.seek(self._keys[tp], offset)
         self.resume(positions)
@@ -160,11 +163,12 @@ class KafkaPythonClient(LogClient):
 
     def limit_fetches(self, partition_bytes: int) -> None:
         # Read by the fetcher for each request that it makes; there is no public way to change it.
-        self._consumer._fetcher.config["max_partition_fetch_bytes"] = partition_bytes
+        self._fetcher.config["max_partition_fetch_bytes"] = partition_bytes
 
     def poll(self, seconds: float) -> Poll:
         result = Poll()
         self._brokers.look_for_leaders(self._ours)
+        self._take_up_resumed()
         try:
             fetched = self._consumer.poll(timeout_ms=round(seconds * 1000), max_records=self._max_poll_records)
         except kafka.errors.OffsetOutOfRangeError as error:
@@ -195,6 +199,39 @@ class KafkaPythonClient(LogClient):
         # assign() keeps the position and the prefetched records of those that stay.
         self._consumer.assign(list(self._ours))
         self._assignment = self._consumer._subscription.assignment
+
+    def _take_up_resumed(self) -> None:
+        """Let a partition that was paused in the middle of a fetched answer be the next that is read from.
+
+        kafka-python puts such an answer aside and takes it up only while it holds no other, not even a used-up one: with
+        a second partition it is never taken up, and what is put aside is not fetched either.
+        """
+        aside = self._fetcher._paused_partition_records
+        resumed = next((key for key in aside if not self._consumer._subscription.is_paused(key)), None)
+        if resumed is None:
+            return
+        current = self._fetcher._next_partition_records
+        self._fetcher._next_partition_records = aside.pop(resumed)
+        if current:
+            aside[current.topic_partition] = current  # it has its turn again with a later poll
+
+    def _discard(self, keys: Set[KafkaPartition]) -> None:
+        """Throw away what was fetched and not returned yet.
+
+        kafka-python does so for answers to another position than the one that is read from. At the same position they
+        may be of a topic that was deleted and created anew meanwhile.
+        """
+        fetcher = self._fetcher
+        for aside in (fetcher._paused_partition_records, fetcher._paused_completed_fetches):
+            for key in keys & aside.keys():
+                del aside[key]
+        if fetcher._next_partition_records and fetcher._next_partition_records.topic_partition in keys:
+            fetcher._next_partition_records = None
+        fetched = fetcher._completed_fetches
+        for _ in range(len(fetched)):  # once around; the client's thread may append more meanwhile
+            answer = fetched.popleft()
+            if answer.topic_partition not in keys:
+                fetched.append(answer)
 
     def _truncated(self, error: kafka.errors.LogTruncationError) -> dict[TopicPartition, int]:
         diverged = getattr(error, "divergent_offsets", None) or {}
@@ -230,4 +267,5 @@ def to_kafka_python(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def _total_size(records: list[Any]) -> int:
     """Return the decoded bytes of records; kafka-python gives -1 for what is absent."""
-    return sum(map(sum, map(_sizes, records)))
+    sizes: list[int] = list(chain.from_iterable(map(_sizes, records)))
+    return sum(sizes) + sizes.count(-1)

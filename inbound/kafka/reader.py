@@ -23,6 +23,8 @@ METADATA_INTERVAL = 5.0
 #: A poll never waits longer than this, so that a newly claimed partition need not either.
 MAX_POLL = 0.1
 POLL_WHILE_PAUSED = 0.025
+#: While partitions are being claimed, polls are shorter for so long: what is claimed is read at once. Seconds.
+EXPECTING, POLL_WHILE_EXPECTING = 1.0, 0.02
 #: How soon brokers that did not answer a question are asked again, in seconds.
 ASK_AGAIN = 1.0
 #: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
@@ -41,7 +43,7 @@ class Stream:
 
 
 class Reader:
-    """Fills the partitions' buffers: see `inbound.driver.Part`. Only `open` and `jump` come from other threads."""
+    """Fills the partitions' buffers: see `inbound.driver.Part`. Only `expect`, `open` and `jump` come from other threads."""
 
     def __init__(
         self, parts: Parts, committer: Committer, connect: Callable[[], LogClient], on_topics: Callable[[], None]
@@ -59,6 +61,7 @@ class Reader:
         self._retry_at = 0.0
         self._ask_at = 0.0
         self._fetch_bytes = 0
+        self._expecting_until = 0.0
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
         self.topics: Mapping[str, TopicMeta] = {}
         self.came_later: frozenset[str] = frozenset()  # topics that did not exist at an earlier look of ours
@@ -71,9 +74,14 @@ class Reader:
 
     # -- called by others --------------------------------------------------------------------------------------------
 
+    def expect(self) -> None:
+        """Partitions are about to be claimed."""
+        self._expecting_until = self._parts.clock.now() + EXPECTING
+
     def open(self, partition: Partition) -> None:
         """Begin to read a partition that was just claimed."""
         with self._lock:
+            self._expecting_until = 0.0
             self._opening.append(partition)
         self._parts.reader_wakeup.set()
 
@@ -126,6 +134,8 @@ class Reader:
             if reading:
                 # What is paused can only be resumed between two polls.
                 longest = POLL_WHILE_PAUSED if paused else MAX_POLL
+                if now < self._expecting_until:
+                    longest = POLL_WHILE_EXPECTING
                 self._feed(self._client.poll(min(longest, self._parts.config.reader.idle_wait)))
         except BrokerUnavailableError as error:
             self._unavailable(error)

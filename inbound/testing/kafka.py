@@ -51,12 +51,21 @@ class FakeKafka:
         for tp in [tp for tp in self._logs if tp.topic == name]:
             del self._logs[tp]
 
-    def publish(self, topic: str, partition: int, values: Iterable[bytes | None], *, key: bytes | None = None) -> range:
+    def publish(
+        self,
+        topic: str,
+        partition: int,
+        values: Iterable[bytes | None],
+        *,
+        key: bytes | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int = 0,
+    ) -> range:
         """Append records. Returns their offsets."""
         log = self._logs[TopicPartition(topic, partition)]
         first = log.end
         for value in values:
-            log.records.append(PlainRecord(log.end, 0, key, value))
+            log.records.append(PlainRecord(log.end, timestamp, key, value, headers))
             log.end += 1
         return range(first, log.end)
 
@@ -117,17 +126,17 @@ class FakeKafka:
         return dict(self._topics)
 
     def log_range(self, tp: TopicPartition) -> LogRange | None:
-        log = self._logs.get(tp)
-        return LogRange(log.start, log.end) if log is not None and log.led else None
+        log = self._answering(tp)
+        return LogRange(log.start, log.end) if log is not None else None
 
     def fetch(self, tp: TopicPartition, position: int, limit: int, max_bytes: int) -> Fetched | None:
-        """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None where there is no leader.
+        """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None if no leader answers.
 
         Raises:
             LookupError: the position is not in the log.
         """
-        log = self._logs.get(tp)
-        if log is None or not log.led:
+        log = self._answering(tp)
+        if log is None:
             return None
         if not log.start <= position <= log.end:
             raise LookupError(position)
@@ -136,6 +145,10 @@ class FakeKafka:
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
         next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end)
+
+    def _answering(self, tp: TopicPartition) -> _Log | None:
+        log = self._logs.get(tp)
+        return log if log is not None and log.led and self.is_up else None
 
 
 class FakeLogClient(LogClient):
@@ -149,6 +162,7 @@ class FakeLogClient(LogClient):
         self.closed = False
         self.brought = False  # whether the last poll brought anything
         self._fetch_bytes = 1024 * 1024
+        self._reachable = True
         self._remembered: Mapping[str, TopicMeta] | None = None
         self._behind = False
         self.questions = 0
@@ -162,6 +176,7 @@ class FakeLogClient(LogClient):
         self._remembered = None
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
+        self._reachable = self._kafka.is_up
         self._kafka.check_up()
         wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
         known = self._kafka.topics() if self._remembered is None else self._remembered
@@ -174,10 +189,9 @@ class FakeLogClient(LogClient):
         return lambda: self._kafka.is_up
 
     def reachable(self) -> bool:
-        return self._kafka.is_up
+        return self._reachable
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-        self._kafka.check_up()
         return {tp: limits for tp in partitions if (limits := self._kafka.log_range(tp)) is not None}
 
     def read(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -190,17 +204,23 @@ class FakeLogClient(LogClient):
             self.paused.discard(tp)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self._check_read(partitions)
         self.paused |= set(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self._check_read(partitions)
         self.paused -= set(partitions)
+
+    def _check_read(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            if tp not in self.positions:
+                raise KeyError(tp)
 
     def limit_fetches(self, partition_bytes: int) -> None:
         self._fetch_bytes = partition_bytes
 
     def poll(self, seconds: float) -> Poll:
         self.brought = False
-        self._kafka.check_up()
         result = Poll()
         left = self._max
         for tp in list(self.positions):
@@ -211,13 +231,15 @@ class FakeLogClient(LogClient):
             except LookupError:
                 result.out_of_range[tp] = self.positions[tp]
                 continue
-            if fetched is None or fetched.next_offset == self.positions[tp]:
+            if fetched is None:
                 continue
-            result.fetched[tp] = fetched
-            self.brought = True
-            left -= len(fetched.records)
             del self.positions[tp]
             self.positions[tp] = fetched.next_offset  # last in line for the next poll
+            if not fetched.records:  # at the end, or only offsets without a record up to there
+                continue
+            result.fetched[tp] = fetched
+            self._reachable = self.brought = True
+            left -= len(fetched.records)
         return result
 
     def close(self) -> None:

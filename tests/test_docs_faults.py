@@ -1,0 +1,228 @@
+"""docs/faults.md says only what is so: each row is shown by tests that are there, and quotes what the code says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from inbound.clock import SystemClock
+from inbound.ledger import FilesLedger, Range, Settled
+from inbound.metrics import InboundCollector
+from tests.made_status import process
+from tests.test_layers import ROOT, modules
+
+PAGE = ROOT / "docs" / "faults.md"
+COLUMNS = ["what happens", "what you see", "what it costs", "what to do", "shown by"]
+HEADINGS = ["Processes", "ZooKeeper", "Kafka", "The group", "The processor", "The machine"]
+
+
+class Row(NamedTuple):
+    """One row of a table, and where it stands."""
+
+    line: int
+    heading: str
+    cells: list[str]
+
+    def __str__(self) -> str:
+        return f"docs/faults.md:{self.line}: {self.heading}: {self.cells[0]!r}"
+
+
+def rows_of(page: str) -> Iterator[Row]:
+    """Yield the rows of all tables, the heads and the rules below them too."""
+    heading = ""
+    for number, line in enumerate(page.splitlines(), 1):
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        elif line.startswith("|"):
+            yield Row(number, heading, [cell.strip() for cell in line.strip().strip("|").split(" | ")])
+
+
+def is_head(row: Row) -> bool:
+    """Whether it is a table's head, or the rule below it."""
+    return row.cells[0].strip("-") in ("", COLUMNS[0])
+
+
+def quoted(text: str) -> list[str]:
+    """Return what stands in code quotes."""
+    return re.findall(r"`([^`]+)`", text)
+
+
+@cache
+def defined_in(path: str) -> frozenset[str]:
+    """Return the tests that a file of the repo defines, without importing it; none if there is no such file."""
+    if not (ROOT / path).is_file():
+        return frozenset()
+    tree = ast.parse((ROOT / path).read_text())
+    return frozenset(
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+
+
+def missing_tests(names: Iterable[str]) -> list[str]:
+    """Return those of `path::test` that are not there."""
+    return [name for name in names if (parts := name.partition("::"))[2] not in defined_in(parts[0])]
+
+
+def literals_of(source: str) -> Iterator[str]:
+    """Yield the texts in a source but for docstrings, with `…` for whatever is filled in."""
+    nodes = list(ast.walk(ast.parse(source)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if id(node) in docstrings:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.sub(r"%[-+#0-9.]*[sdrfx]", "…", node.value)
+
+
+def said(text: str, known: str) -> bool:
+    """Whether one of the texts in `known` (null bytes between them) has the parts of `text` around `…`, in order."""
+    parts = [re.escape(part.strip()) for part in text.split("…") if part.strip()]
+    return re.search(r"[^\0]*?".join(parts), known) is not None
+
+
+def problems_of(page: str, known: str, metrics: set[str]) -> list[str]:
+    """Return what is wrong with a page: sentences that name the row, or the heading."""
+    heads, rows = ([row for row in rows_of(page) if is_head(row) is head] for head in (True, False))
+    found = [f"{row}: the columns are not {COLUMNS}" for row in heads[::2] if row.cells != COLUMNS]
+    found += [f"heading {name!r} has no rows" for name in HEADINGS if all(row.heading != name for row in rows)]
+    found += [f"heading {row.heading!r} is none of {HEADINGS}" for row in heads[::2] if row.heading not in HEADINGS]
+    times = Counter((row.heading, row.cells[0].casefold()) for row in rows)
+    found += [f"{row}: stands here more than once" for row in rows if times[row.heading, row.cells[0].casefold()] > 1]
+    for row in rows:
+        if len(row.cells) != len(COLUMNS) or not all(row.cells):
+            found.append(f"{row}: has {len([c for c in row.cells if c])} filled cells instead of {len(COLUMNS)}")
+            continue
+        names = quoted(row.cells[4])
+        if not names:
+            found.append(f"{row}: names no test")
+        found += [f"{row}: there is no test {name}" for name in missing_tests(names)]
+        if names != sorted(names, key=lambda name: not name.startswith("integration/")):
+            found.append(f"{row}: tests on real servers come first")
+        for text in quoted(row.cells[1]):
+            if text.startswith("inbound_"):
+                if (name := text.partition("{")[0]) not in metrics:
+                    found.append(f"{row}: there is no metric {name}")
+            elif not said(text, known):
+                found.append(f"{row}: nothing in the code says {text!r}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def known() -> str:
+    """All texts in the code."""
+    return "\0".join(text for _, path in modules() for text in literals_of(path.read_text()))
+
+
+@pytest.fixture(scope="module")
+def metrics() -> set[str]:
+    """The names of all metrics."""
+    return {sample.name for metric in InboundCollector(process).collect() for sample in metric.samples}
+
+
+def test_every_row_is_shown_by_tests_and_quotes_the_code(known: str, metrics: set[str]) -> None:
+    """Whoever renames a test or rewrites a message is told which row to look at."""
+    problems = problems_of(PAGE.read_text(), known, metrics)
+
+    assert not problems, "\n".join(problems)
+
+
+def test_tests_named_outside_the_tables_are_there_too() -> None:
+    """In the text above and below them."""
+    assert missing_tests(name for name in quoted(PAGE.read_text()) if "::" in name) == []
+
+
+TABLE = "## {heading}\n| " + " | ".join(COLUMNS) + " |\n| --- | --- | --- | --- | --- |\n"
+GOOD = "| {what} | `{see}` | nothing | nothing | `tests/test_layers.py::test_all_layers_are_looked_at` |\n"
+WELL = "".join(TABLE.format(heading=heading) + GOOD.format(what="it dies", see="gone") for heading in HEADINGS)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "told"),
+    [
+        ("", "", []),
+        ("::test_all", "::test_none", [":4: Processes: 'it dies': there is no test tests/test_layers.py::test_none"]),
+        ("test_layers.py", "nowhere.py", [":4: Processes: 'it dies': there is no test tests/nowhere.py::test_all"]),
+        (
+            "`tests/test_layers.py::test_all_layers_are_looked_at`",
+            "everything",
+            [":4: Processes: 'it dies': names no test"],
+        ),
+        (" nothing |", "", [":4: Processes: 'it dies': has 4 filled cells instead of 5"]),
+        ("`gone`", "`… left`", [":4: Processes: 'it dies': nothing in the code says '… left'"]),
+        ("`gone`", "`inbound_gone`", [":4: Processes: 'it dies': there is no metric inbound_gone"]),
+        (
+            "at` |",
+            "at`, `integration/test_pause.py::test_the_admin_port_of_several_processes_passes_operations_on` |",
+            [":4: Processes: 'it dies': tests on real servers come first"],
+        ),
+        ("what to do", "what else", [":2: Processes: 'what happens': the columns are not"]),
+        ("## Processes", "## Other", ["heading 'Processes' has no rows", "heading 'Other' is none of"]),
+        ("|\n| it dies | ", "|\n\nit dies", ["heading 'Processes' has no rows"]),
+    ],
+)  # fmt: skip
+def test_a_bad_row_is_named(good: str, bad: str, told: list[str]) -> None:
+    """By line, heading and first cell, with what is wrong."""
+    problems = problems_of(WELL.replace(good, bad, 1) if good else WELL, "gone", set())
+
+    assert [text for text, beginning in zip(problems, told, strict=True) if beginning not in text] == []
+
+
+def test_the_same_row_twice_is_named() -> None:
+    """Under one heading; the same thing may happen to a process and to a broker."""
+    page = WELL.replace("| it dies |", "| It dies | it is gone | nothing | nothing | x |\n| it dies |", 1)
+
+    assert [text for text in problems_of(page, "gone", set()) if "more than once" in text] == [
+        "docs/faults.md:4: Processes: 'It dies': stands here more than once",
+        "docs/faults.md:5: Processes: 'it dies': stands here more than once",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [
+        ("…: lost: …; nothing more", True),
+        ("broker … is away", True),
+        ("away; nothing more", False),
+        ("nothing more of it … lost", False),
+    ],
+)
+def test_quotes_are_found_however_the_text_is_made(text: str, there: bool) -> None:
+    """Of one text only, in its order; logged, formatted or put together from pieces."""
+    source = 'log("%s: lost: %.1f; " "nothing more of it", tp)\nraise E(f"broker {name} is " f"{state} away")\n'
+    source = source.replace("{state} ", "")
+
+    assert said(text, "\0".join(literals_of(source))) is there
+
+
+def test_the_ledger_tells_what_was_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page's program, as it stands: of a killed process, also after its successor has committed."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    dead, successor = (FilesLedger(tmp_path / "ledger", "g", name, SystemClock()) for name in ("dead", "next"))
+    dead.begun(Range("orders", 3, 1, 100, 150, 50))
+    dead.settled([Settled("orders", 3, 1, 150, "landed", 1)])
+    dead.begun(Range("orders", 3, 1, 150, 200, 50))
+    file = dead.path
+    assert file is not None
+    killed = file.read_bytes()
+    dead.close()
+    file.write_bytes(killed)
+    successor.begun(Range("orders", 3, 2, 150, 200, 50))
+    successor.settled([Settled("orders", 3, 2, 200, "landed", 2)])
+    successor.close()
+    monkeypatch.chdir(tmp_path)
+
+    exec(program, {})
+
+    run, _, ranges = capsys.readouterr().out.partition(" ")
+    assert (run, ranges) == (file.name.removesuffix("-0001.jsonl"), "{('orders', 3): [(150, 200)]}\n")
