@@ -1,4 +1,4 @@
-"""KafkaPythonClient on a real broker: all of the conformance suite, and what only a real one takes time for."""
+"""KafkaPythonClient on a real broker: all of the conformance suite, and how long its polls take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from inbound.embedded import EmbeddedCluster
 from inbound.kafka.kafka_python import KafkaPythonClient
 from inbound.topic_partition import TopicPartition
-from tests.log_client_conformance import Headers, LogClientConformance, Reading, Stage, values
+from tests.log_client_conformance import LogClientConformance
+from tests.log_client_stage import Headers, Reading, Stage, values
 
 
 class Publisher:

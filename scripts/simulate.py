@@ -1,8 +1,8 @@
 """`make simulate`: play many seeds and look for every mutant, on all cores; the last line is JSON.
 
-    make simulate SEEDS=20000             seeds from 0 on
-    make simulate SEEDS=5000 FROM=100000  others
-    make simulate SEED=4711               one seed, cut down to a short story if it fails
+make simulate SEEDS=20000             seeds from 0 on
+make simulate SEEDS=5000 FROM=100000  others
+make simulate SEED=4711               one seed, cut down to a short story if it fails
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     if args.seed is not None:
         return tell(args.seed)
-    figures = {**play_all(range(args.first, args.first + args.seeds)), **({} if args.no_mutants else look_for_mutants())}
+    figures = {
+        **play_all(range(args.first, args.first + args.seeds)),
+        **({} if args.no_mutants else look_for_mutants()),
+    }
     print(json.dumps({"benchmark": "simulate", "figures": figures}))
     return int(bool(figures["violations"] or figures.get("mutants", 0) != figures.get("mutants_found", 0)))
 

@@ -1,4 +1,4 @@
-"""The fake cluster does what a real one does (the conformance suite), and what only a fake can: on purpose."""
+"""The fake cluster does what a real one does: all of the conformance suite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.topic_partition import TopicPartition
-from tests.log_client_conformance import Headers, LogClientConformance, Stage
+from tests.log_client_conformance import LogClientConformance
+from tests.log_client_stage import Headers, Stage
 
 
 class FakeStage(Stage):

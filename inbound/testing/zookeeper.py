@@ -156,10 +156,6 @@ class FakeEnsemble:
         """
         self._clients[name].break_connection(executed=executed, late=late)
 
-    def forget_late(self, name: str) -> None:
-        """Let what was on its way over the client's lost connections never arrive."""
-        self._clients[name].forget_late()
-
     def lose_answers(self, name: str, count: int = 1, *, after: int = 0) -> None:
         """Execute the client's next `count` requests without an answer, and break the connection after the last.
 

@@ -173,10 +173,6 @@ class FakeZooKeeper(ZooKeeper):
         if (drop and not self.dropping) or (lose and not self.losing):
             self.break_connection()
 
-    def forget_late(self) -> None:
-        """Let what was on its way over lost connections never arrive."""
-        self._late.clear()
-
     def break_connection(self, *, executed: int = 0, late: bool = False) -> None:
         """Break the connection; the client notices at once unless its process is stopped."""
         wire = self.wire

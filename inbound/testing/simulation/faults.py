@@ -111,7 +111,7 @@ def _slow_callback(stage: Stage, action: Action) -> End:
 def _disconnect(stage: Stage, action: Action) -> End:
     name = stage.pick(stage.living(), action).name
     stage.ensemble.disconnect(name, executed=action.where % 3, late=action.flag)
-    return (lambda: stage.ensemble.forget_late(name)) if action.flag else None
+    return None
 
 
 def _lose_answers(stage: Stage, action: Action) -> End:
@@ -123,12 +123,7 @@ def _lose_answers(stage: Stage, action: Action) -> End:
 def _drop_requests(stage: Stage, action: Action) -> End:
     name = stage.pick(stage.living(), action).name
     stage.ensemble.drop_requests(name, action.size, after=action.where, late=action.flag)
-
-    def end() -> None:
-        stage.ensemble.answer_again(name)
-        stage.ensemble.forget_late(name)
-
-    return end
+    return lambda: stage.ensemble.answer_again(name)
 
 
 def _lag(stage: Stage, action: Action) -> End:

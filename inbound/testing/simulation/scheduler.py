@@ -151,7 +151,7 @@ class Scheduler:
         if not self.shuffled:
             return self.delays.get(key, 0.0)
         if key[1] == "late":
-            return self._rng.choice((0.0, 0.3, 3.0)) * self._rng.random()
+            return self._rng.choice((0.05, 0.5, 2.0)) * self._rng.random()
         if key[1] == "reconnect":
             return RECONNECT * self._rng.random() if self._rng.random() < 0.3 else 0.0
         longest = self.delays.get(key) or (SLOW_LATENCY if self._rng.random() < 0.01 and not self.calm else LATENCY)
