@@ -36,14 +36,22 @@ def surplus(mine: Collection[TopicPartition], keep: int) -> list[TopicPartition]
     return released
 
 
-def choose(free: Collection[TopicPartition], count: int, rank: int, members: int) -> list[TopicPartition]:
+def choose(
+    free: Collection[TopicPartition], count: int, rank: int, members: int, partitions: int | None = None
+) -> list[TopicPartition]:
     """Return `count` of the ownerless partitions for the member of `rank` to claim.
 
-    Each member starts at its own place of the ring, so that members who look at the same time mostly want different
-    ones. Two may still want the same; the first claim wins and the other looks again.
+    Each member begins at its own place of the ring, so that members who look at the same time want different ones. With
+    `partitions`, the number to be shared in all, that place comes after what those of a lower rank need: exactly so where
+    the others are owned in even shares, as after a member has left. Two may still want the same; the first claim wins and
+    the other looks again.
     """
     ring = sorted(free)
-    start = rank * len(ring) // members if members else 0
+    if partitions is None or not members:
+        start = rank * len(ring) // members if members else 0
+    else:
+        owned = max(partitions - len(ring), 0)
+        start = sum(share(other, members, partitions) - share(other, members, owned) for other in range(rank))
     return [ring[(start + step) % len(ring)] for step in range(min(max(count, 0), len(ring)))]
 
 

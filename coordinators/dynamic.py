@@ -34,5 +34,7 @@ class DynamicCoordinator(ZkCoordinator):
             else:
                 unreserved = (tp for of in portion.topics for tp in of.unreserved())
                 free = [tp for tp in unreserved if tp not in view.owned and tp not in view.mine]
-                take += choose(free, portion.keep - len(keepable), *portion.topics[0].place(view.me))
+                rank, takers = portion.topics[0].place(view.me)
+                shared = sum(len(of.unreserved()) for of in portion.topics)
+                take += choose(free, portion.keep - len(keepable), rank, takers, shared)
         return Plan(tuple(take), tuple(release), total, about_group(view, rights))

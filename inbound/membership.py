@@ -33,7 +33,7 @@ LOOK_AT_ALL = 20.0
 #: Who has its share looks so much later, in seconds, when owner nodes come and go: that is for others to act on, and what
 #: concerns it (a node of its own that somebody has deleted) can wait so long. While partitions move, every owner node
 #: that comes or goes is news to every member; if all looked at once, those who have something to take would wait for them.
-PATIENCE = 0.5
+PATIENCE = 1.5
 
 
 class GroupMembership:

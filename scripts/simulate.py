@@ -14,7 +14,7 @@ import sys
 
 from inbound.testing.simulation import campaign, make_plan, play, shrink, story
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.search import SEEDS, cores, find_all
+from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, cores, find_all
 
 
 def main() -> int:
@@ -79,7 +79,7 @@ def look_for_mutants() -> dict[str, float]:
             continue
         found += 1
         print(f"seed {result.seed:5}  {result.mutant} ({rule}): {result.violation[:110]}")
-    return {"mutants": len(MUTANTS), "mutants_found": found}
+    return {"mutants": len(SEARCHED), "mutants_found": found, "mutants_shown_by_traces": len(SHOWN_BY_TRACES)}
 
 
 def progress(text: str, *, end: bool = False) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from inbound.coordinators.zookeeper import Delete, SetData
+from inbound.membership import PATIENCE
 from inbound.testing.world import Consumer, World
 
 
@@ -66,7 +67,7 @@ def test_who_has_its_share_gets_back_a_deleted_owner_node_within_its_patience(wo
     before = world.owned()
     path = world.paths.owner("orders", min(before["a"]))
     world.ensemble.tree.transaction([Delete(path)], 0)
-    world.run(0.4)
+    world.run(PATIENCE - 0.1)
     missing = path in world.ensemble.tree.nodes
     world.run(0.4)
     assert (missing, world.owned()) == (False, before)
