@@ -28,6 +28,7 @@ def _grow(stage: Stage, action: Action) -> End:
     count = stage.kafka.topics()[topic].partitions
     if count < 8:
         stage.kafka.create_topic(topic, count + 1)
+        stage.added.add(TopicPartition(topic, count))
         stage.kafka.publish(topic, count, [b"x"] * action.size)
     return None
 

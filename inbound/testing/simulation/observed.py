@@ -78,9 +78,14 @@ class Moody(BatchEventProcessor):
     def __init__(self, seed: str, calm: Callable[[], bool]) -> None:
         self._rng = random.Random(seed)
         self._calm = calm
+        self._failures: dict[tuple[str, int], int] = {}  # in a row, by partition
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:
-        mood = self._rng.random()
+        mood, place = self._rng.random(), (batch.topic, batch.partition)
+        if mood >= 0.95 and not self._calm() and self._failures.get(place, 0) < 2:  # after more, the waits get long
+            self._failures[place] = self._failures.get(place, 0) + 1
+            raise RuntimeError("in a bad mood")
+        self._failures[place] = 0
         if self._calm() or mood < 0.7:
             return BatchResponse.advance()
         if mood < 0.78:
@@ -89,6 +94,4 @@ class Moody(BatchEventProcessor):
             return BatchResponse.next()
         if mood < 0.9:
             return BatchResponse.revert(wait=self._rng.choice((0.0, 0.2)))
-        if mood < 0.95:
-            return BatchResponse.advance(wait=0.5)
-        raise RuntimeError("in a bad mood")
+        return BatchResponse.advance(wait=0.5)

@@ -142,7 +142,7 @@ class Run:
         self.stage.scheduler.at(self._calm_from + AWARE, self._publish_everywhere)
         for tp in self.stage.partitions():
             known = not self.stage.plan.setup.latest or self.stage.judge.commit_of(tp) is not None
-            if known and tp.topic not in self.stage.recreated:
+            if known and tp.topic not in self.stage.recreated and tp not in self.stage.added:
                 self._unread.append(tp)
 
     def _publish_everywhere(self) -> None:

@@ -32,8 +32,10 @@ class Stage:
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
         self.judge = Judge(self.world, latest=setup.latest)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
-        #: Topics that were deleted and created anew: that is noticed when the brokers are asked for topics.
+        #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
+        #: asked for topics, which is every few seconds.
         self.recreated: set[str] = set()
+        self.added: set[TopicPartition] = set()
         #: Process: how long its next callback takes.
         self.slow: dict[str, float] = {}
         self._make_processor = processor
@@ -91,7 +93,7 @@ class Stage:
             observed,
             consumer_id=consumer_id,
             coordinator=self.make_coordinator() if self.make_coordinator else make(kind, topics),
-            owner_is_dead=lambda info: heir_of is not None and heir_of.dead,
+            owner_is_dead=lambda info: heir_of is not None and self._all_dead(name, heir_of.consumer_id),
             topics=topics,
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
@@ -101,6 +103,10 @@ class Stage:
         self.scheduler.add(consumer)
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
         return consumer
+
+    def _all_dead(self, heir: str, consumer_id: str) -> bool:
+        others = [c for c in self.world.consumers.values() if c.consumer_id == consumer_id and c.name != heir]
+        return all(c.dead for c in others)
 
     def kill(self, consumer: Consumer) -> None:
         """End a process with SIGKILL."""
