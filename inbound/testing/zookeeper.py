@@ -169,10 +169,15 @@ class FakeEnsemble:
         client.dropping = range(after, after + count)
         client.dropped_arrive_late = late
 
+    def stick(self, name: str, text: str) -> None:
+        """Let the client's next request about `text` get stuck on its way: its connection breaks, and it may come late."""
+        self._clients[name].sticking = text
+
     def answer_again(self, name: str) -> None:
         """End `lose_answers` and `drop_requests`; if they have begun, the connection breaks now."""
         client = self._clients[name]
         client.losing = client.dropping = range(0)
+        client.sticking = None
         if client.wire is not None and client.wire.unanswered:
             client.break_connection()
 

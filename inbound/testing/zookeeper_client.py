@@ -38,6 +38,8 @@ class FakeZooKeeper(ZooKeeper):
         #: Which of the requests from now on (0 is the next) are to be executed without an answer, or to be lost.
         self.losing = self.dropping = range(0)
         self.dropped_arrive_late = False
+        #: The next request whose description holds this gets stuck on its way.
+        self.sticking: str | None = None
         self.is_cut_off = False
         self.frozen = False
         self.closed = False
@@ -161,6 +163,12 @@ class FakeZooKeeper(ZooKeeper):
 
     def _execute(self, wire: Wire) -> None:
         request = wire.requests.popleft()
+        if self.sticking is not None and self.sticking in request.call.what:
+            self.sticking = None
+            wire.unanswered.append(request)
+            self._late.append(request)
+            self.break_connection()
+            return
         drop, lose = 0 in self.dropping, 0 in self.losing
         self.dropping, self.losing = _next(self.dropping), _next(self.losing)
         if drop:

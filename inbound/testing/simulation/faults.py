@@ -127,6 +127,13 @@ def _drop_requests(stage: Stage, action: Action) -> End:
     return lambda: stage.ensemble.answer_again(name)
 
 
+def _stuck_write(stage: Stage, action: Action) -> End:
+    """The next commit or release of one process, or (flag) its next claim or recovery, gets stuck, and may come late."""
+    name = stage.pick(stage.living(), action).name
+    stage.ensemble.stick(name, "transaction at " + (stage.paths.gate("") if action.flag else stage.paths.epochs("")))
+    return lambda: stage.ensemble.answer_again(name)
+
+
 def _lag(stage: Stage, action: Action) -> End:
     name = stage.pick(stage.living(), action).name
     stage.ensemble.lag(name)
@@ -266,6 +273,7 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "disconnect": _disconnect,
     "lose answers": _lose_answers,
     "drop requests": _drop_requests,
+    "stuck write": _stuck_write,
     "lag": _lag,
     "slow network": _slow_network,
     "cut off": _cut_off,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 GENTLE = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "jump wall clock",
-    "stranger", "pause",
+    "stranger", "pause", "stuck write",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
@@ -22,7 +22,7 @@ EVERYTHING = (*GENTLE, *ROUGH, *MOVING)
 #: Kinds that reach deep together: identity, requests on their way, interference from outside, zombies, logs.
 THEMES = (
     ("restart", "double", "expire", "freeze", "cut off", "slow network", "kill"),
-    ("drop requests", "lose answers", "disconnect", "join", "leave"),
+    ("stuck write", "drop requests", "lose answers", "disconnect", "join", "leave"),
     ("reposition", "gate", "owner deleted", "slow network", "slow callback", "join"),
     ("freeze", "slow callback", "slow network", "expire", "cut off"),
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
