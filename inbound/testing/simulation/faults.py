@@ -96,11 +96,25 @@ def _double(stage: Stage, action: Action) -> End:
 
 
 def _freeze(stage: Stage, action: Action) -> End:
+    """SIGSTOP, and SIGCONT; with the flag the client is slow to notice what happened meanwhile."""
     victim = stage.pick(stage.living(), action)
     if victim.paused:
         return None
     stage.world.pause(victim.name)
-    return lambda: None if victim.dead else stage.world.resume(victim.name)
+    key = (victim.name, "notice")
+
+    def noticed() -> None:
+        stage.scheduler.delays.pop(key, None)
+
+    def end() -> None:
+        if victim.dead:
+            return
+        stage.world.resume(victim.name)
+        if action.flag:
+            stage.scheduler.delays[key] = 0.3
+            stage.scheduler.at(stage.world.clock.now() + 0.3, noticed)
+
+    return end
 
 
 def _slow_callback(stage: Stage, action: Action) -> End:

@@ -25,6 +25,7 @@ THEMES = (
     ("stuck write", "drop requests", "lose answers", "disconnect", "join", "leave"),
     ("reposition", "gate", "owner deleted", "slow network", "slow callback", "join"),
     ("freeze", "slow callback", "slow network", "expire", "cut off"),
+    ("freeze", "slow network", "join"),
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
 )
 #: What is looked at once all is well again; each must change no more than it has to.
@@ -105,6 +106,9 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:
     kind = rng.choice(kinds)
+    seconds = rng.choice((rng.uniform(0.01, 0.5), rng.uniform(0.5, 4.0), rng.uniform(3.0, 10.0)))
+    if kind == "freeze" and rng.random() < 0.5:
+        seconds = rng.uniform(4.2, 6.0)  # just longer than the session: others have taken over
     gaps = {"close": (0.005, 0.05, 0.3), "mixed": (0.01, 0.3, 1.5), "wide": (0.5, 2.0, 6.0)}[pace]
     return Action(
         wait=round(rng.uniform(0, rng.choice(gaps)), 3),
@@ -112,6 +116,6 @@ def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:
         who=rng.randrange(12),
         where=rng.randrange(12),
         size=rng.choice((1, 1, 2, 3, 6)),
-        seconds=round(rng.choice((rng.uniform(0.01, 0.5), rng.uniform(0.5, 4.0), rng.uniform(3.0, 10.0))), 3),
+        seconds=round(seconds, 3),
         flag=rng.random() < 0.5,
     )
