@@ -261,6 +261,7 @@ class Holdings:
                 break
             try:
                 await self.ownership.release(partition.tp, partition.fence, None)
+                await self._suspect_if_still_ours(partition.tp)
                 break
             except TransientError as error:
                 log.debug("%s: %s", partition.tp, error)
@@ -274,6 +275,18 @@ class Holdings:
             self._parts.note("released", partition.tp, partition.fence.epoch)
         self._parts.schedule.leave(partition)
         self._parts.evaluate()
+
+    async def _suspect_if_still_ours(self, tp: TopicPartition) -> None:
+        """Look whether a release has left an owner node of ours behind: it was refused, for the epoch is another's.
+
+        Somebody outside has moved the epoch (a reset). Nobody else can take such a partition, and we do not hold it.
+        """
+        connection = self._parts.zk.connection
+        if self.leaving or connection is None:
+            return  # the node goes with the session
+        node = await self._parts.zk.get(self._parts.paths.owner(*tp))
+        if node is not None and node.stat.ephemeral_owner == connection.session.id:
+            self._suspects.add(tp)
 
     async def leave(
         self, members_part: Sequence[Op], otherwise: Callable[[], Coroutine[Call[Any], None, None]]

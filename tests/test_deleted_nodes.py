@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from inbound.coordinators.zookeeper import Create, Delete, SetData
+from inbound.partition import Fate
 from inbound.testing.world import Recording, World
 
 
@@ -171,3 +172,19 @@ def test_an_unreadable_epoch_node_is_said_and_claimed_over(world: World, caplog:
     world.run(4)
     goes_on(world)
     assert sum("claimed all the same" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_release_that_is_refused_leaves_no_partition_behind() -> None:
+    """A reset moves the epoch while a partition is on its way to a joiner: its owner node is ours, and nobody's to take."""
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    a = world.join("a")
+    world.run(4)
+    world.join("b")
+    world.run_until(lambda: any(p.fate is Fate.RELEASE for p in a.channel.parts.schedule.held()), within=5)
+    moved = next(p.tp for p in a.channel.parts.schedule.held() if p.fate is Fate.RELEASE)
+    world.ensemble.tree.transaction([SetData(world.paths.epoch(*moved), b"")], 0)
+    world.run(3)
+    world.kafka.publish(*moved, [b"x"])
+    world.run(1)
+    assert (world.commits()[moved.partition], sorted(map(len, world.owned().values()))) == (1, [1, 1])
