@@ -22,6 +22,7 @@ SHOWN_BY_TRACES = {
     "offset-read-first": "takes an expiry, a recovery, a commit and a release inside one claim of another member",
     "claims-beside-the-old-call": "takes a drop and a new claim during one callback",
     "results-without-epoch": "takes the same, and the callback's end right after",
+    "refused-recovery-is-lost": "takes a recovery whose answer is lost while a batch waits for its commit",
     "release-unchecked": "takes a release that executes late, after another's claim",
     "release-beside-the-last-commit": "takes a refused neighbour in the group commit of a release",
     "take-over-uncompared": "takes an expiry and another's claim inside one take-over",
