@@ -110,7 +110,7 @@ class Membership:
             return  # the node went; registering again writes the topics
         self.info = info
 
-    async def own_node(self) -> list[Op]:
+    async def leaving(self) -> list[Op]:
         """Return what deletes our id node; nothing if it is not ours. From here on we do not count as registered."""
         node = await self.zk.get(self.path)
         self.registered = False
@@ -119,11 +119,10 @@ class Membership:
 
     async def unregister(self) -> None:
         """Delete our id node, if it is ours."""
-        node = await self.zk.get(self.path)
-        self.registered = False
-        if node is not None and node.stat.ephemeral_owner == self._session():
+        ops = await self.leaving()
+        if ops:
             with suppress(RefusedError):  # gone already
-                await self.zk.transaction([Delete(self.path)])
+                await self.zk.transaction(ops)
 
     async def _keep(self, node: Node) -> None:
         self.registered = True

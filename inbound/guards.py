@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from inbound.coordinators.nodes import BadNodeError, decode_epoch
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.ownership import Fence, current
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
 from inbound.partition import Fate, Partition, Place
@@ -96,8 +95,4 @@ class Guards:
     def _is_under(self, tp: TopicPartition, epoch: Node | None, fence: Fence) -> bool:
         if epoch is None or epoch.stat.version != fence.epoch:
             return False
-        try:
-            info = decode_epoch(self._paths.epoch(*tp), epoch.data)
-        except BadNodeError:
-            return False
-        return not fence.nonce or (info is not None and info.nonce == fence.nonce)
+        return current(fence, self._paths.epoch(*tp), epoch) is not None

@@ -355,11 +355,11 @@ class GroupMembership:
         if connection is not None and connection.session.id != self._joined_session:
             self.leaving_in(connection.session.id)  # it expired just before
         try:
-            node = await self.membership.own_node()
+            id_node = await self.membership.leaving()
         except InboundError as error:
             log.debug("channel %s: %s", self.name, error)
-            node = []
-        await self.holdings.leave(node, self._unregister)
+            id_node = []
+        await self.holdings.leave(id_node, self._unregister)
 
     async def _unregister(self) -> None:
         try:
