@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from inbound.config.coordinator_models import (
     CoordinatorConfig,
     DynamicCoordinatorConfig,
     StaticCoordinatorConfig,
 )
+from inbound.config.mirror_models import OffsetsConfig
 from inbound.config.units import format_size, shown
 from inbound.config.values import (
+    MODULE_CLASS,
+    ChannelName,
     Part,
     PathPart,
     Problem,
@@ -21,6 +24,7 @@ from inbound.config.values import (
     duration,
     entries,
     is_module_class,
+    matching,
     size,
     text,
     topic_name,
@@ -30,6 +34,7 @@ from inbound.config.values import (
 )
 
 MIB = 2**20
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 def _topics(value: Any) -> Any:
@@ -44,7 +49,13 @@ def _topics(value: Any) -> Any:
     return topics
 
 
-def _pattern(value: Any) -> str:
+def _topics_schema(schema: dict[str, Any]) -> None:
+    del schema["default"]  # nothing; but nobody may write that
+    schema |= {"minItems": 1, "uniqueItems": True}
+
+
+def regular_expression(value: Any) -> str:
+    """Return `value` if it is a regular expression."""
     pattern = text(value)
     if not pattern:
         raise wrong("need a regular expression, got empty text")
@@ -57,13 +68,21 @@ def _pattern(value: Any) -> str:
 
 def _processor_type(value: Any) -> str:
     name = text(value)
-    if is_module_class(name) or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+    if is_module_class(name) or re.fullmatch(_NAME, name):
         return name
     raise wrong(f"need the name of a processor, or module:Class, got {shown(name)}")
 
 
 class OnErrorConfig(Part):
     """What happens to a batch that the processor cannot handle."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"then": {"const": "dead-letter"}}, "required": ["then"]},
+            "then": {"properties": {"dead_letter_topic": {"type": "string"}}, "required": ["dead_letter_topic"]},
+            "else": {"properties": {"dead_letter_topic": {"type": "null"}}},
+        }
+    )
 
     max_attempts: Annotated[int, whole(0)] = Field(
         default=10, description="How often a batch is tried before `then` happens; 0 is for ever."
@@ -89,7 +108,9 @@ class OnErrorConfig(Part):
 class ReaderConfig(Part):
     """How records are fetched, and how many make a batch."""
 
-    client: Literal["kafka-python"] = Field(default="kafka-python", description="The Kafka client to read with.")
+    client: Literal["kafka-python", "confluent-kafka"] = Field(
+        default="kafka-python", description="The Kafka client to read with; confluent-kafka is faster, and an extra."
+    )
     batch_bytes: Annotated[int, size(1)] = Field(default=MIB, description="Bytes at which a batch is full.")
     max_batch_records: Annotated[int, whole(1)] = Field(default=2000, description="Records at which a batch is full.")
     max_batch_bytes: Annotated[int, size(1)] = Field(
@@ -100,7 +121,7 @@ class ReaderConfig(Part):
         default=64 * MIB, description="Bytes, decoded, that wait in memory for the whole channel."
     )
     idle_wait: Annotated[float, duration(over=True)] = Field(
-        default=0.1, description="Seconds that a partition with nothing to read rests."
+        default=0.1, description="How long a partition with nothing to read rests."
     )
 
     @model_validator(mode="after")
@@ -119,7 +140,7 @@ class ReaderConfig(Part):
 class ProcessorConfig(Part):
     """The code that gets the batches."""
 
-    type: Annotated[str, BeforeValidator(_processor_type)] = Field(
+    type: Annotated[str, BeforeValidator(_processor_type), matching(f"({_NAME}|{MODULE_CLASS})")] = Field(
         description="Name of a processor that is installed, or module:Class."
     )
     # Not in repr: options can hold tokens.
@@ -128,16 +149,47 @@ class ProcessorConfig(Part):
     )
 
 
-class ChannelConfig(Part):
-    """One channel: topics of one group, read by a pool of workers."""
+#: The processor of a channel with subscriptions, and its workers where nothing is said: they do not wait for answers.
+DISPATCH = ProcessorConfig(type="dispatch")
+SUBSCRIBERS_WORKERS = 1
+
+
+def _subscriptions(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise wrong(f"need a mapping of names to subscribers, got {shown(value)}")
+    if not value:
+        raise wrong("need at least one subscription, or a processor instead")
+    return value
+
+
+def _either_or(schema: dict[str, Any]) -> None:
+    """Say in the JSON Schema what `_check` says: one of topics and topics_pattern, of processor and subscriptions."""
+    schema["required"].remove("processor")
+    schema["oneOf"] = [
+        {"required": ["topics"]},
+        {"required": ["topics_pattern"], "properties": {"topics_pattern": {"type": "string"}}},
+    ]
+    pair = ("processor", "subscriptions")
+    schema["anyOf"] = [{"required": [one], "not": {"required": [other]}} for one, other in (pair, pair[::-1])]
+
+
+class ChannelTopics(Part):
+    """What a channel reads, and in whose name."""
 
     topics: Annotated[tuple[TopicName, ...], BeforeValidator(_topics)] = Field(
-        default=(), description="Topics to read; or give topics_pattern."
+        default=(),
+        description="Topics to read; or give topics_pattern.",
+        json_schema_extra=_topics_schema,
     )
-    topics_pattern: Annotated[str, BeforeValidator(_pattern)] | None = Field(
+    topics_pattern: Annotated[str, BeforeValidator(regular_expression)] | None = Field(
         default=None, description="Regular expression; every topic whose whole name matches is read. Or give topics."
     )
     group: PathPart = Field(description="Name of the group that shares the partitions and the offsets.")
+
+
+class ChannelSettings(Part):
+    """How a channel reads, whatever it reads."""
+
     consumer_id: PathPart | None = Field(
         default=None,
         description="Name of this member; host-pid-random if not given. A fixed one takes over at once at restart.",
@@ -145,7 +197,9 @@ class ChannelConfig(Part):
     coordinator: CoordinatorConfig = Field(
         default_factory=DynamicCoordinatorConfig, description="Who owns which partition."
     )
-    workers: Annotated[int, whole(1, 1000)] = Field(default=5, description="Threads that run the processor.")
+    workers: Annotated[int, whole(1, 1000)] = Field(
+        default=5, description="Threads that run the processor; 1 with subscriptions."
+    )
     auto_offset_reset: Literal["earliest", "latest"] = Field(
         default="earliest", description="Where a group without offset starts."
     )
@@ -156,17 +210,51 @@ class ChannelConfig(Part):
         default="hold", description="What to do if the log ends before the group's offset."
     )
     idle_time: Annotated[float, duration(over=True)] = Field(
-        default=60.0, description="Seconds without a record after which the processor's on_idle is called."
+        default=60.0, description="After so long without a record the processor's on_idle is called."
     )
     shutdown_timeout: Annotated[float, duration()] = Field(
-        default=25.0, description="Seconds that a callback may take to finish when the channel stops."
+        default=25.0, description="How long a callback may take to finish when the channel stops."
     )
     on_error: OnErrorConfig = Field(default_factory=OnErrorConfig)
     reader: ReaderConfig = Field(default_factory=ReaderConfig)
-    processor: ProcessorConfig
+    offsets: OffsetsConfig = Field(default_factory=OffsetsConfig)
+
+
+class SubscriberSettings(ChannelSettings):
+    """How the channels of manifests read."""
+
+    workers: Annotated[int, whole(1, 1000)] = Field(
+        default=SUBSCRIBERS_WORKERS, description="Threads that run the processor."
+    )
+
+
+class ChannelConfig(ChannelSettings, ChannelTopics):
+    """One channel: topics of one group, read by a pool of workers."""
+
+    model_config = ConfigDict(json_schema_extra=_either_or)
+
+    processor: ProcessorConfig = Field(description="The code that gets the batches; or give subscriptions.")
+    # Not in repr: what is posted with each event can be secret. Their options are checked in `inbound.subscriptions`.
+    subscriptions: Annotated[dict[ChannelName, dict[str, Any]], BeforeValidator(_subscriptions)] = Field(
+        default_factory=dict,
+        repr=False,
+        description="Instead of a processor: subscribers by name, each a consumer group of its own whose events are posted.",
+        json_schema_extra={"minProperties": 1},
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dispatched(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "subscriptions" in value and "processor" not in value:
+            return {"workers": SUBSCRIBERS_WORKERS, **value, "processor": DISPATCH}
+        return value
 
     @model_validator(mode="after")
     def _check(self) -> ChannelConfig:
+        if self.subscriptions and self.processor != DISPATCH:
+            raise wrong_at(
+                "ChannelConfig", [(("processor",), wrong("give processor or subscriptions, not both"), None)]
+            )
         if bool(self.topics) != (self.topics_pattern is not None):
             return self._check_coordinator()
         place, problem = ("topics", "missing; give topics (a list) or topics_pattern (a regular expression)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, ValidationInfo
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError, ValidationError
 
 from inbound.config.units import shown
@@ -28,6 +28,9 @@ _TYPES = f"need one of {', '.join(SHIPPED)}, or module:Class"
 
 #: Kafka counts partitions in 32 bits.
 _HIGHEST = 2**31 - 1
+_NUMBERS: dict[str, Any] = {
+    "type": "array", "items": {"type": "integer", "minimum": 0, "maximum": _HIGHEST}, "minItems": 1, "uniqueItems": True
+}  # fmt: skip
 _number: TypeAdapter[int] = TypeAdapter(Annotated[int, whole(0, _HIGHEST)])
 
 
@@ -81,8 +84,12 @@ class StaticCoordinatorConfig(Part):
 
     type: Literal["static"] = "static"
     partitions: Annotated[
-        dict[TopicName, Annotated[tuple[int, ...], BeforeValidator(_numbers)]], BeforeValidator(_partitions)
-    ] = Field(description="Numbers of the partitions that this member takes, by topic.")
+        dict[TopicName, Annotated[tuple[int, ...], BeforeValidator(_numbers), WithJsonSchema(_NUMBERS)]],
+        BeforeValidator(_partitions),
+    ] = Field(
+        description="Numbers of the partitions that this member takes, by topic.",
+        json_schema_extra={"minProperties": 1},
+    )
 
 
 class CustomCoordinatorConfig(Part):

@@ -8,6 +8,7 @@ anything else are refused, keys given twice too, and what YAML 1.1 reads as a da
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,7 @@ class Places:
     filename: str
     where: dict[str, str] = field(default_factory=dict)  # "inbound.yaml:12", "environment INBOUND__...", "flag"
     text: dict[str, str] = field(default_factory=dict)
+    start: int | None = None  # the line where the document begins, if it may be one of several
 
     def locate(self, path: str) -> str:
         """Return where `path` was set; for one that was not, where the nearest thing around it was."""
@@ -52,7 +54,7 @@ class Places:
             if path in self.where:
                 return self.where[path]
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.filename
+        return self.filename if self.start is None else f"{self.filename}:{self.start}"
 
     def written(self, path: str) -> str | None:
         """Return the scalar at `path` as it was written, if it is one."""
@@ -71,9 +73,31 @@ class Document:
 
 def parse(text: str, filename: str) -> Document:
     """Read `text`. Raises ConfigError if it is no YAML, or not a mapping."""
+    (root,) = _composed(text, filename, lambda text: [yaml.compose(text, Loader=yaml.SafeLoader)])
+    if root is None:
+        raise ConfigError(f"{filename}: is empty; it needs at least `channels`")
+    return _read(root, filename)
+
+
+def parse_all(text: str, filename: str) -> list[Document]:
+    """Read every document of `text` (YAML, with `---` between several, or JSON); empty ones are left out.
+
+    Raises:
+        ConfigError: it is neither, or a document is no mapping.
+    """
+    roots = _composed(text, filename, lambda text: list(yaml.compose_all(text, Loader=yaml.SafeLoader)))
+    documents = []
+    for root in roots:
+        if root is not None and root.tag != "tag:yaml.org,2002:null":
+            documents.append(_read(root, filename))
+            documents[-1].places.start = _line(root)
+    return documents
+
+
+def _composed(text: str, filename: str, compose: Callable[[str], list[Node | None]]) -> list[Node | None]:
     text = text.removeprefix("\ufeff")
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        return compose(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{error.character:04X}" if isinstance(error.character, int) else "a byte"
@@ -82,8 +106,9 @@ def parse(text: str, filename: str) -> Document:
         raise ConfigError(_syntax(error, text, filename)) from None
     except RecursionError:
         raise ConfigError(f"{filename}: nested too deeply to be a configuration") from None
-    if root is None:
-        raise ConfigError(f"{filename}: is empty; it needs at least `channels`")
+
+
+def _read(root: Node, filename: str) -> Document:
     if not isinstance(root, MappingNode):
         raise ConfigError(f"{filename}:{_line(root)}: need a mapping of keys such as `channels:` at the top level")
     reading = _Reading(Places(filename))
@@ -240,7 +265,18 @@ def plain(tag: str, text: str) -> str | int | float | bool | None:
     raise ValueError(_NO_TAGS)
 
 
-def resolve(text: str) -> str | int | float | bool | None:
-    """Return what YAML makes of `text` as an unquoted scalar; for values without a type of their own."""
+def resolve(text: str) -> Any:
+    """Return what YAML makes of `text`, a scalar or on one line; for values without a type of their own.
+
+    Raises ConfigError, without a place in it, for a list, a mapping or quotes that YAML cannot read.
+    """
+    if text[:1] in ("[", "{", '"', "'"):
+        try:
+            read = parse(f"value: {text}", "")
+        except ConfigError:
+            read = None
+        if read is None or read.problems or list(read.tree) != ["value"]:
+            raise ConfigError("need YAML such as [a, b] or {a: 1}, or text in quotes")
+        return read.tree["value"]
     tag: str = yaml.SafeLoader("").resolve(ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     return plain(tag, text)

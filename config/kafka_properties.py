@@ -18,17 +18,29 @@ Scalar = str | int | float | bool
 DEFAULT_SERVERS = "127.0.0.1:9092"
 
 
+#: What stands for the content of a file, as Kafka's own DirectoryConfigProvider and FileConfigProvider have it:
+#: `${directory:/folder:file}` and `${file:/file.properties:key}`.
+PLACEHOLDER = re.compile(r"\$\{(directory|file):([^:}]+):([^:}]+)\}")
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaProperty:
-    """One property: its name in the Java client, and what it may hold (`servers` is a comma-separated list)."""
+    """One property: its name in the Java client, and what it may hold (`servers`: with commas, `jaas`: a login module)."""
 
     name: str
-    kind: Literal["text", "whole", "flag", "servers"] = "text"
+    kind: Literal["text", "whole", "flag", "servers", "jaas"] = "text"
     at_least: int = 0
     choices: tuple[str, ...] = ()
 
 
+#: Of the Java client: who logs in with a token, and what gets it one; and the latter's older name.
+BEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+BEARER_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+_OLD_HANDLER = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+
 _TABLE = (
+    # Not Kafka's: a mounted folder with credentials under Knative's names; what is written beside it wins.
+    KafkaProperty("secret"),
     KafkaProperty("bootstrap.servers", "servers"),
     KafkaProperty("client.id"),
     KafkaProperty("client.rack"),
@@ -47,14 +59,23 @@ _TABLE = (
     KafkaProperty("receive.buffer.bytes", "whole", -1),
     KafkaProperty("send.buffer.bytes", "whole", -1),
     KafkaProperty("security.protocol", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-    KafkaProperty("sasl.mechanism", choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")),
-    KafkaProperty("sasl.jaas.config"),
+    KafkaProperty("sasl.mechanism", choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")),
+    KafkaProperty("sasl.jaas.config", "jaas"),
     KafkaProperty("sasl.kerberos.service.name"),
+    # Java needs to be told; here it is the only way there is.
+    KafkaProperty("sasl.login.callback.handler.class", choices=(BEARER_HANDLER, _OLD_HANDLER)),
+    KafkaProperty("sasl.oauthbearer.token.endpoint.url"),  # or file:///..., of a file with a token
+    KafkaProperty("sasl.oauthbearer.scope"),
+    KafkaProperty("sasl.oauthbearer.client.credentials.client.id"),
+    KafkaProperty("sasl.oauthbearer.client.credentials.client.secret"),
     # Python reads PEM only; a JKS or PKCS12 store has to be converted, and naming the type says so early.
     KafkaProperty("ssl.truststore.type", choices=("PEM",)),
     KafkaProperty("ssl.truststore.location"),
+    KafkaProperty("ssl.truststore.certificates"),
     KafkaProperty("ssl.keystore.type", choices=("PEM",)),
     KafkaProperty("ssl.keystore.location"),
+    KafkaProperty("ssl.keystore.certificate.chain"),
+    KafkaProperty("ssl.keystore.key"),
     KafkaProperty("ssl.key.password"),
     KafkaProperty("ssl.cipher.suites"),
     KafkaProperty("ssl.endpoint.identification.algorithm", choices=("https", "")),
@@ -81,6 +102,7 @@ OWNED: Mapping[str, str] = {
     "auto.offset.reset": "set channels.<name>.auto_offset_reset instead",
     "isolation.level": "set channels.<name>.isolation instead",
     "allow.auto.create.topics": "inbound never creates a topic that it reads; remove it",
+    "config.providers": "${file:/path:key} and ${directory:/path:key} are always understood; remove it",
     "exclude.internal.topics": "set channels.<name>.topics or topics_pattern instead",
     "key.deserializer": _RAW,
     "value.deserializer": _RAW,
@@ -89,7 +111,6 @@ OWNED: Mapping[str, str] = {
 #: Properties of the Java client that have no counterpart here.
 UNSUPPORTED: frozenset[str] = frozenset(
     {
-        "config.providers",
         "default.api.timeout.ms",
         "enable.metrics.push",
         "interceptor.classes",
@@ -105,7 +126,6 @@ UNSUPPORTED: frozenset[str] = frozenset(
         "sasl.kerberos.min.time.before.relogin",
         "sasl.kerberos.ticket.renew.jitter",
         "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.callback.handler.class",
         "sasl.login.class",
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",
@@ -126,8 +146,6 @@ UNSUPPORTED: frozenset[str] = frozenset(
         "sasl.oauthbearer.assertion.private.key.file",
         "sasl.oauthbearer.assertion.private.key.passphrase",
         "sasl.oauthbearer.assertion.template.file",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
         "sasl.oauthbearer.clock.skew.seconds",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
@@ -138,10 +156,8 @@ UNSUPPORTED: frozenset[str] = frozenset(
         "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.oauthbearer.jwt.retriever.class",
         "sasl.oauthbearer.jwt.validator.class",
-        "sasl.oauthbearer.scope",
         "sasl.oauthbearer.scope.claim.name",
         "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
         "security.providers",
         "share.acknowledgement.mode",
         "share.acquire.mode",
@@ -150,14 +166,11 @@ UNSUPPORTED: frozenset[str] = frozenset(
         "ssl.enabled.protocols",
         "ssl.engine.factory.class",
         "ssl.keymanager.algorithm",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
         "ssl.keystore.password",
         "ssl.protocol",
         "ssl.provider",
         "ssl.secure.random.implementation",
         "ssl.trustmanager.algorithm",
-        "ssl.truststore.certificates",
         "ssl.truststore.password",
     }
 )

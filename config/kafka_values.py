@@ -6,10 +6,22 @@ import re
 from difflib import get_close_matches
 from typing import Any
 
-from inbound.config.kafka_properties import ACCEPTED, OWNED, UNSUPPORTED, KafkaProperty, Scalar, canonical
+from inbound.config.jaas import parse_jaas
+from inbound.config.kafka_properties import (
+    ACCEPTED,
+    DEFAULT_SERVERS,
+    OWNED,
+    PLACEHOLDER,
+    UNSUPPORTED,
+    KafkaProperty,
+    Scalar,
+    canonical,
+)
 from inbound.config.secrets import is_secret_property
 from inbound.config.units import shown
 from inbound.config.values import need_text, split_address, wrong
+
+_UNITS = {"ms": "milliseconds", "bytes": "bytes"}
 
 
 def check(name: str, value: Any) -> Scalar:
@@ -29,10 +41,39 @@ def check(name: str, value: Any) -> Scalar:
         return _servers(value)
     if not isinstance(value, str):
         raise wrong("need text; put the value in quotes") if is_secret_property(name) else need_text(value)
+    if entry.kind == "jaas" and not PLACEHOLDER.fullmatch(value.strip()):
+        try:
+            parse_jaas(value)
+        except ValueError as error:
+            raise wrong(str(error)) from None
     if entry.choices and value not in entry.choices:
         choices = ", ".join(choice or "''" for choice in entry.choices)
         raise wrong(f"need {'one of ' if len(entry.choices) > 1 else ''}{choices}, got {got}")
     return str(value)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the properties, under their Java names; other spellings are for machines."""
+    properties = {name: _property_schema(entry) for name, entry in ACCEPTED.items()}
+    properties["bootstrap.servers"] |= {"default": DEFAULT_SERVERS}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _property_schema(entry: KafkaProperty) -> dict[str, Any]:
+    if entry.kind == "whole":
+        bounds = {"minimum": entry.at_least, "maximum": 2**31 - 1, "pattern": "^-?[0-9]{1,18}$"}
+        unit = _UNITS.get(entry.name.rsplit(".", 1)[1])
+        return {
+            "type": ["integer", "string"],
+            **bounds,
+            **({"description": f"In {unit}, without a unit."} if unit else {}),
+        }
+    if entry.kind == "flag":
+        return {"type": ["boolean", "string"], "pattern": "^([tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$"}
+    if entry.kind == "servers":
+        servers = {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1, "minLength": 1}
+        return {"description": "host:port, with commas between several.", **servers}
+    return {"type": "string", "enum": list(entry.choices)} if entry.choices else {"type": "string"}
 
 
 def _refusal(name: str) -> str:
@@ -45,7 +86,8 @@ def _refusal(name: str) -> str:
 
 
 def _number(entry: KafkaProperty, value: Any, got: str) -> int:
-    unit = {"ms": " (milliseconds)", "bytes": " (bytes)"}.get(entry.name.rsplit(".", 1)[1], "")
+    name = _UNITS.get(entry.name.rsplit(".", 1)[1])
+    unit = f" ({name})" if name else ""
     # Properties files, and the ConfigMaps made of them, hold numbers as text.
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
         value = int(value)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from inbound.config.document import Places, dotted, parse
+from inbound.config.kafka_channel import Manifest
 from inbound.config.models import Config
 from inbound.config.outside import overlay
 from inbound.config.problems import validation_problems
+from inbound.config.reset_offset import ResetManifest, Subscription
 from inbound.config.values import WRITTEN
 from inbound.errors import ConfigError
 
@@ -28,6 +30,15 @@ class Loaded:
     #: Dotted path of each value -> `inbound.yaml:12`, `environment INBOUND__...`, `flag` or `default`.
     origins: Mapping[str, str]
     places: Places
+    #: The channels of `config.manifests`, once somebody has read the files: see `parse_manifests`.
+    manifests: tuple[Manifest, ...] = ()
+    #: Knative's subscriptions among them, which resets may name, and the resets themselves.
+    subscriptions: tuple[Subscription, ...] = ()
+    resets: tuple[ResetManifest, ...] = ()
+    #: What stands for the content of the files that `depends_on` names, by who uses them, once somebody has read them.
+    contents: Mapping[str, str] = field(default_factory=dict)
+    #: Stands for everything that it was read from, in twelve hexadecimal digits.
+    digest: str = ""
 
     def locate(self, path: str) -> str:
         """Return where the dotted `path` was set; for a default, where the nearest thing around it was."""
@@ -38,11 +49,20 @@ class Loaded:
 
         Raises ConfigError with a line per problem, as `load` does.
         """
-        try:
-            return model.model_validate(value, context=WRITTEN)
-        except ValidationError as error:
-            lines = validation_problems(error, path, self.locate, model=model, written=self.places.written)
-        raise ConfigError("\n".join(sorted(lines, key=_by_line)))
+        return validated(model, path, value, self.places)
+
+
+def validated(model: type[M], path: str, value: Mapping[str, Any], places: Places) -> M:
+    """Return `value`, which stands at `path` of a file, as a `model`.
+
+    Raises:
+        ConfigError: a line per problem, with its place in the file.
+    """
+    try:
+        return model.model_validate(value, context=WRITTEN)
+    except ValidationError as error:
+        lines = validation_problems(error, path, places.locate, model=model, written=places.written)
+    raise ConfigError("\n".join(sorted(lines, key=_by_line)))
 
 
 def read_text(path: Path) -> str:

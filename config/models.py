@@ -5,68 +5,38 @@ Durations are floats of seconds and sizes ints of bytes, under the names that th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from inbound.config.channel_models import ChannelConfig
+from inbound.config.admin_models import AdminConfig
+from inbound.config.channel_models import ChannelConfig, SubscriberSettings
+from inbound.config.explain_models import ExplainConfig
+from inbound.config.ingress_models import IngressConfig
 from inbound.config.kafka_properties import DEFAULT_SERVERS, Scalar, canonical
-from inbound.config.kafka_values import check
+from inbound.config.kafka_values import check, json_schema
+from inbound.config.ledger_models import LedgerConfig
+from inbound.config.logging_models import LoggingConfig
+from inbound.config.profiling_models import ProfilingConfig
+from inbound.config.reset_models import ResetConfig
+from inbound.config.tracing_models import TracingConfig
 from inbound.config.units import shown
-from inbound.config.values import ChannelName, Part, Problem, duration, path_part, split_address, text, wrong, wrong_at
-
-#: A session timeout travels to ZooKeeper as a 32-bit count of milliseconds.
-_LONGEST_SESSION = 24 * 86400.0
-
-
-def _hosts(value: Any) -> str:
-    servers = [server.strip() for server in text(value).split(",")]
-    for server in servers:
-        if "/" in server:
-            raise wrong(f"holds a path: {shown(server)}; put the path into zookeeper.chroot")
-        if split_address(server) is None:
-            raise wrong(f"need host:port, with commas between several, got {shown(server)}")
-    return ",".join(servers)
-
-
-def _chroot(value: Any) -> str:
-    path = text(value)
-    if not path:
-        return path
-    if not path.startswith("/"):
-        raise wrong(f"need a path that starts with /, such as /kafka, or empty text, got {shown(path)}")
-    if path.endswith("/"):
-        raise wrong(f"need a path that does not end with /, got {shown(path)}")
-    for part in path[1:].split("/"):
-        if not part:
-            raise wrong(f"need a path without //, got {shown(path)}")
-        path_part(part)
-    return path
-
-
-def _listen(value: Any) -> str:
-    address = text(value)
-    if (split_address(address) or ("", None))[1] is None:
-        raise wrong(f"need host:port such as 127.0.0.1:8081, got {shown(address)}")
-    return address
-
-
-def _path(value: Any) -> Path:
-    given = str(value) if isinstance(value, Path) else text(value)
-    if not given.strip() or not given.isprintable():
-        raise wrong(f"need the path of a folder, got {shown(given)}")
-    return Path(given)
-
-
-def _file(value: Any) -> Path | None:
-    if value is None:
-        return None
-    given = str(value) if isinstance(value, Path) else text(value)
-    if not given.strip() or not given.isprintable():
-        raise wrong("need the path of a file")  # what stands there instead may be the secret itself
-    return Path(given)
+from inbound.config.values import (
+    ChannelName,
+    Outside,
+    Part,
+    Problem,
+    duration,
+    entries,
+    folder,
+    path_part,
+    wrong,
+    wrong_at,
+)
+from inbound.config.zookeeper_models import ZooKeeperConfig
 
 
 def _kafka(value: Any) -> dict[str, Scalar]:
@@ -84,101 +54,120 @@ def _kafka(value: Any) -> dict[str, Scalar]:
             problems.append(((given,), error, setting))
     if problems:
         raise wrong_at("kafka", problems)
-    return {"bootstrap.servers": DEFAULT_SERVERS} | properties
+    # A mounted folder may say where the brokers are.
+    if "secret" not in properties:
+        properties.setdefault("bootstrap.servers", DEFAULT_SERVERS)
+    return properties
 
 
-class ZooKeeperConfig(Part):
-    """The ensemble that coordinates the channels."""
+def _paths(value: Any) -> list[Path]:
+    if isinstance(value, str) and not isinstance(value, Outside):
+        value = [value]
+    return [folder(path) for path in entries(value)]
 
-    hosts: Annotated[str, BeforeValidator(_hosts)] = Field(
-        default="127.0.0.1:2181", description="Servers as host:port, with commas between several."
-    )
-    chroot: Annotated[str, BeforeValidator(_chroot)] = Field(
-        default="", description="Path under which all nodes are kept; empty for the root."
-    )
-    session_timeout: Annotated[float, duration(1, _LONGEST_SESSION)] = Field(
-        default=10.0, description="Seconds without contact after which a dead process loses its partitions."
-    )
+
+def _texts(paths: tuple[Path, ...]) -> list[str]:
+    return [str(path) for path in paths]
+
+
+def _named(*names: str, needed: str | None = None) -> Callable[[Any], str]:
+    """Return a validator for text in which each of `names` may stand in braces."""
+    allowed = ", ".join(f"{{{name}}}" for name in names)
+
+    def check(value: Any) -> str:
+        pattern = path_part(value)
+        try:
+            pattern.format(**dict.fromkeys(names, "x"))
+        except (KeyError, IndexError, ValueError, AttributeError):
+            raise wrong(f"need text that may hold {allowed}, got {shown(pattern)}") from None
+        if needed and f"{{{needed}}}" not in pattern:
+            raise wrong(f"need text that holds {{{needed}}}, for each has its own, got {shown(pattern)}")
+        return pattern
+
+    return check
 
 
 class ControllerConfig(Part):
     """When partitions move between the members of a group."""
 
     rebalance_interval: Annotated[float, duration(1)] = Field(
-        default=60.0, description="Seconds between two rebalances that nothing triggered."
+        default=60.0, description="Shares are looked at so often, even if nothing triggers it."
     )
     rebalance_delay: Annotated[float, duration()] = Field(
-        default=0.3, description="Seconds that changes are collected before one rebalance answers them all."
+        default=0.3, description="Changes are collected so long, then one rebalance answers them all."
     )
     join_delay: Annotated[float, duration()] = Field(
-        default=3.0, description="Seconds after a new session before partitions not held before are claimed."
+        default=3.0, description="How long a new session waits before it claims partitions that it did not hold before."
     )
 
 
-class AdminConfig(Part):
-    """The HTTP listener for health, status, metrics and operations."""
+class ManifestsConfig(Part):
+    """Channels as Knative describes them: a consumer group for each subscriber of a `KafkaChannel`."""
 
-    listen: Annotated[str, BeforeValidator(_listen)] = Field(
-        default="127.0.0.1:8081",
-        description="Address and port; if the default port is taken the next free one is used, if a given one is taken "
-        "the start fails. Port 0 is any free one.",
+    paths: Annotated[
+        tuple[Path, ...],
+        BeforeValidator(_paths),
+        PlainSerializer(_texts, when_used="json"),
+        WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
+    ] = Field(
+        default=(),
+        description="Files, or folders with .yaml, .yml and .json files, beside the configuration: `KafkaChannel`s, and "
+        "`ResetOffset`s with the `Subscription`s that they name; other kinds in them are ignored.",
     )
-
-    token_file: Annotated[Path | None, BeforeValidator(_file)] = Field(
-        default=None,
-        description="File with the token that operations by POST need; on an address that other machines can reach none "
-        "is done without. Relative to the working directory; read again at each operation.",
+    topic: Annotated[str, BeforeValidator(_named("namespace", "name"))] = Field(
+        default="{namespace}.{name}", description="Topic of a channel; {namespace} and {name} are its own."
     )
-
-    @property
-    def given(self) -> bool:
-        """True if somebody set `listen`, so that no other port may be taken in its place."""
-        return "listen" in self.model_fields_set
-
-    @property
-    def host(self) -> str:
-        """The address to bind, without brackets."""
-        return (split_address(self.listen) or ("", 0))[0]
-
-    @property
-    def port(self) -> int:
-        """The port to bind."""
-        return (split_address(self.listen) or ("", 0))[1] or 0
-
-
-class LedgerConfig(Part):
-    """The record of what was handed out and committed, from which nothing-lost is proven."""
-
-    type: Literal["files", "none"] = Field(default="files", description="Where it is kept; `none` keeps no ledger.")
-    path: Annotated[Path, BeforeValidator(_path), PlainSerializer(str, when_used="json")] = Field(
-        default=Path("ledger"), description="Folder of the files, relative to the working directory."
+    group: Annotated[str, BeforeValidator(_named("namespace", "name", "uid", needed="uid"))] = Field(
+        default="kafka.{uid}",
+        description="Group of a subscriber; {uid} is its own, {namespace} and {name} its channel's.",
     )
-    retention: Annotated[float, duration(over=True)] = Field(
-        default=7 * 86400.0, description="Seconds that entries are kept."
+    # Not in repr: headers can hold tokens.
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        repr=False,
+        description="What every subscriber gets besides what its manifest says, such as ca_file, headers or ordering.",
     )
-    on_failure: Literal["hold", "degrade"] = Field(
-        default="hold", description="When it cannot be written: hand out nothing more, or go on without proof."
-    )
+    settings: SubscriberSettings = Field(default_factory=SubscriberSettings)
 
 
 class Config(Part):
     """Everything that `inbound.yaml` says."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [key]} for key in ("channels", "manifests", "ingress")]},
+    )
+
     zookeeper: ZooKeeperConfig = Field(default_factory=ZooKeeperConfig)
     # Not in repr: properties can hold passwords.
-    kafka: Annotated[dict[str, Scalar], BeforeValidator(_kafka)] = Field(
+    kafka: Annotated[dict[str, Scalar], BeforeValidator(_kafka), WithJsonSchema(json_schema())] = Field(
         default_factory=lambda: _kafka({}),
         repr=False,
-        description="Kafka client properties under their Java names; the same for all channels.",
+        description="Kafka client properties under their Java names, the same for all channels; `secret` names a mounted "
+        "folder with credentials under Knative's names.",
     )
     controller: ControllerConfig = Field(default_factory=ControllerConfig)
     admin: AdminConfig = Field(default_factory=AdminConfig)
+    logging: LoggingConfig = Field(default_factory=LoggingConfig)
+    explain: ExplainConfig = Field(default_factory=ExplainConfig)
     ledger: LedgerConfig = Field(default_factory=LedgerConfig)
-    channels: dict[ChannelName, ChannelConfig] = Field(description="The channels by name; at least one.")
+    reset: ResetConfig = Field(default_factory=ResetConfig)
+    tracing: TracingConfig = Field(default_factory=TracingConfig)
+    channels: dict[ChannelName, ChannelConfig] = Field(
+        default_factory=dict,
+        description="The channels by name; at least one, if there are neither manifests nor an ingress.",
+        json_schema_extra={"minProperties": 1},
+    )
+    manifests: ManifestsConfig = Field(default_factory=ManifestsConfig)
+    ingress: IngressConfig | None = Field(default=None, description="Takes CloudEvents in over HTTP; default: none.")
+    profiling: ProfilingConfig | None = Field(
+        default=None, description="Takes profiles of the process, over HTTP; default: none."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Config:
-        if not self.channels:
+        if "channels" not in self.model_fields_set and not self.manifests.paths and self.ingress is None:
+            raise wrong_at("Config", [(("channels",), wrong("missing; this key is required"), None)])
+        if "channels" in self.model_fields_set and not self.channels and not self.manifests.paths:
             raise wrong_at("Config", [(("channels",), wrong("need at least one channel, got none"), None)])
         members: dict[tuple[str, str], str] = {}
         for name, channel in self.channels.items():

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from inbound.config import schema
 from inbound.config.document import Places, dotted, resolve
+from inbound.config.kafka_channel import CAMEL_CASE
 from inbound.config.kafka_properties import canonical
 from inbound.config.models import Config
 from inbound.config.problems import unknown_key
 from inbound.config.units import shown
 from inbound.config.values import Outside
+from inbound.errors import ConfigError
 
 PREFIX = "INBOUND__"
+
+
+#: `INBOUND_KAFKA__...`: meant for us, and without this it would do nothing, silently.
+_SLIP = re.compile(rf"INBOUND_({'|'.join(Config.model_fields)})(?=__)", re.IGNORECASE)
 
 
 class _Refused(Exception):
@@ -33,6 +40,11 @@ def overlay(
     taken: dict[str, str] = {}
     for variable, value in sorted(environ.items()):
         if not variable.upper().startswith(PREFIX):
+            if slip := _SLIP.match(variable):
+                meant = f"{PREFIX}{variable[slip.start(1) :]}"
+                problems.append(
+                    f"environment {dotted(variable)}: begins with one underscore too few; did you mean {meant}?"
+                )
             continue
         origin = f"environment {dotted(variable)}"
         try:
@@ -64,6 +76,8 @@ def _find(tree: dict[str, Any], rest: str, separator: str, fold: Callable[[str],
         if path == ["kafka"]:
             return [*path, canonical(rest)]
         known = list(here) if isinstance(here, dict) and not schema.keys(annotation) else schema.keys(annotation)
+        if schema.in_options(path) and "subscriptions" in path[:3]:
+            known += [name for name in CAMEL_CASE if name not in known]  # no variable could name them in their own case
         matching = [key for key in known if fold(rest) == fold(key) or fold(rest).startswith(fold(key) + separator)]
         longest = max((len(key) for key in matching), default=0)
         best = [key for key in matching if len(key) == longest]
@@ -90,7 +104,9 @@ def _find(tree: dict[str, Any], rest: str, separator: str, fold: Callable[[str],
 
 def _no_such(path: list[str], name: str, known: list[str], annotation: Any) -> str:
     if path == ["channels"]:
-        return f"channels: no channel {shown(name)} in the file; it has {', '.join(known) or 'none'}"
+        near = get_close_matches(_folded(name), map(_folded, known), n=1)
+        hint = "".join(f"did you mean {key}? " for key in known if _folded(key) in near)
+        return f"channels: no channel {shown(name)} in the file; {hint}it has {', '.join(known) or 'none'}"
     if not schema.is_section(annotation):
         return f"{dotted(*path)}: is one value, and has no {shown(name)} in it"
     return f"{dotted(*path, name)}: {unknown_key(name, known)}"
@@ -106,6 +122,9 @@ def _set(tree: dict[str, Any], path: list[str], value: str, places: Places, orig
             raise _Refused(f"{dotted(*path)}: cannot be set, because {dotted(*path[:depth])} is not a mapping")
         here = below
     # An option's type is known to its processor alone, so it is read as YAML would; elsewhere the model decides.
-    here[path[-1]] = resolve(value) if schema.in_options(path) else Outside(value)
+    try:
+        here[path[-1]] = resolve(value) if schema.in_options(path) else Outside(value)
+    except ConfigError as error:
+        raise _Refused(f"{dotted(*path)}: {error}") from None
     places.where[dotted(*path)] = origin
     places.text[dotted(*path)] = value

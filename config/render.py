@@ -6,47 +6,101 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, SecretBytes, SecretStr
 
 from inbound.config.document import dotted
-from inbound.config.models import Config
+from inbound.config.models import Config, ManifestsConfig
 from inbound.config.schema import in_options
-from inbound.config.secrets import HIDDEN, is_secret_option, is_secret_property
+from inbound.config.secrets import HIDDEN, is_secret_option, is_secret_property, without_credentials
+
+#: Origins stand in one column, but not further right than this for the sake of a few long values.
+_COLUMN = 60
 
 
-def render(config: Config, origins: Mapping[str, str] | None = None) -> str:
-    """Return `config` as YAML, defaults included. With `origins` each value is followed by where it comes from."""
+def render(
+    config: Config, origins: Mapping[str, str] | None = None, options: Mapping[str, object] | None = None
+) -> str:
+    """Return `config` as YAML, defaults included. With `origins` each value is followed by where it comes from.
+
+    `options`: those of plugins as their models hold them, by dotted path; what the models add is then shown too.
+    """
     tree = config.model_dump(mode="json")
+    if config.manifests == ManifestsConfig():
+        del tree["manifests"]
+    elif config.manifests.options:
+        tree["manifests"]["options"] = config.manifests.options
+    if not config.channels:
+        del tree["channels"]
     for name, channel in config.channels.items():
+        for subscription, written in channel.subscriptions.items():
+            model = (options or {}).get(f"channels.{name}.subscriptions.{subscription}")
+            tree["channels"][name]["subscriptions"][subscription] = _filled(written, model)
         for plugin in ("processor", "coordinator"):
-            if (options := getattr(getattr(channel, plugin), "options", None)) is not None:
+            if (given := getattr(getattr(channel, plugin), "options", None)) is not None:
+                filled = (options or {}).get(f"channels.{name}.{plugin}.options")
                 # As they were read: not every text that YAML can hold comes through JSON unchanged.
-                tree["channels"][name][plugin]["options"] = options
-    return "\n".join(_lines(tree, (), origins)) + "\n"
+                tree["channels"][name][plugin]["options"] = _filled(given, filled)
+    lines = list(_lines(tree, (), origins or {}))
+    if origins is None:
+        return "".join(f"{text}\n" for text, _ in lines)
+    width = max((len(text) for text, origin in lines if origin and len(text) <= _COLUMN), default=0)
+    return "".join(f"{text:{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in lines)
 
 
-def _lines(tree: Mapping[str, Any], path: tuple[str, ...], origins: Mapping[str, str] | None) -> Iterator[str]:
+def _filled(given: Mapping[str, Any], model: object) -> Mapping[str, Any]:
+    """Return what was given, then what the model adds to it by default."""
+    if not isinstance(model, BaseModel):
+        return given
+    fields = {field.alias or name: getattr(model, name) for name, field in type(model).model_fields.items()}
+    dumped = model.model_dump(mode="json", by_alias=True, fallback=str, warnings=False)
+    result = {key: _shown(value, fields.get(key)) for key, value in given.items()}
+    left_out = {*given, *getattr(model, "without_default", ())}
+    return result | {key: _shown(dumped.get(key), fields[key]) for key in fields if key not in left_out}
+
+
+def _shown(value: Any, held: object) -> Any:
+    """Return `value`, for which the model holds `held`: what that calls a secret is one, whatever its name."""
+    if isinstance(held, (SecretStr, SecretBytes)):
+        return HIDDEN
+    if isinstance(value, list) and isinstance(held, (list, tuple)) and len(value) == len(held):
+        return [_shown(*pair) for pair in zip(value, held, strict=True)]
+    return _filled(value, held) if isinstance(value, Mapping) else value
+
+
+def _lines(tree: Mapping[str, Any], path: tuple[str, ...], origins: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each line and, if it holds a value, where that comes from."""
     indent = "  " * len(path)
     for key, value in tree.items():
         here = (*path, key)
-        if here[-1] in ("topics", "topics_pattern") and here[0] == "channels" and len(here) == 3 and not value:
-            continue  # the one of the two that was not given, and must not be
+        if here[0] == "channels" and len(here) == 3 and _not_given(key, value, tree):
+            continue
         name = f"{indent}{_flow(key)}:"
         if isinstance(value, Mapping) and value:
-            yield name
+            yield name, ""
             yield from _lines(value, here, origins)
             continue
-        origin = f"  # {origins.get(dotted(*here), 'default')}" if origins is not None else ""
-        yield f"{name} {_flow(_hidden(here, value))}{origin}"
+        yield f"{name} {_flow(_hidden(here, value))}", origins.get(dotted(*here), "default")
+
+
+def _not_given(key: str, value: Any, channel: Mapping[str, Any]) -> bool:
+    """Say whether it is the one of two keys that was not given, and must not be."""
+    if key == "processor":
+        return bool(channel.get("subscriptions"))
+    return key in ("topics", "topics_pattern", "subscriptions") and not value
 
 
 def _hidden(path: tuple[str, ...], value: Any) -> Any:
-    if path[0] != "kafka" and not in_options(path):
+    if path[:2] == ("tracing", "headers"):  # whatever their names: some let us in
+        return HIDDEN if len(path) == 3 and value else value
+    if path[0] not in ("kafka", "tracing") and not in_options(path):
         return value
     is_secret = is_secret_property if path[0] == "kafka" else is_secret_option
     if value is not None and is_secret(path[-1]):
         return HIDDEN
     if isinstance(value, Mapping):
         return {key: _hidden((*path, str(key)), part) for key, part in value.items()}
+    if isinstance(value, str):
+        return without_credentials(value)
     return [_hidden(path, part) for part in value] if isinstance(value, list) else value
 
 

@@ -8,6 +8,16 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 
+#: Where the keys are not those of a model of this package; `*` is any name.
+_OPTIONS = (
+    ("channels", "*", "processor", "options"),
+    ("channels", "*", "coordinator", "options"),
+    ("channels", "*", "subscriptions", "*"),
+    ("manifests", "settings", "coordinator", "options"),
+    ("manifests", "options"),
+    ("reset", "options"),
+)
+
 
 def alternatives(annotation: Any) -> tuple[Any, ...]:
     """Return the members of a union, or the annotation alone; `Annotated` and None are taken off."""
@@ -61,9 +71,11 @@ def tagged(annotation: Any, tag: str | int) -> Any:
 
 
 def in_options(path: Sequence[str]) -> bool:
-    """Say whether `path` is the `options` of a plugin or below: keys there are the plugin's own."""
-    plugin = len(path) >= 4 and path[0] == "channels" and path[2] in ("processor", "coordinator")
-    return plugin and path[3] == "options"
+    """Say whether `path` is the `options` of a plugin, a subscription, or below: keys there are the plugin's own."""
+    return any(
+        len(path) >= len(options) and all(part in ("*", key) for part, key in zip(options, path, strict=False))
+        for options in _OPTIONS
+    )
 
 
 def walk(annotation: Any, place: Sequence[str | int]) -> tuple[list[str | int], Any]:

@@ -39,6 +39,7 @@ LARGEST = 2**60
 #: At most 20 digits a side: enough for `LARGEST`, and no text costs more than a blink.
 _QUANTITY = re.compile(r"(-?[0-9]{1,20}(?:\.[0-9]{1,20})?)([A-Za-z]*)", re.ASCII)
 
+_RATE_RULE = "need events per second, such as 1000 or 1000/s"
 _DURATION_RULE = f"need a duration such as 10s (units: {', '.join(DURATION_UNITS)})"
 _SIZE_RULE = f"need a size such as 1MiB (units: {', '.join(SIZE_UNITS)})"
 
@@ -46,7 +47,7 @@ _SIZE_RULE = f"need a size such as 1MiB (units: {', '.join(SIZE_UNITS)})"
 def parse_duration(value: Any) -> float:
     """Return the seconds of `value`, a text such as `10s`; 0 needs no unit. Raises ValueError."""
     number, unit = _split(value, _DURATION_RULE)
-    if unit not in DURATION_UNITS and number:
+    if unit not in DURATION_UNITS and (number or unit):
         raise ValueError(f"{_DURATION_RULE}, got {shown(value)}")
     seconds = float(number * DURATION_UNITS.get(unit, Decimal(1)))
     if seconds > LONGEST:
@@ -57,7 +58,7 @@ def parse_duration(value: Any) -> float:
 def parse_size(value: Any) -> int:
     """Return the bytes of `value`, a text such as `1MiB`; 0 needs no unit. Raises ValueError."""
     number, unit = _split(value, _SIZE_RULE)
-    if unit not in SIZE_UNITS and number:
+    if unit not in SIZE_UNITS and (number or unit):
         raise ValueError(f"{_SIZE_RULE}, got {shown(value)}")
     count = number * SIZE_UNITS.get(unit, 1)
     if count != int(count):
@@ -65,6 +66,19 @@ def parse_size(value: Any) -> int:
     if count > LARGEST:
         raise ValueError(f"need at most {format_size(LARGEST)}, got {shown(value)}")
     return int(count)
+
+
+def parse_rate(value: Any) -> float:
+    """Return the events per second of `value`: a number, or a text such as `1000/s`. Raises ValueError."""
+    number, unit = _split(value.removesuffix("/s") if isinstance(value, str) else value, _RATE_RULE)
+    if unit:
+        raise ValueError(f"{_RATE_RULE}, got {shown(value)}")
+    return float(number)
+
+
+def format_rate(per_second: float) -> str:
+    """Return `per_second` as `parse_rate` reads it."""
+    return f"{Decimal(repr(float(per_second))).normalize():f}/s"
 
 
 def format_duration(seconds: float) -> str:

@@ -6,15 +6,34 @@ Each says in its error what is needed and what was given, in the words of the co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, ValidationError, core_schema
 
-from inbound.config.units import format_duration, format_size, parse_duration, parse_size, shown
+from inbound.config.units import (
+    DURATION_UNITS,
+    SIZE_UNITS,
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+    shown,
+)
 
 #: Validation context of values that a person wrote: durations and sizes must carry a unit. Code that builds a model
 #: by hand gives plain seconds and bytes, which are what the attributes hold.
@@ -68,7 +87,7 @@ def _whole(value: Any) -> int:
     return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # hashed by identity, for `Annotated[...] | None` asks for a hash
 class Quantity:
     """What goes into `Annotated` to make an int or float a count, a duration or a size, with bounds."""
 
@@ -106,10 +125,22 @@ class Quantity:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        if self.schema:
-            return dict(self.schema)
-        bounds = {"minimum": self.at_least} | ({} if self.at_most is None else {"maximum": self.at_most})
-        return {"type": "integer", **bounds}
+        if self.schema is None:
+            bounds = {"minimum": self.at_least} | ({} if self.at_most is None else {"maximum": self.at_most})
+            return {"type": "integer", **bounds}
+        # No pattern can hold the bounds: `json_schema.py` makes words of them.
+        result = {**self.schema, "$comment": self._bounds()}
+        if not self.over and self.at_least <= 0:  # 0 alone may go without a unit
+            pattern = f"{self.schema['pattern']}|^0+(\\.0+)?$"
+            result |= {"type": ["string", "integer"], "minimum": 0, "maximum": 0, "pattern": pattern}
+        return result
+
+    def _bounds(self) -> str:
+        if self.at_most is not None:
+            return f"{self.show(self.at_least)} to {self.show(self.at_most)}"
+        if self.over:
+            return f"more than {self.show(self.at_least)}"
+        return f"at least {self.show(self.at_least)}" if self.at_least else ""
 
 
 def whole(at_least: int = 0, at_most: int | None = None) -> Quantity:
@@ -119,23 +150,41 @@ def whole(at_least: int = 0, at_most: int | None = None) -> Quantity:
 
 def duration(at_least: float = 0.0, at_most: float | None = None, *, over: bool = False) -> Quantity:
     """Seconds, written with a unit (`300ms`). `over`: more than `at_least`."""
-    schema = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d)|0)$", "examples": ["10s"]}
+    schema = _quantity_schema("duration", DURATION_UNITS, "10s")
     return Quantity(parse_duration, format_duration, schema, at_least, at_most, over)
 
 
 def size(at_least: int = 0, at_most: int | None = None) -> Quantity:
     """Bytes, written with a unit (`1MiB`)."""
-    schema = {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(B|KiB|MiB|GiB|kB|KB|MB|GB)|0)$", "examples": ["1MiB"]}
+    schema = _quantity_schema("size", SIZE_UNITS, "1MiB")
     return Quantity(parse_size, format_size, schema, at_least, at_most)
 
 
+def rate() -> Quantity:
+    """Events per second, more than 0: a number, or a text such as `1000/s`."""
+    text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(/s)?$", "examples": ["1000/s"]}
+    number = {"type": "number", "exclusiveMinimum": 0}
+    return Quantity(parse_rate, format_rate, {"title": "rate", "anyOf": [number, text]}, 0.0, None, over=True)
+
+
+def _quantity_schema(kind: str, units: Iterable[str], example: str) -> JsonSchemaValue:
+    pattern = rf"^[0-9]+(\.[0-9]+)?({'|'.join(units)})$"
+    return {"title": kind, "type": "string", "pattern": pattern, "examples": [example]}
+
+
 def entries(value: Any) -> Any:
-    """Return the list that was given; from the environment, `a,b` stands for `[a, b]`."""
+    """Return the list that was given; from the environment, `a,b` stands for `[a, b]`, which may be written too."""
     if isinstance(value, Outside):
+        if value[:1] == "[" and value[-1:] == "]":
+            value = value[1:-1]
         return [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, (list, tuple)):
         raise wrong(f"need a list such as [orders], got {shown(value)}")
     return value
+
+
+#: For the JSON Schema: near enough, where `is_module_class` is exact.
+MODULE_CLASS = r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
 def is_module_class(name: str) -> bool:
@@ -143,6 +192,9 @@ def is_module_class(name: str) -> bool:
     module, colon, attribute = name.partition(":")
     return bool(colon) and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")])
 
+
+_TOPIC = r"[a-zA-Z0-9._-]{1,249}"
+_CHANNEL = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}"
 
 #: What ZooKeeper refuses in a path, and the slash, which would make two parts of one.
 _NOT_IN_A_PATH = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
@@ -165,7 +217,7 @@ def path_part(value: Any) -> str:
 def topic_name(value: Any) -> str:
     """Return `value` if Kafka allows it as a topic's name."""
     name = text(value)
-    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or name in (".", ".."):
+    if not re.fullmatch(_TOPIC, name) or name in (".", ".."):
         raise wrong(f"need a Kafka topic (1 to 249 of a-z A-Z 0-9 . _ -, not . or ..), got {shown(name)}")
     return name
 
@@ -173,7 +225,7 @@ def topic_name(value: Any) -> str:
 def channel_name(value: Any) -> str:
     """Return `value` if it can name a channel: it appears in commands, URLs, metrics and environment variables."""
     name = text(value)
-    if not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}", name):
+    if not re.fullmatch(_CHANNEL, name):
         raise wrong(f"need a channel name (1 to 100 of a-z A-Z 0-9 . _ -, first a letter or digit), got {shown(name)}")
     return name
 
@@ -186,6 +238,50 @@ def split_address(address: str) -> tuple[str, int | None] | None:
     return match[1] or match[2], int(match[3]) if match[3] else None
 
 
-PathPart = Annotated[str, BeforeValidator(path_part)]
-TopicName = Annotated[str, BeforeValidator(topic_name)]
-ChannelName = Annotated[str, BeforeValidator(channel_name)]
+def listen_address(value: Any) -> str:
+    """Return `value` if it is an address and a port to listen on."""
+    address = text(value)
+    if (split_address(address) or ("", None))[1] is None:
+        raise wrong(f"need host:port such as 127.0.0.1:8081, got {shown(address)}")
+    return address
+
+
+def secret_file(value: Any) -> Path | None:
+    """Return `value`, the path of a file that holds a secret, or None; the error does not show it."""
+    if value is None:
+        return None
+    given = str(value) if isinstance(value, Path) else text(value)
+    if not given.strip() or not given.isprintable():
+        raise wrong("need the path of a file")  # what stands there instead may be the secret itself
+    return Path(given)
+
+
+#: A file that holds a secret, or belongs to one that does.
+SecretFile = Annotated[Path, BeforeValidator(secret_file), PlainSerializer(str, when_used="json")]
+
+
+def folder(value: Any) -> Path:
+    """Return `value` if it can be the path of a folder."""
+    given = str(value) if isinstance(value, Path) else text(value)
+    if not given.strip() or not given.isprintable():
+        raise wrong(f"need the path of a folder, got {shown(given)}")
+    return Path(given)
+
+
+def flag(value: Any) -> bool:
+    """Return `value` if it is true or false."""
+    if isinstance(value, Outside) and value in ("true", "false"):
+        return value == "true"
+    if not isinstance(value, bool):
+        raise wrong(f"need true or false, got {shown(value)}")
+    return value
+
+
+def matching(pattern: str) -> WithJsonSchema:
+    """Text of this pattern, for the JSON Schema; a validator beside it says what is wrong in words."""
+    return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+
+
+PathPart = Annotated[str, BeforeValidator(path_part), matching(r"[^/\s]([^/]*[^/\s])?")]
+TopicName = Annotated[str, BeforeValidator(topic_name), matching(_TOPIC)]
+ChannelName = Annotated[str, BeforeValidator(channel_name), matching(_CHANNEL)]

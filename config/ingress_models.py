@@ -1,0 +1,134 @@
+"""The ingress: where CloudEvents are taken in over HTTP, and which topic each goes to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from inbound.config.channel_models import regular_expression
+from inbound.config.units import shown
+from inbound.config.values import (
+    Part,
+    Problem,
+    SecretFile,
+    TopicName,
+    duration,
+    entries,
+    listen_address,
+    secret_file,
+    size,
+    split_address,
+    text,
+    whole,
+    wrong,
+    wrong_at,
+)
+
+MIB = 2**20
+#: A host as it stands in the header, without its port.
+_HOST = r"\[?[A-Za-z0-9._:-]+\]?"
+
+
+def _host(value: Any) -> str:
+    host = text(value).lower()
+    if not re.fullmatch(_HOST, host) or (split_address(host) or ("", None))[1] is not None:
+        raise wrong(f"need the name of a host without a port, got {shown(host)}")
+    return host
+
+
+def _url_path(value: Any) -> str:
+    path = text(value)
+    if not re.fullmatch(r"/[!-~]*", path) or "?" in path or "#" in path:
+        raise wrong(f"need a path that starts with /, without blanks, ? and #, got {shown(path)}")
+    return path
+
+
+class TlsConfig(Part):
+    """Certificates, as PEM files."""
+
+    cert: SecretFile = Field(description="Our certificate, with those between it and the authority's.")
+    key: SecretFile | None = Field(
+        default=None, description="Its key, without passphrase; default: it stands in `cert` too."
+    )
+    client_ca: SecretFile | None = Field(
+        default=None, description="Who must have signed the certificate that each client then has to show."
+    )
+
+
+class IngressConfig(Part):
+    """The HTTP listener that takes CloudEvents and writes them to Kafka."""
+
+    listen: Annotated[str, BeforeValidator(listen_address)] = Field(
+        default="127.0.0.1:8080", description="Address and port; port 0 is any free one."
+    )
+    topics: Annotated[tuple[TopicName, ...], BeforeValidator(entries)] = Field(
+        default=(), description="Topics that may be posted to; with neither this nor topics_pattern, all that exist."
+    )
+    topics_pattern: Annotated[str, BeforeValidator(regular_expression)] | None = Field(
+        default=None, description="Regular expression that the whole name matches of topics that may be posted to."
+    )
+    create_partitions: Annotated[int, whole(1, 100_000)] | None = Field(
+        default=None,
+        description="A topic that may be posted to and is missing is made with so many partitions; "
+        "default: it is never made.",
+    )
+    hosts: dict[Annotated[str, BeforeValidator(_host)], TopicName] = Field(
+        default_factory=dict, description="Host that is posted to, without port: the topic."
+    )
+    paths: dict[Annotated[str, BeforeValidator(_url_path)], TopicName] = Field(
+        default_factory=dict, description="Path that is posted to: the topic."
+    )
+    client: Literal["auto", "kafka-python", "confluent-kafka"] = Field(
+        default="auto", description="The Kafka client to write with; auto is confluent-kafka where it is installed."
+    )
+    linger: Annotated[float, duration(0, 1)] = Field(
+        default=0.005, description="How long records wait for others, so that Kafka gets many at a time."
+    )
+    delivery_timeout: Annotated[float, duration(1, 600)] = Field(
+        default=10.0, description="An event that Kafka has not acknowledged after so long is answered with 503."
+    )
+    request_timeout: Annotated[float, duration(1, 3600)] = Field(
+        default=30.0, description="How long a client may take to send one request."
+    )
+    max_event_bytes: Annotated[int, size(1)] = Field(
+        default=1_000_000, description="Key, value and headers of one event; Kafka's own limit for a topic is 1MiB."
+    )
+    max_request_bytes: Annotated[int, size(1)] = Field(default=8 * MIB, description="The body of one request.")
+    max_in_flight_bytes: Annotated[int, size(1)] = Field(
+        default=64 * MIB, description="Bodies that are not answered yet; with more, requests are answered with 429."
+    )
+    max_connections: Annotated[int, whole(1, 100_000)] = Field(
+        default=2000, description="Clients at a time; further ones are closed at once."
+    )
+    token_file: Annotated[Path, BeforeValidator(secret_file), PlainSerializer(str, when_used="json")] | None = Field(
+        default=None,
+        description="File with the token that each request needs, as `Authorization: Bearer ...`. Relative to the "
+        "working directory; read again when it changes.",
+    )
+    tls: TlsConfig | None = Field(default=None, description="HTTPS instead of HTTP.")
+
+    @model_validator(mode="after")
+    def _check(self) -> IngressConfig:
+        problems: list[Problem] = []
+        if self.create_partitions is not None and not (self.topics or self.topics_pattern):
+            rule = "needs topics or topics_pattern: without them anybody could make any topic"
+            problems.append((("create_partitions",), wrong(rule), None))
+        if self.max_in_flight_bytes < self.max_request_bytes:
+            rule = f"need at least max_request_bytes ({self.max_request_bytes}), or the largest request never fits"
+            problems.append((("max_in_flight_bytes",), wrong(rule), None))
+        if problems:
+            raise wrong_at("IngressConfig", problems)
+        return self
+
+    @property
+    def host(self) -> str:
+        """The address to bind, without brackets."""
+        return (split_address(self.listen) or ("", 0))[0]
+
+    @property
+    def port(self) -> int:
+        """The port to bind."""
+        return (split_address(self.listen) or ("", 0))[1] or 0

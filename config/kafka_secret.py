@@ -1,0 +1,113 @@
+"""A mounted folder with credentials for Kafka, under the names that Knative's secrets have, as Kafka's own properties.
+
+Two forms: today's (`protocol`, `sasl.mechanism`, `user`, `password`, `ca.crt`, `user.crt`, `user.key`, `user.skip`), and
+that of Knative's older channels, where the protocol follows from what is there (`username`, `saslType`, `tls.enabled`,
+`brokers`). A file that is named as a property of the Java client, such as `sasl.jaas.config`, is that property; others are
+left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inbound.config.jaas import jaas_line
+from inbound.config.kafka_properties import ACCEPTED, PLACEHOLDER
+
+_MODULES = "org.apache.kafka.common.security"
+PLAIN_MODULE = f"{_MODULES}.plain.PlainLoginModule"
+SCRAM_MODULE = f"{_MODULES}.scram.ScramLoginModule"
+#: The properties that name files with certificates.
+LOCATIONS = ("ssl.truststore.location", "ssl.keystore.location")
+#: Files of a folder that mean something, besides those that are named as a property.
+KEYS = frozenset(
+    {
+        "brokers", "ca.crt", "password", "protocol", "sasl.mechanism", "saslType", "sasltype", "tls.enabled", "user",
+        "user.crt", "user.key", "user.skip", "username",
+    }
+)  # fmt: skip
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def kafka_files(properties: Mapping[str, Any]) -> tuple[Path, ...]:
+    """Return the files and folders whose content decides how brokers let us in; not those that are read at each use."""
+    found = [Path(str(properties[name])) for name in ("secret", *LOCATIONS) if properties.get(name)]
+    for value in properties.values():
+        for match in PLACEHOLDER.finditer(str(value)):
+            found.append(Path(match[2], match[3]) if match[1] == "directory" else Path(match[2]))
+    return tuple(dict.fromkeys(found))
+
+
+def from_secret(given: Mapping[str, str]) -> dict[str, str]:
+    """Return Kafka's properties for what the files of a folder hold, by their names. An empty file is none.
+
+    Raises:
+        ValueError: something is missing or cannot be so. The text names the files, and holds nothing of them.
+    """
+    files = {name: text if name.endswith((".crt", ".key")) else text.strip() for name, text in given.items()}
+    files = {name: text for name, text in files.items() if text.strip()}
+    user, password = _first(files, "user", "username"), files.get("password")
+    logs_in = bool(user and password) or "sasl.jaas.config" in files
+    protocol = files.get("protocol")
+    if protocol is None and any(key in files for key in ("ca.crt", "user.crt", "tls.enabled", "password")):
+        trusts = "ca.crt" in files or "user.crt" in files or _flag(files, "tls.enabled")
+        protocol = f"SASL_{'SSL' if trusts else 'PLAINTEXT'}" if logs_in else "SSL" if trusts else "PLAINTEXT"
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise ValueError(f"protocol: need one of {', '.join(PROTOCOLS)}")
+    found = {name: text for name, text in files.items() if name in ACCEPTED and name != "secret"}
+    if protocol is not None:
+        found["security.protocol"] = protocol
+    if "brokers" in files:
+        found["bootstrap.servers"] = ",".join(server.strip() for server in files["brokers"].split(","))
+    if protocol is not None and protocol.startswith("SASL"):
+        found |= _login(files, user, password)
+    if protocol is not None and protocol.endswith("SSL"):
+        found |= _certificates(files, required=protocol == "SSL" and "protocol" in files)
+    return found
+
+
+def _login(files: Mapping[str, str], user: str | None, password: str | None) -> dict[str, str]:
+    mechanism = _first(files, "sasl.mechanism", "saslType", "sasltype") or "PLAIN"
+    if mechanism == "OAUTHBEARER" or "sasl.jaas.config" in files:
+        return {"sasl.mechanism": mechanism}
+    for name, value in (("user", user), ("password", password)):
+        if value is None:
+            raise ValueError(f"{name}: is missing or empty, and sasl.mechanism {_known(mechanism)} needs it")
+    module = SCRAM_MODULE if mechanism.startswith("SCRAM") else PLAIN_MODULE
+    line = jaas_line(module, {"username": user or "", "password": password or ""})
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": line}
+
+
+def _certificates(files: Mapping[str, str], *, required: bool) -> dict[str, str]:
+    found = {}
+    if "ca.crt" in files:
+        found["ssl.truststore.certificates"] = files["ca.crt"]
+    if _flag(files, "user.skip"):
+        return found
+    for one, other in (("user.crt", "user.key"), ("user.key", "user.crt")):
+        if one not in files and (other in files or required):
+            skip = '; put "true" into user.skip if the brokers ask for no certificate' if required else ""
+            raise ValueError(f"{one}: is missing or empty{skip}")
+    if "user.crt" in files:
+        found["ssl.keystore.certificate.chain"] = files["user.crt"]
+        found["ssl.keystore.key"] = files["user.key"]
+    return found
+
+
+def _first(files: Mapping[str, str], *names: str) -> str | None:
+    return next((files[name] for name in names if name in files), None)
+
+
+def _flag(files: Mapping[str, str], name: str) -> bool:
+    text = files.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0", "t", "f"):
+        raise ValueError(f"{name}: need true or false")
+    return text in ("true", "1", "t")
+
+
+def _known(mechanism: str) -> str:
+    choices = ACCEPTED["sasl.mechanism"].choices
+    if mechanism not in choices:
+        raise ValueError(f"sasl.mechanism: need one of {', '.join(choices)}")
+    return mechanism

@@ -1,0 +1,155 @@
+"""How the ensemble is reached that coordinates the channels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from inbound.config.units import shown
+from inbound.config.values import (
+    Part,
+    Problem,
+    SecretFile,
+    duration,
+    flag,
+    path_part,
+    split_address,
+    text,
+    wrong,
+    wrong_at,
+)
+
+#: A session timeout travels to ZooKeeper as a 32-bit count of milliseconds.
+_LONGEST_SESSION = 24 * 86400.0
+
+
+def _hosts(value: Any) -> str:
+    servers = [server.strip() for server in text(value).split(",")]
+    for server in servers:
+        if "/" in server:
+            raise wrong(f"holds a path: {shown(server)}; put the path into zookeeper.chroot")
+        if split_address(server) is None:
+            raise wrong(f"need host:port, with commas between several, got {shown(server)}")
+    return ",".join(servers)
+
+
+def _chroot(value: Any) -> str:
+    path = text(value)
+    if not path:
+        return path
+    if not path.startswith("/"):
+        raise wrong(f"need a path that starts with /, such as /kafka, or empty text, got {shown(path)}")
+    if path.endswith("/"):
+        raise wrong(f"need a path that does not end with /, got {shown(path)}")
+    for part in path[1:].split("/"):
+        if not part:
+            raise wrong(f"need a path without //, got {shown(path)}")
+        path_part(part)
+    return path
+
+
+def _user(value: Any) -> str:
+    name = text(value)
+    if not name or not name.isprintable() or set(name) & set(': "\\,'):
+        raise wrong(
+            f"need the name of a user, without blanks, colons, commas, quotes and backslashes, got {shown(name)}"
+        )
+    return name
+
+
+def _mechanism(value: Any) -> str:
+    name = text(value).upper()
+    if name == "GSSAPI":
+        raise wrong("GSSAPI (Kerberos) is not supported; use DIGEST-MD5 over TLS, or a client certificate")
+    if name != "DIGEST-MD5":
+        raise wrong(f"need DIGEST-MD5, the one mechanism that is supported, got {shown(value)}")
+    return name
+
+
+class ZooKeeperAuthConfig(Part):
+    """Who we are to ZooKeeper."""
+
+    scheme: Literal["digest", "sasl"] = Field(
+        description="digest: ZooKeeper's own, which never refuses a password, only access to nodes; sasl: the server checks "
+        "the password (needs `inbound-kafka[zookeeper-sasl]`)."
+    )
+    user: Annotated[str, BeforeValidator(_user)] = Field(description="Our name.")
+    password_file: SecretFile = Field(
+        description="File with the password: its text without the line end. Relative to the working directory; read again "
+        "at each connection, and when it has changed."
+    )
+    mechanism: Annotated[Literal["DIGEST-MD5"], BeforeValidator(_mechanism)] = Field(
+        default="DIGEST-MD5", description="Of SASL."
+    )
+
+
+class ZooKeeperTlsConfig(Part):
+    """TLS to ZooKeeper; files are PEM, and read again at each connection."""
+
+    ca_file: SecretFile | None = Field(
+        default=None,
+        description="Who may have signed the servers' certificates; default: those that the system trusts.",
+    )
+    cert_file: SecretFile | None = Field(
+        default=None, description="Our certificate, with those between it and the authority's; default: none is shown."
+    )
+    key_file: SecretFile | None = Field(default=None, description="Its key; default: it stands in `cert_file` too.")
+    key_password_file: SecretFile | None = Field(
+        default=None, description="File with the passphrase of the key; default: it has none."
+    )
+    verify_hostname: Annotated[bool, BeforeValidator(flag)] = Field(
+        default=True, description="Whether each server's certificate must be for the name that `hosts` calls it by."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> ZooKeeperTlsConfig:
+        problems: list[Problem] = [
+            ((key,), wrong("needs cert_file beside it"), None)
+            for key in ("key_file", "key_password_file")
+            if getattr(self, key) is not None and self.cert_file is None
+        ]
+        if problems:
+            raise wrong_at("ZooKeeperTlsConfig", problems)
+        return self
+
+
+class ZooKeeperConfig(Part):
+    """The ensemble that coordinates the channels."""
+
+    hosts: Annotated[str, BeforeValidator(_hosts)] = Field(
+        default="127.0.0.1:2181", description="Servers as host:port, with commas between several."
+    )
+    chroot: Annotated[str, BeforeValidator(_chroot)] = Field(
+        default="", description="Path under which all nodes are kept; empty for the root."
+    )
+    session_timeout: Annotated[float, duration(1, _LONGEST_SESSION)] = Field(
+        default=10.0,
+        description="A process without contact for so long loses its partitions; the server may bound it.",
+    )
+    auth: ZooKeeperAuthConfig | None = Field(default=None, description="Who we are to ZooKeeper; default: nobody.")
+    tls: ZooKeeperTlsConfig | None = Field(
+        default=None, description="TLS, on the servers' port for it (secureClientPort); default: none."
+    )
+    acl: Literal["open", "creator", "readable"] | None = Field(
+        default=None,
+        description="Who may use the nodes that are made: everybody (open), nobody but our user (creator), or our user while "
+        "others may read (readable). Default: creator with `auth`, else open.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> ZooKeeperConfig:
+        shows_who = self.auth is not None or (self.tls is not None and self.tls.cert_file is not None)
+        if self.acl in ("creator", "readable") and not shows_who:
+            problem = wrong("needs zookeeper.auth, or zookeeper.tls.cert_file: without one there is no creator to name")
+            raise wrong_at("ZooKeeperConfig", [(("acl",), problem, None)])
+        return self
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that a connection depends on."""
+        auth = () if self.auth is None else (self.auth.password_file,)
+        tls = self.tls
+        more = () if tls is None else (tls.ca_file, tls.cert_file, tls.key_file, tls.key_password_file)
+        return tuple(path for path in (*auth, *more) if path is not None)
