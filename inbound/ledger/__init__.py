@@ -5,7 +5,17 @@ from inbound.ledger.files import FilesLedger
 from inbound.ledger.memory import MemoryLedger, Note
 from inbound.ledger.none import NoLedger
 from inbound.ledger.ranges import died, open_ranges
-from inbound.ledger.reader import Corrupt, Entry, Item, TornTail, read_directory, read_file
+from inbound.ledger.reader import (
+    Corrupt,
+    Entry,
+    Item,
+    LedgerFile,
+    TornTail,
+    list_files,
+    read_batches,
+    read_directory,
+    read_file,
+)
 
 __all__ = [
     "Corrupt",
@@ -14,6 +24,7 @@ __all__ = [
     "FilesLedger",
     "Item",
     "Ledger",
+    "LedgerFile",
     "MemoryLedger",
     "NoLedger",
     "Note",
@@ -22,7 +33,9 @@ __all__ = [
     "Settled",
     "TornTail",
     "died",
+    "list_files",
     "open_ranges",
+    "read_batches",
     "read_directory",
     "read_file",
 ]

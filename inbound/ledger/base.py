@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
+from inbound.instruments import HistogramStatus
+
 #: What became of a commit: it is in ZooKeeper, it was refused by the epoch, or the answer was lost.
 Outcome = Literal["landed", "fenced", "unknown"]
 
@@ -61,6 +63,18 @@ class Settled:
     mzxid: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class LedgerStatus:
+    """What a ledger has written since the start."""
+
+    entries_total: int = 0
+    bytes_total: int = 0
+    failures_total: int = 0  # calls that raised LedgerError
+    sync_seconds: HistogramStatus | None = (
+        None  # until what must survive power loss does: an fsync, or acknowledgements
+    )
+
+
 class Ledger(ABC):
     """An append-only record of what this process did with offset ranges, independent of ZooKeeper.
 
@@ -89,8 +103,16 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def close(self) -> None:
-        """Write the mark of a clean end and let go of everything. A second call does nothing."""
+    def degraded(self, since: float, until: float) -> None:
+        """Record that between these times (seconds since 1970) something was done that is not in the ledger."""
+
+    def status(self) -> LedgerStatus | None:
+        """Return what it has written; None: it does not count that."""
+        return None
+
+    @abstractmethod
+    def close(self, *, clean: bool = True) -> None:
+        """Write the mark of a clean end, if it is one, and let go of everything. A second call does nothing."""
 
 
 def checked_facts(kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -32,12 +33,47 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def being_written(fd: int) -> bool | None:
+    """Return whether another open file of this machine has the file locked; None: its file system knows no locks.
+
+    If nobody had, it is locked from now on, until `fd` is closed: two who ask don't both begin.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def alive(pid: int) -> bool:
+    """Return whether this machine has a process of that number."""
+    try:
+        os.kill(pid, 0)  # asks, and sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
 class Disk:
     """The operating system. Each call raises OSError."""
 
     def create(self, path: Path) -> int:
         """Open a new file for appending and return its descriptor; FileExistsError if there is one already."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
+
+    def lock(self, fd: int) -> None:
+        """Say that this file is being written, for as long as it is open; on a file system without locks nobody can ask.
+
+        Waits for whoever looks at the file just now: before its first line nobody does so for long.
+        """
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        except OSError:
+            pass  # see `being_written`
 
     def stat(self, fd: int) -> os.stat_result:
         return os.fstat(fd)

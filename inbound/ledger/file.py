@@ -11,8 +11,8 @@ from inbound.ledger.disk import Disk, reason
 log = logging.getLogger("inbound.ledger")
 
 
-class LedgerFile:
-    """A new file, open for appending. All methods but `sync` are called under the ledger's lock.
+class OpenFile:
+    """A new file, open for appending, and locked so that others know. All methods but `sync` are called under the ledger's lock.
 
     `sync` runs without the lock, so that nobody waits for a disk; a file with pins is closed only by the last unpin,
     else a sync could hit another file that has got the same descriptor.
@@ -23,6 +23,7 @@ class LedgerFile:
     def __init__(self, path: Path, disk: Disk) -> None:
         self._disk = disk
         self._fd = disk.create(path)
+        disk.lock(self._fd)
         self._name_synced = False
         self.path = path
         self.size = 0

@@ -8,15 +8,14 @@ import threading
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from inbound.clock import Clock
 from inbound.errors import LedgerError
-from inbound.ledger.base import Done, Ledger, Range, Settled, checked_facts
+from inbound.ledger.base import Done
 from inbound.ledger.disk import Disk, advice, reason
-from inbound.ledger.file import LedgerFile
+from inbound.ledger.file import OpenFile
 from inbound.ledger.format import FileName, path_part, seal, start_stamp
-from inbound.ledger.lines import Lines
+from inbound.ledger.written import WrittenLedger
 
 log = logging.getLogger("inbound.ledger")
 
@@ -24,7 +23,7 @@ log = logging.getLogger("inbound.ledger")
 _UNSYNCED_LINES = 4096
 
 
-class FilesLedger(Ledger):
+class FilesLedger(WrittenLedger):
     """Writes `<directory>/<group>/<consumer>-<start>-<number>.jsonl`, never to a file of another run.
 
     One lock guards the current file and the sequence numbers; it is held for a `write()`, never during an fsync. A
@@ -44,19 +43,19 @@ class FilesLedger(Ledger):
         disk: Disk | None = None,
     ) -> None:
         """Open the first file; LedgerError if that is not possible."""
+        super().__init__(group, consumer_id, clock)
         self._directory = directory / path_part(group)
         self._consumer_id = consumer_id
-        self._clock = clock
         self._max_file_bytes = max_file_bytes
         self._disk = disk or Disk()
-        self._lines = Lines(group, consumer_id)
         self._lock = threading.Lock()
         # All below: under the lock.
         self._closed = False
         self._seq = 0
         self._started = int(clock.wall() * 1000)
         self._number = 0  # of the newest file that was made
-        self._file: LedgerFile | None = None  # None: the next call opens a fresh one
+        self._file: OpenFile | None = None  # None: the next call opens a fresh one
+        self._opened_at = 0  # the last number given before it was opened
         self._previous: str | None = None
         self._why = "start"  # why the next file is opened
         self._unsynced: dict[int, bytes] = {}  # the lines since the last fsync that no caller waits for, by number
@@ -69,9 +68,6 @@ class FilesLedger(Ledger):
         """The file being written; None after `close`, and between a failure and the call that opens a fresh one."""
         file = self._file
         return None if file is None else file.path
-
-    def begun(self, entry: Range) -> None:
-        self._append([self._lines.begun(entry, self._clock.wall())])
 
     def done(self, entries: Sequence[Done]) -> None:
         if not entries:
@@ -89,22 +85,31 @@ class FilesLedger(Ledger):
                 self._write(file, data)  # the same lines with the same numbers: readers take them once
                 file.pins += 1
             if (failure := self._sync(file)) is not None:
-                raise _failed(f"file {file.path}", "could not be synced: what of it is on the disk is unknown", failure)
+                raise self._failed(
+                    f"file {file.path}", "could not be synced: what of it is on the disk is unknown", failure
+                )
         with self._lock:
             self._unsynced = {seq: line for seq, line in self._unsynced.items() if seq > last}
 
-    def settled(self, entries: Sequence[Settled]) -> None:
-        wall = self._clock.wall()
-        self._append([self._lines.settled(entry, wall) for entry in entries])
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be recorded."""
+        return self._closed
 
-    def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
-        named = checked_facts(kind, facts)
-        self._append([self._lines.note(kind, topic, partition, epoch, named, self._clock.wall())])
+    def roll(self) -> None:
+        """End the current file if it has an entry, so that it can be shipped; the next entry opens the next one."""
+        with self._lock:
+            if self._file is not None and self._seq > self._opened_at:
+                self._end_full(self._file)
 
-    def close(self) -> None:
+    def close(self, *, clean: bool = True) -> None:
         """Write the mark of a clean end, fsync, close. LedgerError if the mark may not be on the disk."""
         with self._lock:
             if self._closed:
+                return
+            if not clean:
+                self._closed = True
+                self._leave("")
                 return
             try:
                 file = self._ready_file()
@@ -116,7 +121,9 @@ class FilesLedger(Ledger):
                     self._file.retire()
                     self._file = None
         if (failure := self._sync(file)) is not None:
-            raise _failed(f"file {file.path}", "could not be synced at its end: its last lines may be lost", failure)
+            raise self._failed(
+                f"file {file.path}", "could not be synced at its end: its last lines may be lost", failure
+            )
 
     def _append(self, bodies: Sequence[str]) -> None:
         if not bodies:
@@ -127,11 +134,12 @@ class FilesLedger(Ledger):
                 for seq in list(islice(self._unsynced, _UNSYNCED_LINES // 2)):
                     del self._unsynced[seq]
 
-    def _sync(self, file: LedgerFile) -> OSError | None:
+    def _sync(self, file: OpenFile) -> OSError | None:
         """Fsync a pinned file and unpin it; give it up if that fails. Called without the lock."""
-        failure = None
+        failure, began = None, self._clock.now()
         try:
             file.sync()
+            self._sync_seconds.observe(self._clock.now() - began)
         except OSError as error:
             failure = error
         with self._lock:
@@ -142,7 +150,7 @@ class FilesLedger(Ledger):
 
     # The rest is called under the lock.
 
-    def _number_and_write(self, file: LedgerFile, bodies: Sequence[str]) -> dict[int, bytes]:
+    def _number_and_write(self, file: OpenFile, bodies: Sequence[str]) -> dict[int, bytes]:
         """Give each line the next number and write them. A failed call gives its numbers back: gaps mean loss."""
         lines = {seq: seal(f'{body},"seq":{seq}'.encode()) for seq, body in enumerate(bodies, start=self._seq + 1)}
         try:
@@ -152,18 +160,22 @@ class FilesLedger(Ledger):
                 self._seq += len(lines)
             raise
         self._seq += len(lines)
+        self._entries += len(lines)
         return lines
 
-    def _write(self, file: LedgerFile, data: bytes) -> None:
+    def _write(self, file: OpenFile, data: bytes) -> None:
         try:
             file.append(data)
+            self._bytes += len(data)
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             if file.deleted or file.torn or not full:  # a full disk is the one failure that the file outlives
                 self._give_up(file, f"write failed: {reason(error)}", in_doubt=file.deleted)
-            raise _failed(f"file {file.path}", "could not be written, so the entry is not recorded", error) from error
+            raise self._failed(
+                f"file {file.path}", "could not be written, so the entry is not recorded", error
+            ) from error
 
-    def _give_up(self, file: LedgerFile, why: str, *, in_doubt: bool) -> None:
+    def _give_up(self, file: OpenFile, why: str, *, in_doubt: bool) -> None:
         log.warning("ledger file %s is given up: %s", file.path, why)
         file.retire()
         if self._file is file or in_doubt:  # with a neighbour rolled on meanwhile, its lines go to the fresh file too
@@ -176,7 +188,7 @@ class FilesLedger(Ledger):
         self._file = None
         self._why = why
 
-    def _ready_file(self) -> LedgerFile:
+    def _ready_file(self) -> OpenFile:
         """Return the file to write to: the current one, the next if that is full, or a fresh one after a failure."""
         if self._closed:
             raise LedgerError(f"ledger in {self._directory}: it is closed, so the entry is not recorded")
@@ -187,29 +199,30 @@ class FilesLedger(Ledger):
                 self._file = self._open_next()
             except OSError as error:
                 what = "no file could be opened in it, so the entry is not recorded"
-                raise _failed(f"directory {self._directory}", what, error) from error
+                raise self._failed(f"directory {self._directory}", what, error) from error
             self._previous = self._file.path.name
+            self._opened_at = self._seq
             self._in_doubt = False
         return self._file
 
-    def _end_full(self, file: LedgerFile) -> None:
+    def _end_full(self, file: OpenFile) -> None:
         try:
             file.append(self._end_mark("rolled"))
         except OSError as error:
             if file.deleted:
                 self._give_up(file, f"write failed: {reason(error)}", in_doubt=True)
                 what = "what it held is lost, and the entry is not recorded"
-                raise _failed(f"file {file.path}", what, error) from error
+                raise self._failed(f"file {file.path}", what, error) from error
             log.warning("ledger file %s lacks its end mark: %s", file.path, reason(error))  # the next header says it
         self._leave("rolled")
 
-    def _open_next(self) -> LedgerFile:
+    def _open_next(self) -> OpenFile:
         """Make the next file of this run, with its header and the lines that are in doubt."""
         self._disk.make_directory(self._directory)
         while True:
             name = FileName(self._consumer_id, start_stamp(self._started), self._number + 1)
             try:
-                file = LedgerFile(self._directory / str(name), self._disk)
+                file = OpenFile(self._directory / str(name), self._disk)
                 break
             except FileExistsError:
                 if self._number:  # not ours: we count
@@ -233,6 +246,6 @@ class FilesLedger(Ledger):
         """Seal a header or an end mark: they carry the last number given, and take none."""
         return seal(f'{body},"seq":{self._seq}'.encode())
 
-
-def _failed(subject: str, what: str, error: OSError) -> LedgerError:
-    return LedgerError(f"ledger {subject}: {what} ({reason(error)}); {advice(error)}")
+    def _failed(self, subject: str, what: str, error: OSError) -> LedgerError:
+        self._failures += 1
+        return LedgerError(f"ledger {subject}: {what} ({reason(error)}); {advice(error)}")

@@ -20,6 +20,8 @@ from inbound.errors import LedgerError
 FORMAT_VERSION = 1
 
 SUFFIX = ".jsonl"
+#: Of a file that was converted; the rest of the name stays.
+PARQUET_SUFFIX = ".parquet"
 
 #: No file system in use takes longer names.
 _LONGEST_NAME = 255
@@ -55,7 +57,10 @@ def name_of(part: str) -> str:
 
 
 class FileName(NamedTuple):
-    """`<consumer>-<start>-<number>.jsonl`: whose file, of the run that began when, and the how manieth of that run."""
+    """`<consumer>-<start>-<number>.jsonl`: whose file, of the run that began when, and the how manieth of that run.
+
+    Converted files are called the same but for `.parquet` at the end.
+    """
 
     consumer: str
     start: str
@@ -65,6 +70,11 @@ class FileName(NamedTuple):
     def run(self) -> str:
         """What all files of one process run share, and no other file of the group has."""
         return f"{path_part(self.consumer)}-{self.start}"
+
+    @property
+    def converted(self) -> str:
+        """The name of the file as Parquet."""
+        return f"{str(self).removesuffix(SUFFIX)}{PARQUET_SUFFIX}"
 
     def __str__(self) -> str:
         name = f"{self.run}-{self.number:04d}{SUFFIX}"
@@ -78,9 +88,10 @@ class FileName(NamedTuple):
     @classmethod
     def parse(cls, name: str) -> FileName | None:
         """Return the parts of a file's name, or None if it is not the name of a ledger file."""
-        consumer, _, rest = name.removesuffix(SUFFIX).rpartition("-")
+        suffix = PARQUET_SUFFIX if name.endswith(PARQUET_SUFFIX) else SUFFIX
+        consumer, _, rest = name.removesuffix(suffix).rpartition("-")
         consumer, _, start = consumer.rpartition("-")
-        if not (name.endswith(SUFFIX) and consumer and start and rest.isdecimal()):
+        if not (name.endswith(suffix) and consumer and start and rest.isdecimal()) or name.startswith("."):
             return None
         return cls(name_of(consumer), start, int(rest))
 

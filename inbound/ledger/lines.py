@@ -48,6 +48,11 @@ class Lines:
         owner = self._of(topic, partition)
         return f'{{"kind":"{kind}",{owner},"epoch":{epoch},"facts":{_json(facts)},"wall":{wall:.3f}'
 
+    def degraded(self, since: float, until: float, wall: float) -> str:
+        """From `since` to `until` (seconds since 1970) batches were handed out that are not in the ledger."""
+        facts = _json({"from": round(since, 3), "to": round(until, 3)})
+        return f'{{"kind":"degraded",{self._owner},"facts":{facts},"wall":{wall:.3f}'
+
     def end(self, why: str, wall: float) -> str:
         """The last line of a file: `rolled` if another follows, `closed` if the run ended in good order."""
         return f'{{"kind":"end",{self._owner},"why":"{why}","wall":{wall:.3f}'

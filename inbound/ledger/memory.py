@@ -10,7 +10,7 @@ from typing import Any, Literal
 from inbound.errors import LedgerError
 from inbound.ledger.base import Done, Ledger, Range, Settled, checked_facts
 
-Verb = Literal["begun", "done", "settled", "note", "close"]
+Verb = Literal["begun", "done", "settled", "note", "degraded", "close"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,21 @@ class Note:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Times between which something was not recorded, as given to `Ledger.degraded`."""
+
+    since: float
+    until: float
+
+
 class MemoryLedger(Ledger):
     """Keeps what it is given in `entries`, in order; `fail_next` makes it fail like a disk."""
 
     def __init__(self) -> None:
-        self.entries: list[Range | Done | Settled | Note] = []
+        self.entries: list[Range | Done | Settled | Note | Gap] = []
         self.closed = False
+        self.clean: bool | None = None  # whether its end was, once closed
         self._lock = threading.Lock()
         self._failures: list[tuple[Verb | None, Exception]] = []
 
@@ -50,13 +59,16 @@ class MemoryLedger(Ledger):
     def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
         self._record("note", [Note(kind, topic, partition, epoch, checked_facts(kind, facts))])
 
-    def close(self) -> None:
+    def degraded(self, since: float, until: float) -> None:
+        self._record("degraded", [Gap(since, until)])
+
+    def close(self, *, clean: bool = True) -> None:
         with self._lock:
             if not self.closed:
-                self.closed = True
+                self.closed, self.clean = True, clean
                 self._fail_if_asked("close")
 
-    def _record(self, verb: Verb, entries: Sequence[Range | Done | Settled | Note]) -> None:
+    def _record(self, verb: Verb, entries: Sequence[Range | Done | Settled | Note | Gap]) -> None:
         with self._lock:
             if self.closed:
                 raise LedgerError(f"memory ledger: {verb} after close; nothing was recorded")

@@ -23,5 +23,8 @@ class NoLedger(Ledger):
     def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
         checked_facts(kind, facts)
 
-    def close(self) -> None:
+    def degraded(self, since: float, until: float) -> None:
+        pass
+
+    def close(self, *, clean: bool = True) -> None:
         pass

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from inbound.ledger.format import FileName
-from inbound.ledger.reader import Entry, Item
+from inbound.ledger.items import Entry, Item
+from inbound.ledger.places import FilePath
 
 #: Offsets from the first up to but without the second.
 OffsetRange = tuple[int, int]
@@ -31,9 +31,9 @@ def open_ranges(items: Iterable[Item]) -> dict[tuple[str, int], list[OffsetRange
     return {partition: ranges for partition, ranges in found.items() if ranges}
 
 
-def died(items: Iterable[Item]) -> list[Path]:
+def died(items: Iterable[Item]) -> list[FilePath]:
     """Return the last file of each run without a clean end: the process was killed, or it is running now."""
-    runs: dict[tuple[Path, str], tuple[Path, bool]] = {}
+    runs: dict[tuple[FilePath, str], tuple[FilePath, bool]] = {}
     for item in items:
         name = FileName.parse(item.path.name)
         clean = isinstance(item, Entry) and item.kind == "end" and item.facts.get("why") == "closed"

@@ -1,150 +1,131 @@
-"""Reading the ledger's files: good lines as entries, and whatever is not good as what it is."""
+"""Reading the ledger's files, `.jsonl` and `.parquet` alike, from a local folder or a URI."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, BinaryIO
 
 from inbound.errors import LedgerError
-from inbound.ledger.base import Outcome
+from inbound.ledger import columns
 from inbound.ledger.disk import reason
-from inbound.ledger.format import FORMAT_VERSION, SUFFIX, FileName, name_of, unseal
+from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, name_of
+from inbound.ledger.items import Corrupt, Entry, Format, Item, LedgerFile, TornTail
+from inbound.ledger.jsonl import read_lines, split_lines
+from inbound.ledger.places import FilePath, RemotePath, files_below, open_file, place_of
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = [
+    "Corrupt",
+    "Entry",
+    "Item",
+    "LedgerFile",
+    "TornTail",
+    "list_files",
+    "read_batches",
+    "read_directory",
+    "read_file",
+    "read_lines",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One good line. What a kind of line does not have is None; members that this reader does not know are in `facts`.
+def list_files(place: Path | str | RemotePath, group: str | None = None) -> list[LedgerFile]:
+    """List the files of a ledger, or of one group in it: run by run, each in the order of its numbers.
 
-    `seq` counts the entries of a run from 1 without gaps; `header` and `end` carry the last number before them.
+    A file that is there twice, because its writer died between converting and deleting it, is listed once, as Parquet.
+    Foreign files are listed as such, at the end of their group. Hidden ones (`.name`) are not.
+
+    Raises:
+        LedgerError: there is no such folder, or it can't be listed.
+        ConfigError: a URI without pyarrow, or that it does not take.
     """
-
-    path: Path
-    line: int
-    kind: str
-    run: str
-    seq: int
-    group: str
-    consumer: str
-    wall: float
-    topic: str | None = None
-    partition: int | None = None
-    epoch: int | None = None
-    first: int | None = None
-    next: int | None = None
-    records: int | None = None
-    commit: int | None = None
-    outcome: Outcome | None = None
-    mzxid: int | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    found: list[LedgerFile] = []
+    for file in files_below(place_of(place)):
+        of = name_of(file.path.parent.name)
+        if file.path.name.startswith(".") or (group is not None and of != group):
+            continue
+        name = FileName.parse(file.path.name)
+        kind: Format = "foreign"
+        if name is not None:
+            kind = "parquet" if file.path.name.endswith(PARQUET_SUFFIX) else "jsonl"
+        found.append(
+            LedgerFile(
+                file.path, file.size, kind, of, name.run if name else None, name.number if name else None, file.modified
+            )
+        )
+    converted = {(file.group, file.run, file.number) for file in found if file.format == "parquet"}
+    return sorted((f for f in found if f.format != "jsonl" or (f.group, f.run, f.number) not in converted), key=_order)
 
 
-@dataclass(frozen=True, slots=True)
-class TornTail:
-    """The last line of a file lacks its end: the process died while it wrote, or it is writing just now."""
-
-    path: Path
-    offset: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Corrupt:
-    """A line that is not as it was written; `line` counts from 1. What it said is not known."""
-
-    path: Path
-    line: int
-    reason: str
-
-
-Item = Entry | TornTail | Corrupt
-
-#: Members of a line that an Entry has by name.
-_MEMBERS = frozenset(
-    ("group", "consumer", "topic", "partition", "epoch", "first", "next", "records", "commit", "outcome", "mzxid")
-)
-
-
-def read_file(path: Path) -> Iterator[Item]:
+def read_file(path: Path | str | RemotePath) -> Iterator[Item]:
     """Yield what a file holds, in the order of its lines: first the header, last `end` unless the process died.
 
     Damage is yielded, never raised. LedgerError: the file can't be read, or is of a newer format than this reader.
     """
+    for file, data, parquet in _opened(place_of(path)):
+        if parquet:
+            for batch in columns.parquet_batches(data, file):
+                yield from columns.items_of(batch, file)
+        else:
+            yield from read_lines(split_lines(data), file)
+
+
+def read_batches(path: Path | str | RemotePath) -> Iterator[pyarrow.RecordBatch]:
+    """Yield what a file holds as Arrow record batches of `columns.schema()`, a row for each line: for Spark.
+
+    Seals are checked; a line that can't be read is a row of kind `damaged`. LedgerError as with `read_file`.
+    ConfigError: pyarrow is not installed.
+    """
+    for file, data, parquet in _opened(place_of(path)):
+        yield from columns.parquet_batches(data, file) if parquet else columns.jsonl_batches(split_lines(data), file)
+
+
+def read_directory(directory: Path | str | RemotePath) -> Iterator[Item]:
+    """Yield what all files of a ledger hold: run by run, each in the order of its files; foreign files are not read.
+
+    Entries that a run wrote a second time, because an fsync failed, are yielded once. LedgerError as with `read_file`.
+    """
+    run: tuple[str, str | None] | None = None
+    seen = _Numbers()
+    for file in list_files(directory):
+        if file.format == "foreign":
+            continue
+        if run != (file.group, file.run):
+            run, seen = (file.group, file.run), _Numbers()
+        for item in read_file(file.path):
+            if not isinstance(item, Entry) or item.kind in ("header", "end") or seen.add(item.seq):
+                yield item
+
+
+def _opened(path: FilePath) -> Iterator[tuple[FilePath, BinaryIO, bool]]:
+    """Yield a file, opened, and whether it is Parquet; closed when the caller comes back."""
     try:
-        with path.open("rb") as lines:
-            yield from read_lines(lines, path)
+        try:
+            data = open_file(path)
+        except FileNotFoundError:
+            if not path.name.endswith(SUFFIX):
+                raise
+            path = path.with_name(path.name.removesuffix(SUFFIX) + PARQUET_SUFFIX)  # converted since it was listed
+            try:
+                data = open_file(path)
+            except FileNotFoundError:
+                path = path.with_name(path.name.removesuffix(PARQUET_SUFFIX) + SUFFIX)
+                raise
+        with closing(data):
+            yield path, data, path.name.endswith(PARQUET_SUFFIX)
     except OSError as error:
         what = f"it cannot be read ({reason(error)}); check the path and its rights"
         raise LedgerError(f"ledger file {path}: {what}") from error
 
 
-def read_lines(lines: Iterable[bytes], path: Path) -> Iterator[Item]:
-    """Yield what the lines of a file hold; `path` is where they come from. LedgerError as with `read_file`."""
-    name = FileName.parse(path.name)
-    run = path.stem if name is None else name.run
-    offset = 0
-    for number, line in enumerate(lines, start=1):
-        if not line.endswith(b"\n"):
-            yield TornTail(path, offset, len(line))
-            return
-        offset += len(line)
-        item = _read_line(line[:-1], path, number, run)
-        if isinstance(item, Entry) and item.kind == "header":
-            run = item.run
-        yield item
-
-
-def read_directory(directory: Path) -> Iterator[Item]:
-    """Yield what all files of a ledger hold: run by run, each in the order of its files.
-
-    Entries that a run wrote a second time, because an fsync failed, are yielded once. LedgerError as with `read_file`.
-    """
-    if not directory.is_dir():
-        raise LedgerError(f"ledger directory {directory}: there is no such directory; check ledger.path")
-    for run in _runs(directory):
-        seen = _Numbers()
-        for path in run:
-            for item in read_file(path):
-                if not isinstance(item, Entry) or item.kind in ("header", "end") or seen.add(item.seq):
-                    yield item
-
-
-def _read_line(line: bytes, path: Path, number: int, run: str) -> Item:
-    body = unseal(line)
-    if body is None:
-        return Corrupt(path, number, "its checksum is wrong")
-    try:
-        members = json.loads(body)
-        if "v" in members and members["v"] > FORMAT_VERSION:
-            raise LedgerError(
-                f"ledger file {path}: it has format version {members['v']}, this inbound reads up to {FORMAT_VERSION}; "
-                f"read it with the release that wrote it ({members.get('writer')}) or a newer one"
-            )
-        facts = members.pop("facts", {})
-        named = {name: members.pop(name) for name in _MEMBERS & members.keys()}
-        return Entry(
-            path=path,
-            line=number,
-            kind=members.pop("kind"),
-            run=members.pop("run", run),
-            seq=members.pop("seq"),
-            wall=members.pop("wall"),
-            facts={**members, **facts},
-            **named,
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return Corrupt(path, number, f"its checksum is right, but it is no line of a ledger: {error!r}")
-
-
-def _runs(directory: Path) -> list[list[Path]]:
-    """Group the files by run, in order of group, consumer and start; files named otherwise stand alone."""
-    runs: dict[tuple[str, str, str], list[tuple[int, Path]]] = {}
-    for path in directory.glob(f"*/*{SUFFIX}"):
-        name = FileName.parse(path.name) or FileName(path.stem, "", 0)
-        runs.setdefault((name_of(path.parent.name), name.consumer, name.start), []).append((name.number, path))
-    return [[path for _, path in sorted(files)] for _, files in sorted(runs.items())]
+def _order(file: LedgerFile) -> tuple[str, bool, str, str, int, str]:
+    name = FileName.parse(file.path.name)
+    if name is None:
+        return file.group, True, "", "", 0, file.path.name
+    return file.group, False, name.consumer, name.start, name.number, ""
 
 
 class _Numbers:

@@ -1,0 +1,193 @@
+"""What becomes of a ledger's files that nobody writes to any more: Parquet at first, and nothing in the end."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import uuid4
+
+from inbound.clock import Clock
+from inbound.errors import InboundError
+from inbound.ledger.columns import write_parquet
+from inbound.ledger.disk import Disk, alive, being_written, reason
+from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, unseal
+from inbound.ledger.jsonl import split_lines
+from inbound.ledger.places import FilePath, Found, files_below, remove_file
+
+log = logging.getLogger("inbound.ledger")
+
+#: How often a local folder is looked at, in seconds, and how long after the start for the first time.
+LOOK_EVERY, FIRST_LOOK = 60.0, 10.0
+#: The part of its time that the thread works while there is something to convert.
+DUTY = 0.1
+#: Where locks can't tell whether somebody writes to a file, it counts as left after so many seconds without a change.
+LEFT_AFTER = 86400.0
+
+
+class Housekeeping:
+    """Converts ended files of a local ledger, its own and those of other runs, and deletes what is too old.
+
+    An active part (`inbound.driver.Part`): one step converts a few thousand lines, and it rests nine times as long.
+    """
+
+    def __init__(
+        self, folder: Path, clock: Clock, *, compact: bool, retention: float, disk: Disk | None = None
+    ) -> None:
+        """`folder` is the ledger's; `retention` in seconds. Touches nothing yet."""
+        self._folder = folder
+        self._clock = clock
+        self.compact = compact
+        self.retention = retention
+        self._disk = disk or Disk()
+        self._work: Iterator[object] = iter(())
+        self._next_look = clock.now() + FIRST_LOOK
+        self._complaints: dict[FilePath, str] = {}
+
+    def run_once(self) -> float:
+        """Do the next piece of work."""
+        began = self._clock.now()
+        if next(self._work, self) is not self:
+            now = self._clock.now()
+            return now + (now - began) * (1 / DUTY - 1)
+        if began >= self._next_look:
+            self._work = self._round()
+            self._next_look = began + LOOK_EVERY
+            return began
+        return self._next_look
+
+    def _round(self) -> Iterator[object]:
+        try:
+            found = files_below(self._folder, missing_ok=True)
+        except InboundError as error:
+            self._complain(self._folder, str(error))
+            return
+        for file in found:
+            try:
+                yield from self._keep(file)
+            except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
+                self._complain(file.path, f"ledger file {file.path}: it stays as it is: {error}")
+
+    def _keep(self, file: Found) -> Iterator[object]:
+        path = file.path
+        assert isinstance(path, Path)
+        age = self._clock.wall() - file.modified
+        if path.name.startswith("."):
+            if path.name.endswith(".tmp") and age > LEFT_AFTER:
+                path.unlink(missing_ok=True)  # of a conversion that was killed
+        elif FileName.parse(path.name) is None:
+            return
+        elif path.name.endswith(PARQUET_SUFFIX):
+            if age > self.retention:
+                self._delete(path)
+        else:
+            with ended(path, age, shared=True) as data:
+                if data is None:
+                    return
+                target = path.with_name(path.name.removesuffix(SUFFIX) + PARQUET_SUFFIX)
+                if age > self.retention or target.exists():  # killed between the renaming and this
+                    self._delete(path)
+                elif self.compact:
+                    yield from convert(path, data, target, self._disk)
+                    path.unlink(missing_ok=True)
+
+    def _delete(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        log.debug("ledger file %s is deleted: it is older than ledger.retention, or stands beside as Parquet", path)
+
+    def _complain(self, path: FilePath, message: str) -> None:
+        if self._complaints.get(path) != message:
+            self._complaints[path] = message
+            log.warning("%s", message)
+
+
+@contextmanager
+def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
+    """Open a `.jsonl` file if nobody writes to it any more, and keep others off it meanwhile; else yield None.
+
+    On this machine the lock of its writer tells, from its first line on. Where that can't be asked, it is left when it
+    has not changed for a day (`age`: seconds since its last change). In a folder that is `shared` between machines the
+    locks of others may not be seen, so that their files count as left after a day too. So do those of a process of this
+    machine that lives and holds no lock: earlier releases took none, and beside one of them, in a rolling upgrade,
+    the file that it writes would be taken away with the lines that come meanwhile.
+    """
+    try:
+        data = path.open("r+b")
+    except FileNotFoundError:
+        yield None
+        return
+    with data:
+        written = being_written(data.fileno())
+        header = _header_of(data)
+        host = header.get("host")
+        known = written is False and (
+            host == socket.gethostname() and not _may_write_without_lock(header) if shared else host is not None
+        )
+        there = os.fstat(data.fileno()).st_nlink > 0  # nobody else has just been through with it
+        data.seek(0)
+        yield data if there and (known or (not written and age > LEFT_AFTER)) else None
+
+
+def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Iterator[object]:
+    """Make Parquet of a `.jsonl` file, step by step: under another name first, synced, renamed. `path` stays.
+
+    Raises:
+        LedgerError: the file is of a newer format.
+        OSError, ValueError: it can't be read or written.
+    """
+    status = os.fstat(data.fileno())
+    temporary = target.with_name(f".{uuid4().hex}.tmp")
+    try:
+        yield from write_parquet(split_lines(data), path, temporary)
+        os.utime(temporary, (status.st_mtime, status.st_mtime))  # by which its lines grow old
+        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            disk.sync(fd)
+        finally:
+            os.close(fd)
+        temporary.replace(target)
+        disk.sync_directory(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def delete_old(folder: FilePath, before: float) -> None:
+    """Delete the ledger's files below a folder that were last changed before a moment, in seconds since 1970.
+
+    Raises:
+        LedgerError: it can't be listed.
+        OSError: one of them can't be deleted.
+    """
+    for file in files_below(folder, missing_ok=True):
+        name = file.path.name
+        left = name.startswith(".") and name.endswith(".tmp")  # of a shipment that was killed
+        if file.modified < before and (left or FileName.parse(name) is not None):
+            remove_file(file.path)
+
+
+def explained(error: Exception) -> str:
+    """Return what went wrong, in one line."""
+    text = reason(error) if isinstance(error, OSError) and error.errno != errno.EIO else str(error)
+    return " ".join(text.split())
+
+
+def _header_of(data: BinaryIO) -> dict[str, Any]:
+    """Return a file's header, of whatever version of the format; empty: it has no good one."""
+    body = unseal(data.readline().removesuffix(b"\n"))
+    header = json.loads(body) if body else None
+    return header if isinstance(header, dict) and header.get("kind") == "header" else {}
+
+
+def _may_write_without_lock(header: dict[str, Any]) -> bool:
+    """Whether the writer, a process of this machine that has no lock, may live. Our own files we lock ourselves.
+
+    Its number may be another's by now; then the file only stays as it is for a day.
+    """
+    pid = header.get("pid")
+    return isinstance(pid, int) and pid != os.getpid() and alive(pid)

@@ -1,0 +1,91 @@
+"""Lines as they stand in a `.jsonl` file, and as records of a ledger's topic: unsealed and taken apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from inbound.errors import LedgerError
+from inbound.ledger.format import FORMAT_VERSION, FileName, unseal
+from inbound.ledger.items import Corrupt, Entry, Item, TornTail
+from inbound.ledger.places import FilePath, RemotePath
+
+#: Members of a line that an Entry has by name.
+_MEMBERS = frozenset(
+    ("group", "consumer", "topic", "partition", "epoch", "first", "next", "records", "commit", "outcome", "mzxid")
+)
+
+
+def split_lines(data: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of an open file, each with its newline if it has one; pyarrow's files yield none themselves."""
+    rest = b""
+    while block := data.read(1 << 20):
+        *whole, rest = (rest + bytes(block)).split(b"\n")
+        for line in whole:
+            yield line + b"\n"
+    if rest:
+        yield rest
+
+
+def read_lines(lines: Iterable[bytes], path: FilePath) -> Iterator[Item]:
+    """Yield what the lines of a file hold; `path` is where they come from.
+
+    Damage is yielded, never raised. LedgerError: the lines are of a newer format than this reader.
+    """
+    run = run_of(path)
+    offset = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n"):
+            yield TornTail(path, offset, len(line))
+            return
+        offset += len(line)
+        item = read_line(line[:-1], path, number, run)
+        if isinstance(item, Entry) and item.kind == "header":
+            run = item.run
+        yield item
+
+
+def run_of(path: FilePath) -> str:
+    """Return the run that a file is of by its name; its header, if it has one, knows better."""
+    name = FileName.parse(path.name)
+    return path.stem if name is None else name.run
+
+
+def read_line(line: bytes, path: FilePath, number: int, run: str) -> Entry | Corrupt:
+    """Return what one line says, given without its newline. LedgerError as with `read_lines`."""
+    body = unseal(line)
+    if body is None:
+        return Corrupt(path, number, "its checksum is wrong")
+    try:
+        members = json.loads(body)
+        if "v" in members and members["v"] > FORMAT_VERSION:
+            raise LedgerError(
+                f"ledger file {path}: it has format version {members['v']}, this inbound reads up to {FORMAT_VERSION}; "
+                f"read it with the release that wrote it ({members.get('writer')}) or a newer one"
+            )
+        facts = members.pop("facts", {})
+        named = {name: members.pop(name) for name in _MEMBERS & members.keys()}
+        return Entry(
+            path=path,
+            line=number,
+            kind=members.pop("kind"),
+            run=members.pop("run", run),
+            seq=members.pop("seq"),
+            wall=members.pop("wall"),
+            facts={**members, **facts},
+            **named,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Corrupt(path, number, f"its checksum is right, but it is no line of a ledger: {error!r}")
+
+
+def read_record(topic: str, partition: int, offset: int, key: bytes | None, value: bytes | None) -> Entry | Corrupt:
+    """Return what a record of a ledger's topic says; `line` is its offset. LedgerError as with `read_lines`.
+
+    A run's numbers tell the order of its lines, and which stand twice.
+    """
+    path = RemotePath(f"kafka://{topic}", str(partition))
+    if value is None or key is None:
+        return Corrupt(path, offset, "it has no key or no value: nothing that a ledger wrote")
+    return read_line(value, path, offset, key.decode(errors="replace"))

@@ -1,0 +1,220 @@
+"""The ledger in a Kafka topic: the lines of the files as records, keyed by run."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from inbound.clock import Clock
+from inbound.errors import LedgerError
+from inbound.ledger.base import Done
+from inbound.ledger.format import FileName, seal, start_stamp
+from inbound.ledger.written import WrittenLedger
+
+log = logging.getLogger("inbound.ledger")
+
+#: How long `done` and `close` wait for acknowledgements, in seconds.
+ACK_TIMEOUT = 20.0
+#: How long to leave the brokers alone after they could not be reached, in seconds.
+RETRY = 1.0
+#: Lines that may be on their way. Beyond it the ledger counts as away: what nobody waits for would grow without bound.
+MOST_UNACKNOWLEDGED = 4096
+
+
+class LedgerTopic(ABC):
+    """A producer for the ledger's topic: keeps the order of what it is given, or fails for good. Any thread."""
+
+    @abstractmethod
+    def send(self, key: bytes, value: bytes, answered: Callable[[Exception | None], None]) -> None:
+        """Send a record; `answered` is called once, by any thread: None when all replicas have it, or why they haven't.
+
+        Raises:
+            LedgerError: it was not even taken; `answered` is not called.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it; what was not acknowledged may be lost. Bounded."""
+
+
+class KafkaLedger(WrittenLedger):
+    """Writes to a topic, through a producer that is made when first needed and made anew after it has failed.
+
+    `done` returns when everything up to it is acknowledged; `begun`, `settled` and notes are sent and not waited for.
+    What a failed producer had not acknowledged is sent again by the next one, under the same numbers.
+    """
+
+    def __init__(
+        self,
+        open_topic: Callable[[], LedgerTopic],
+        name: str,
+        group: str,
+        consumer_id: str,
+        clock: Clock,
+        *,
+        ack_timeout: float = ACK_TIMEOUT,
+    ) -> None:
+        """`open_topic` makes a producer, or raises LedgerError; `name` is the topic, for messages."""
+        super().__init__(group, consumer_id, clock)
+        self._ack_timeout = ack_timeout
+        self._open_topic = open_topic
+        self._name = name
+        self._consumer_id = consumer_id
+        self._start = start_stamp(int(clock.wall() * 1000))
+        self._key = FileName(consumer_id, self._start, 0).run.encode()
+        self._lock = threading.Lock()
+        # Under the lock, which is held while lines are given to the producer: their order is that of the numbers.
+        self._closed = False
+        self._seq = 0
+        self._given = 0  # lines given to producers: each has a ticket, headers aside
+        self._number = 0  # of producers made
+        self._topic: LedgerTopic | None = None
+        self._why = "start"
+        self._not_before = 0.0
+        self._refusal = ""
+        # Under this, which the producer's thread takes too.
+        self._answers = threading.Condition()
+        self._unacknowledged: dict[int, bytes] = {}  # by ticket
+        self._failed: Exception | None = None  # of the producer of now
+
+    def done(self, entries: Sequence[Done]) -> None:
+        if not entries:
+            return
+        wall = self._clock.wall()
+        self._wait(self._append([self._lines.done(entry, wall) for entry in entries]))
+
+    def close(self, *, clean: bool = True) -> None:
+        """Send the mark of a clean end, and wait until everything is acknowledged. LedgerError if it is not."""
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                if clean:
+                    self._give(self._ready(), self._sealed(self._lines.end("closed", self._clock.wall())))
+            finally:
+                self._closed = True
+        try:
+            self._wait(self._given)
+        finally:
+            with self._lock:
+                self._drop("closed")
+
+    def _append(self, bodies: Sequence[str]) -> int:
+        """Send lines under the next numbers; returns the ticket of the last, to wait for."""
+        with self._lock:
+            for body in bodies:
+                topic = self._ready()
+                with self._answers:
+                    waiting = len(self._unacknowledged)
+                if waiting >= MOST_UNACKNOWLEDGED:
+                    raise self._error(f"{waiting} entries are not acknowledged yet, so the entry is not recorded")
+                # Counted when it has been given: a call that fails leaves its number to the next. Gaps mean loss.
+                self._give(topic, seal(f'{body},"seq":{self._seq + 1}'.encode())[:-1])
+                self._seq += 1
+                self._entries += 1
+            return self._given
+
+    def _give(self, topic: LedgerTopic, line: bytes) -> None:
+        """Give a line to the producer under the next ticket."""
+        ticket = self._given + 1
+        with self._answers:
+            self._unacknowledged[ticket] = line
+        try:
+            self._send(topic, ticket, line)
+        except LedgerError as error:
+            with self._answers:
+                del self._unacknowledged[ticket]
+            self._drop(f"write failed: {error}")
+            raise
+        self._given = ticket
+        self._bytes += len(line)
+
+    def _send(self, topic: LedgerTopic, ticket: int, line: bytes) -> None:
+        topic.send(self._key, line, partial(self._answered, self._number, ticket))
+
+    def _answered(self, producer: int, ticket: int, error: Exception | None) -> None:
+        with self._answers:
+            if producer != self._number:
+                return  # it has been given up, and the line went to the next one
+            if error is None:
+                self._unacknowledged.pop(ticket, None)
+            elif self._failed is None:
+                self._failed = error
+            self._answers.notify_all()
+
+    def _wait(self, last: int) -> None:
+        """Wait until all up to a ticket are acknowledged."""
+        began = self._clock.now()
+        deadline = began + self._ack_timeout
+        with self._answers:
+            while self._failed is None and next(iter(self._unacknowledged), last + 1) <= last:
+                if self._clock.now() >= deadline:
+                    self._failed = TimeoutError(f"no answer within {self._ack_timeout:g} s")
+                else:
+                    self._answers.wait(min(1.0, deadline - self._clock.now()))
+            failed = self._failed
+        if failed is not None:
+            raise self._error(f"not acknowledged ({_told(failed)}), so the entry may not be recorded")
+        self._sync_seconds.observe(self._clock.now() - began)
+
+    # The rest is called under the lock.
+
+    def _ready(self) -> LedgerTopic:
+        """Return the producer: the one of now, or another after a failure, with what the last one had not got through."""
+        if self._closed:
+            raise self._error("it is closed, so the entry is not recorded")
+        with self._answers:
+            failed = self._failed
+        if failed is not None:
+            self._drop(f"write failed: {_told(failed)}")
+        if self._topic is None:
+            self._topic = self._open()
+        return self._topic
+
+    def _open(self) -> LedgerTopic:
+        if self._clock.now() < self._not_before:
+            raise LedgerError(self._refusal)
+        try:
+            topic = self._open_topic()
+        except LedgerError as error:
+            self._not_before, self._refusal = self._clock.now() + RETRY, str(error)
+            raise
+        with self._answers:
+            self._number += 1
+            self._failed = None
+            again = list(self._unacknowledged.items())
+        name = FileName(self._consumer_id, self._start, self._number)
+        previous = f"{self._number - 1}" if self._number > 1 else None
+        try:
+            self._send(topic, 0, self._sealed(self._lines.header(name, previous, self._why, self._clock.wall())))
+            for ticket, line in again:
+                self._send(topic, ticket, line)
+        except LedgerError as error:
+            self._not_before, self._refusal = self._clock.now() + RETRY, str(error)
+            topic.close()
+            raise
+        return topic
+
+    def _drop(self, why: str) -> None:
+        if self._topic is not None:
+            if why != "closed":
+                log.warning("ledger topic %s: its producer is given up: %s", self._name, why)
+            self._topic.close()
+        self._topic, self._why = None, why
+
+    def _sealed(self, body: str) -> bytes:
+        """Seal a header or an end mark: they carry the last number given, and take none."""
+        return seal(f'{body},"seq":{self._seq}'.encode())[:-1]
+
+    def _error(self, what: str) -> LedgerError:
+        self._failures += 1
+        return LedgerError(
+            f"ledger topic {self._name}: {what}; check that its brokers run and have enough replicas in sync"
+        )
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,226 @@
+"""Where a ledger's files are: a local folder, or a folder behind a URI that one of pyarrow's file systems takes.
+
+pyarrow is imported when a URI is used, and only then.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+from inbound.errors import ConfigError, LedgerError
+
+#: File systems that show an object when it is complete, and not before.
+_WHOLE_OBJECTS = frozenset({"s3", "gcs", "abfs"})
+
+#: Schemes whose file systems pyarrow knows, and may look up servers for.
+_NETWORK = frozenset({"s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"})
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePath:
+    """A file or folder below a URI; `relative` is empty for the URI itself. As text without the URI's options."""
+
+    base: str
+    relative: str = ""
+
+    @property
+    def name(self) -> str:
+        """The last part, as `Path.name`."""
+        return str(self).rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The last part without its ending, as `Path.stem`."""
+        return self.name.rpartition(".")[0] or self.name
+
+    @property
+    def parent(self) -> RemotePath:
+        """The folder it is in; that of the URI itself is the URI."""
+        return RemotePath(self.base, self.relative.rpartition("/")[0])
+
+    def with_name(self, name: str) -> RemotePath:
+        """Return its neighbour of that name."""
+        return self.parent / name
+
+    def __truediv__(self, part: str) -> RemotePath:
+        return RemotePath(self.base, f"{self.relative}/{part}" if self.relative else part)
+
+    def __repr__(self) -> str:
+        return f"RemotePath({str(self)!r})"
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, (without_options(self.base), self.relative)))
+
+
+FilePath = Path | RemotePath
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that a listing has found."""
+
+    path: FilePath
+    size: int  # bytes
+    modified: float  # seconds since 1970
+
+
+def is_uri(place: Path | str | RemotePath) -> bool:
+    """Return whether a place is a URI rather than a path of this machine."""
+    return isinstance(place, RemotePath) or (isinstance(place, str) and "://" in place)
+
+
+def place_of(place: Path | str | RemotePath) -> FilePath:
+    """Return a place as a path: a text with `://` in it is a URI."""
+    if isinstance(place, (Path, RemotePath)):
+        return place
+    return RemotePath(place) if is_uri(place) else Path(place)
+
+
+def without_options(uri: str) -> str:
+    """Return a URI without user, password and query, which may hold secrets."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+def files_below(folder: FilePath, *, missing_ok: bool = False) -> list[Found]:
+    """List the files in the folders of `folder`, one level down, sorted by path.
+
+    Raises:
+        LedgerError: there is no such folder (unless `missing_ok`), or it can't be listed.
+    """
+    try:
+        if isinstance(folder, Path) and missing_ok and not folder.exists():
+            return []
+        if isinstance(folder, Path):
+            return sorted(_local_files(folder), key=lambda found: str(found.path))
+        return sorted(_remote_files(folder, missing_ok), key=lambda found: str(found.path))
+    except OSError as error:
+        raise LedgerError(
+            f"ledger directory {folder}: it cannot be listed ({_reason(error)}); check ledger.path and its rights"
+        ) from error
+
+
+def open_file(path: FilePath) -> BinaryIO:
+    """Open a file for reading; the caller closes it. OSError: it can't be."""
+    if isinstance(path, Path):
+        return path.open("rb")
+    system, root = file_system(path.base)
+    # pyarrow's files have no lines: they are for `open_file` users that want bytes at places.
+    return cast(BinaryIO, system.open_input_file(_below(root, path.relative)))
+
+
+def put_file(source: Path, target: RemotePath) -> None:
+    """Copy a local file, whole or not at all, and check that it has arrived. OSError: it is not known to be there."""
+    system, root = file_system(target.base)
+    path = _below(root, target.relative)
+    folder, _, name = path.rpartition("/")
+    whole = system.type_name in _WHOLE_OBJECTS
+    under = path if whole else f"{folder}/.{name}.{os.getpid()}.tmp"
+    if not whole:
+        system.create_dir(folder, recursive=True)
+    sent = 0
+    with source.open("rb") as data, system.open_output_stream(under) as out:
+        while block := data.read(1 << 20):
+            out.write(block)
+            sent += len(block)
+    if not whole:
+        system.move(under, path)
+    arrived = system.get_file_info(path).size
+    if arrived != sent:
+        raise OSError(errno.EIO, f"{arrived} of {sent} bytes have arrived", str(target))
+
+
+def remove_file(path: FilePath) -> None:
+    """Delete a file; one that is not there is fine. OSError: it can't be."""
+    if isinstance(path, Path):
+        path.unlink(missing_ok=True)
+        return
+    system, root = file_system(path.base)
+    try:
+        system.delete_file(_below(root, path.relative))
+    except FileNotFoundError:
+        pass  # another process has deleted it
+
+
+def check_uri(uri: str) -> None:
+    """Raise ConfigError if pyarrow is not installed, or knows no file system for a URI; connects to nothing."""
+    _pyarrow(uri)
+    if urlsplit(uri).scheme not in _NETWORK:
+        file_system(uri)
+
+
+@lru_cache(maxsize=8)
+def file_system(uri: str) -> tuple[Any, str]:
+    """Return pyarrow's file system of a URI, and the URI's path in it.
+
+    That of a bucket may ask for the bucket's region first.
+
+    Raises:
+        ConfigError: pyarrow is not installed, or knows no such file system.
+        LedgerError: it can't be reached.
+    """
+    _pyarrow(uri)
+    from pyarrow import ArrowException
+    from pyarrow.fs import FileSystem
+
+    try:
+        system, root = FileSystem.from_uri(uri)
+    except (ArrowException, ValueError) as error:
+        raise ConfigError(
+            f"ledger.path {without_options(uri)}: {_reason(error)}; give a folder, or another URI"
+        ) from error
+    except OSError as error:
+        raise LedgerError(
+            f"ledger.path {without_options(uri)}: it cannot be reached ({_reason(error)}); check its name and the network"
+        ) from error
+    return system, root
+
+
+def _pyarrow(uri: str) -> None:
+    try:
+        import_module("pyarrow.fs")
+    except ImportError as error:
+        raise ConfigError(
+            f"ledger.path {without_options(uri)}: a URI needs pyarrow, which is not installed; "
+            "run: pip install 'inbound-kafka[ledger]'"
+        ) from error
+
+
+def _local_files(folder: Path) -> Iterator[Found]:
+    if not folder.is_dir():
+        raise LedgerError(f"ledger directory {folder}: there is no such directory; check ledger.path")
+    for path in folder.glob("*/*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue  # it was converted, shipped or deleted meanwhile
+        if path.is_file():
+            yield Found(path, status.st_size, status.st_mtime)
+
+
+def _remote_files(folder: RemotePath, missing_ok: bool) -> Iterator[Found]:
+    from pyarrow.fs import FileSelector, FileType
+
+    system, root = file_system(folder.base)
+    if folder.relative:
+        root = _below(root, folder.relative)
+    for info in system.get_file_info(FileSelector(root, recursive=True, allow_not_found=missing_ok)):
+        relative = info.path[len(root) :].strip("/")
+        if info.type == FileType.File and relative.count("/") == 1:
+            yield Found(folder / relative, info.size, (info.mtime_ns or 0) / 1e9)
+
+
+def _below(root: str, relative: str) -> str:
+    return f"{root.rstrip('/')}/{relative}" if relative else root
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,0 +1,165 @@
+"""A ledger behind a URI: written to a local spool, and shipped from there, whole files at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+from inbound.clock import Clock
+from inbound.errors import InboundError, LedgerError
+from inbound.ledger.disk import Disk
+from inbound.ledger.files import FilesLedger
+from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part
+from inbound.ledger.housekeeping import convert, delete_old, ended, explained
+from inbound.ledger.places import Found, RemotePath, files_below, put_file, without_options
+
+log = logging.getLogger("inbound.ledger")
+
+#: How long to wait after a failure, in seconds: doubling from the first to the second.
+BACKOFF = (1.0, 300.0)
+#: How often files at the target are looked through for old ones, in seconds.
+RETENTION_EVERY = 3600.0
+#: After so many failures in one go the rest waits.
+_PATIENCE = 3
+
+
+def spool_of(uri: str, spool: Path) -> Path:
+    """Return the folder below `spool` for what goes to a URI; another URI has another, so that none gets its files."""
+    return spool / f"{path_part(without_options(uri))[:80]}-{hashlib.sha256(uri.encode()).hexdigest()[:8]}"
+
+
+class Shipping:
+    """Ends the files of this process's ledgers every so often, and ships all files of the spool that are ended.
+
+    An active part (`inbound.driver.Part`). A file of the spool is deleted when its copy is known to be there, whole;
+    what a dead process left in it is shipped by the next one. Attributes may be read by any thread.
+    """
+
+    def __init__(
+        self, spool: Path, uri: str, clock: Clock, *, compact: bool, interval: float, retention: float
+    ) -> None:
+        """`spool` is what `spool_of` gives; durations in seconds. Connects to nothing."""
+        self._spool = spool
+        self._target = RemotePath(uri)
+        self._clock = clock
+        self.compact = compact
+        self.interval = interval
+        self.retention = retention
+        self._ledgers: list[FilesLedger] = []
+        self._lock = threading.Lock()  # over `_ledgers`
+        self._next = clock.now()
+        self._next_retention = clock.now() + self.interval
+        self._failed_in_a_row = 0
+        self.problem: str | None = None  # why files wait; None: they don't
+        self.files = 0  # that waited after the last look
+        self.bytes = 0
+        self.shipped = 0  # files, since the start
+        self.failures = 0
+
+    @property
+    def target(self) -> str:
+        """Where the files go, for people."""
+        return str(self._target)
+
+    def add(self, ledger: FilesLedger) -> None:
+        """Take care of a ledger that writes to the spool, until it is closed."""
+        with self._lock:
+            self._ledgers = [*(each for each in self._ledgers if not each.closed), ledger]
+
+    def run_once(self) -> float:
+        """Ship what there is, if it is time."""
+        if self._clock.now() < self._next:
+            return self._next
+        self.ship()
+        wait = self.interval
+        if self.problem is not None:
+            wait = min(BACKOFF[0] * 2 ** min(self._failed_in_a_row - 1, 16), BACKOFF[1])
+        elif self._clock.now() >= self._next_retention:
+            self._delete_old()
+        self._next = self._clock.now() + wait
+        return self._next
+
+    def ship(self) -> None:
+        """End the files being written, unless files wait already, and ship all that are ended. May take long."""
+        if self.problem is None:
+            self._roll()
+        errors: list[Exception] = []
+        files = size = 0
+        for file in self._found():
+            try:
+                if len(errors) < _PATIENCE:
+                    self.shipped += self._ship(file)
+                    continue
+            except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
+                errors.append(error)
+            files, size = files + 1, size + file.size
+        self.files, self.bytes = files, size
+        self._judge(errors)
+
+    def _judge(self, errors: list[Exception]) -> None:
+        if errors:
+            self.failures += len(errors)
+            self._failed_in_a_row += 1
+            problem = f"ledger.path {self.target}: {explained(errors[0])}; files wait in {self._spool}, nothing is lost"
+            if self.problem is None:
+                log.warning("%s", problem)
+            self.problem = problem
+        else:
+            if self.problem is not None:
+                log.info("ledger.path %s: files are shipped again", self.target)
+            self.problem, self._failed_in_a_row = None, 0
+
+    def _roll(self) -> None:
+        with self._lock:
+            ledgers = list(self._ledgers)
+        for ledger in ledgers:
+            try:
+                ledger.roll()
+            except LedgerError as error:
+                log.warning("%s", error)
+
+    def _found(self) -> list[Found]:
+        found = files_below(self._spool, missing_ok=True)
+        return [file for file in found if FileName.parse(file.path.name) is not None]
+
+    def _ship(self, file: Found) -> bool:
+        """Ship one file; False if it is still being written."""
+        path = file.path
+        assert isinstance(path, Path)
+        with ended(path, self._clock.wall() - file.modified, shared=False) as data:
+            if data is None:
+                return False
+            target = self._target / path.parent.name / path.name
+            try:
+                converted = self._converted(path, data) if self.compact else None
+            except LedgerError as error:  # of a newer release: it can do without
+                log.warning("%s; it is shipped as it is", error)
+                converted = None
+            try:
+                if converted is None:
+                    put_file(path, target)
+                else:
+                    put_file(converted, target.with_name(converted.name.removeprefix(".")))
+            finally:
+                if converted is not None:
+                    converted.unlink(missing_ok=True)
+            path.unlink()
+            return True
+
+    def _converted(self, path: Path, data: BinaryIO) -> Path | None:
+        if path.name.endswith(PARQUET_SUFFIX):
+            return None
+        converted = path.with_name(f".{path.name.removesuffix(SUFFIX)}{PARQUET_SUFFIX}")
+        for _ in convert(path, data, converted, Disk()):
+            continue
+        return converted
+
+    def _delete_old(self) -> None:
+        self._next_retention = self._clock.now() + RETENTION_EVERY
+        try:
+            delete_old(self._target, self._clock.wall() - self.retention)
+        except (InboundError, OSError, ValueError) as error:
+            log.warning("ledger.path %s: old files stay: %s", self.target, explained(error))
