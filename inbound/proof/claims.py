@@ -1,0 +1,149 @@
+"""From the spans and events of a partition to its claims, in the order of their epochs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from inbound.proof.model import ClaimBar, Coordination, Damage, Event, Run, Span
+
+Ending = Literal["released", "lost", "fenced", "died", "holds"]
+
+#: Why a topic's offsets begin anew: as `inbound.holdings` notes it.
+CREATED_ANEW = "topic created anew"
+#: Why a claim begins somewhere else than where the one before it ended, as it notes before `claimed`: that, or a command
+#: that has moved the group's offset.
+MOVED_BEFORE = frozenset({CREATED_ANEW, "offsets reset"})
+
+
+@dataclass(eq=False)
+class Claim:
+    """One claim of the partition by one run: from `claimed` to what ended it."""
+
+    consumer: str
+    run: str
+    epoch: int
+    last_epoch: int  # commits can move it on
+    known: bool  # it has its `claimed` line
+    position: int | None = None  # the group's offset, as read when it was claimed
+    items: list[Span | Event] = field(default_factory=list)  # in the order of the run
+    before: list[Event] = field(default_factory=list)  # noted with the claim, before its `claimed`
+    ending: Ending = "died"
+    blind: list[Damage] = field(default_factory=list)  # what of it is missing
+    ended_at: int | None = None  # the line that says so
+
+    @property
+    def seq(self) -> int:
+        return self.items[0].seq
+
+    @property
+    def spans(self) -> list[Span]:
+        return [item for item in self.items if isinstance(item, Span)]
+
+    @property
+    def first_mzxid(self) -> int | None:
+        """Return when the first of its commits landed."""
+        return min((span.mzxid for span in self.spans if span.mzxid is not None), default=None)
+
+    @property
+    def created_anew(self) -> bool:
+        """Whether it begins a topic that was deleted and created anew."""
+        return any(event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW for event in self.before)
+
+    def bar(self) -> ClaimBar:
+        """Return it for the timeline."""
+        spans = self.spans
+        landed = [span.landed for span in spans if span.landed is not None]
+        walls = [
+            wall for item in self.items for wall in (item.wall, item.last_wall if isinstance(item, Span) else item.wall)
+        ]
+        return ClaimBar(
+            self.consumer, self.epoch, min(walls), max(walls), self.position,
+            max((span.next for span in spans if span.batches), default=self.position or 0),
+            landed[-1] if landed else None, sum(span.batches for span in spans), sum(span.records for span in spans),
+            self.ending,
+        )  # fmt: skip
+
+
+def claims_of(
+    runs: Iterable[Run],
+    spans: Iterable[Span],
+    events: Iterable[Event],
+    damage: Sequence[Damage],
+    coordination: Coordination | None,
+) -> list[Claim]:
+    """Return the claims of one partition, ascending by epoch."""
+    by_run: dict[str, list[Span | Event]] = defaultdict(list)
+    everything: list[Span | Event] = [*spans, *events]
+    for item in everything:
+        by_run[item.run].append(item)
+    told = {run.run: run for run in runs}
+    claims: list[Claim] = []
+    for run, items in by_run.items():
+        of_run = _split(sorted(items, key=lambda item: item.seq))
+        _mark_damage(of_run, [item for item in damage if item.run == run and not item.harmless])
+        claims += of_run
+    claims.sort(key=lambda claim: (claim.epoch, claim.last_epoch, claim.items[0].wall))
+    later: set[str] = set()  # runs that have a later claim
+    for claim in reversed(claims):
+        claim.ending = _ending(claim, told, later, coordination)
+        later.add(claim.run)
+    return claims
+
+
+def _split(items: Sequence[Span | Event]) -> list[Claim]:
+    """Cut the items of one run into claims."""
+    claims: list[Claim] = []
+    before: list[Event] = []
+    for item in items:
+        if isinstance(item, Event) and item.kind == "reset" and item.facts.get("reason") in MOVED_BEFORE:
+            before.append(item)
+            continue
+        claimed = isinstance(item, Event) and item.kind == "claimed"
+        if claimed or not claims or (_is_hand_out(item) and claims[-1].ended_at is not None) or before:
+            position = item.facts.get("position") if isinstance(item, Event) and claimed else None
+            claims.append(Claim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, before=before))
+            before = []
+        claim = claims[-1]
+        claim.items.append(item)
+        claim.last_epoch = max(claim.last_epoch, item.epoch)
+        if isinstance(item, Event) and item.kind in ("released", "lost"):
+            claim.ended_at = item.seq
+    return claims
+
+
+def _is_hand_out(item: Span | Event) -> bool:
+    return isinstance(item, Span) and item.batches > 0
+
+
+def _mark_damage(claims: Sequence[Claim], damage: Sequence[Damage]) -> None:
+    """Say of each claim of a run which missing lines concern it: those of its own midst, or before or behind it."""
+    for item in damage:
+        seq = item.seq if item.seq is not None else 0
+        held = next((claim for claim in reversed(claims) if claim.seq <= seq), None)
+        if held is not None and (held.ended_at is None or held.ended_at > seq):
+            held.blind.append(item)
+        following = next((claim for claim in claims if claim.seq > seq), None)
+        if following is not None and not following.known:
+            following.blind.append(item)
+
+
+def _ending(claim: Claim, runs: Mapping[str, Run], later: set[str], coordination: Coordination | None) -> Ending:
+    events = [item for item in claim.items if isinstance(item, Event)]
+    kinds = {event.kind for event in events}
+    if any(event.kind == "commit" and event.facts.get("outcome") == "fenced" for event in events):
+        return "fenced"
+    if "lost" in kinds:
+        return "lost"
+    if "released" in kinds:
+        return "released"
+    run = runs.get(claim.run)
+    if later:
+        return "lost" if claim.run in later else "released" if run is not None and run.ended else "died"
+    if coordination is not None:
+        return (
+            "holds" if coordination.owner == claim.consumer else "released" if run is not None and run.ended else "died"
+        )
+    return "released" if run is not None and run.ended else "holds"

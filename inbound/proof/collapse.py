@@ -1,0 +1,373 @@
+"""From a run's lines to spans and events: thousands of lines of steady progress become one row each.
+
+A line begins a new span where it does not go straight on from the lines of its partition before it:
+
+| line | begins a new span |
+|---|---|
+| any | if the epoch is another, or an event stands between |
+| `begun` | if it does not begin where the last hand-out ended, or the span has answers and no hand-out |
+| `done` | if its commit does not ascend, goes beyond what was handed out, or the last one has not landed yet |
+| `settled` landed | the same for commit and mzxid, and if it is not the commit that was announced last |
+
+What is read piece by piece (files, chunks of files) has more spans than one reading would have; `merged` puts together
+what goes straight on. A judge finds the same with either.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from inbound.ledger.reader import Entry
+from inbound.proof.intervals import difference, union
+from inbound.proof.model import Damage, Event, OffsetRange, PartitionKey, Run, Span
+
+#: Kinds of lines that are events as they stand.
+EVENTS = frozenset({"claimed", "released", "lost", "reset", "revert", "skip", "retention", "degraded"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Whose lines these are, and where they stand."""
+
+    group: str
+    consumer: str
+    run: str
+    where: str  # a file, for people
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What a file, or a chunk of one, amounts to. The pieces of a run are put together by `joined`."""
+
+    source: Source
+    spans: tuple[Span, ...]
+    events: tuple[Event, ...]
+    numbers: tuple[OffsetRange, ...]  # of its entries, which are numbered from 1 through all files of a run
+    damage: tuple[Damage, ...] = ()
+    header: Mapping[str, Any] | None = None  # the file's first line, if it is in this piece
+    ending: Mapping[str, Any] | None = None  # the file's last line, `end`, if it is in this piece
+    torn: bool = False  # the file ends in the middle of a line
+    first_wall: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStory:
+    """What a whole run amounts to."""
+
+    run: Run
+    spans: tuple[Span, ...]
+    events: tuple[Event, ...]
+    damage: tuple[Damage, ...]
+
+
+@dataclass(slots=True)
+class _Place:
+    """What is known of a partition while its lines are read; outlives its spans."""
+
+    key: PartitionKey
+    span: Span | None = None
+    handed_to: int | None = None  # where the last hand-out ended
+    announced: int | None = None  # the last commit of a `done`
+    outstanding: bool = False  # and it has not landed
+    landed: int | None = None
+    mzxid: int | None = None
+
+
+class Collapser:
+    """Reads one piece of one run line by line, in order. The reference for `columns.collapse_block`, which is fast."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._places: dict[tuple[str, int], _Place] = {}
+        self._spans: list[Span] = []
+        self._events: list[Event] = []
+        self._seen: list[OffsetRange] = []
+        self._damage: list[Damage] = []
+        self._header: Mapping[str, Any] | None = None
+        self._ending: Mapping[str, Any] | None = None
+        self._first_wall: float | None = None
+
+    def add(self, entry: Entry) -> None:
+        """Take in the next line. One whose number came before is left out."""
+        if self._first_wall is None:
+            self._first_wall = entry.wall
+        if entry.kind == "header":
+            self._header = {"seq": entry.seq, **entry.facts}
+            return
+        if entry.kind == "end":
+            self._ending = {"seq": entry.seq, **entry.facts}
+            return
+        if not self._is_new(entry.seq):
+            return
+        if entry.topic is None or entry.partition is None:
+            self._of_the_run(entry)
+            return
+        place = self._place(entry.topic, entry.partition)
+        if entry.kind in EVENTS:
+            self._event(place, entry, entry.kind, entry.facts)
+        elif entry.kind == "begun":
+            self._begun(place, entry)
+        elif entry.kind == "done" and entry.commit is not None:
+            self._done(place, entry, entry.commit)
+        elif entry.kind == "settled" and entry.commit is not None:
+            if entry.outcome == "landed":
+                self._landed(place, entry, entry.commit)
+            else:
+                self._event(place, entry, "commit", {"commit": entry.commit, "outcome": entry.outcome})
+
+    def piece(self) -> Piece:
+        """Return what was read."""
+        spans = [*self._spans, *(place.span for place in self._places.values() if place.span is not None)]
+        return Piece(
+            self._source, tuple(sorted(spans, key=lambda s: s.seq)), tuple(self._events), tuple(union(self._seen)),
+            tuple(self._damage), self._header, self._ending, first_wall=self._first_wall,
+        )  # fmt: skip
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def _begun(self, place: _Place, entry: Entry) -> None:
+        assert entry.first is not None
+        assert entry.next is not None
+        span = place.span
+        if span is None or span.epoch != entry.epoch or entry.first != place.handed_to or not span.batches:
+            self._close(place)
+            place.span = self._new(place, entry, entry.first, entry.next, batches=1, records=entry.records or 0)
+        else:
+            place.span = replace(
+                span, next=entry.next, batches=span.batches + 1, records=span.records + (entry.records or 0),
+                last_seq=entry.seq, last_wall=entry.wall, last_first=entry.first,
+            )  # fmt: skip
+        place.handed_to = entry.next
+
+    def _done(self, place: _Place, entry: Entry, commit: int) -> None:
+        span = place.span
+        straight = place.announced is None or commit > place.announced
+        if span is None or span.epoch != entry.epoch or not straight or place.outstanding or _beyond(place, commit):
+            self._close(place)
+            place.span = self._new(place, entry, commit, commit, answered=commit)
+        else:
+            place.span = replace(span, answered=commit, last_seq=entry.seq, last_wall=entry.wall)
+        place.announced, place.outstanding = commit, True
+
+    def _landed(self, place: _Place, entry: Entry, commit: int) -> None:
+        span = place.span
+        straight = (
+            (place.landed is None or commit > place.landed)
+            and (place.mzxid is None or entry.mzxid is None or entry.mzxid > place.mzxid)
+            and place.outstanding
+            and commit == place.announced
+        )
+        if span is None or span.epoch != entry.epoch or not straight or _beyond(place, commit):
+            self._close(place)
+            place.span = self._new(place, entry, commit, commit, landed=commit, mzxid=entry.mzxid)
+        else:
+            place.span = replace(
+                span, landed=commit, mzxid=span.mzxid if span.mzxid is not None else entry.mzxid,
+                last_mzxid=entry.mzxid if entry.mzxid is not None else span.last_mzxid,
+                last_seq=entry.seq, last_wall=entry.wall,
+            )  # fmt: skip
+        if commit == place.announced:
+            place.outstanding = False
+        place.landed = commit
+        if entry.mzxid is not None:
+            place.mzxid = entry.mzxid
+
+    def _event(self, place: _Place, entry: Entry, kind: str, facts: Mapping[str, Any]) -> None:
+        self._close(place)
+        source = self._source
+        self._events.append(
+            Event(place.key, source.consumer, source.run, _epoch(entry), entry.seq, kind, entry.wall, facts)
+        )
+
+    def _of_the_run(self, entry: Entry) -> None:
+        if entry.kind == "degraded":
+            self._damage.append(degraded(self._source, entry.seq, entry.facts))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _is_new(self, seq: int) -> bool:
+        if self._seen and self._seen[-1][1] == seq:
+            self._seen[-1] = (self._seen[-1][0], seq + 1)
+            return True
+        if any(first <= seq < end for first, end in self._seen):
+            return False
+        self._seen.append((seq, seq + 1))
+        return True
+
+    def _place(self, topic: str, partition: int) -> _Place:
+        place = self._places.get((topic, partition))
+        if place is None:
+            place = self._places[topic, partition] = _Place(PartitionKey(self._source.group, topic, partition))
+        return place
+
+    def _new(
+        self, place: _Place, entry: Entry, first: int, end: int, *, batches: int = 0, records: int = 0,
+        answered: int | None = None, landed: int | None = None, mzxid: int | None = None,
+    ) -> Span:  # fmt: skip
+        return Span(
+            place.key, self._source.consumer, self._source.run, _epoch(entry), entry.seq, entry.seq, first, end,
+            batches, records, answered, landed, mzxid, mzxid, entry.wall, entry.wall, first if batches else None,
+        )  # fmt: skip
+
+    def _close(self, place: _Place) -> None:
+        if place.span is not None:
+            self._spans.append(place.span)
+            place.span = None
+
+
+def degraded(source: Source, seq: int, facts: Mapping[str, Any]) -> Damage:
+    """Return the mark of a time in which a run went on without its ledger."""
+    what = f"run {source.run} went on without its ledger for a while (on_failure: degrade; {dict(facts)})"
+    return Damage(source.where, what, source.group, source.run, seq, degraded=True)
+
+
+def _epoch(entry: Entry) -> int:
+    return entry.epoch if entry.epoch is not None else -1
+
+
+def _beyond(place: _Place, commit: int) -> bool:
+    return place.handed_to is not None and commit > place.handed_to
+
+
+# -- putting pieces together ---------------------------------------------------------------------------------------------
+
+
+def merged(spans: Iterable[Span], events: Iterable[Event] = ()) -> list[Span]:
+    """Return the spans of any runs with those put together that go straight on, in order of run and number."""
+    places: dict[tuple[str, PartitionKey], list[Span | Event]] = defaultdict(list)
+    everything: list[Span | Event] = [*spans, *events]
+    for item in everything:
+        places[item.run, item.key].append(item)
+    result: list[Span] = []
+    for _, items in sorted(places.items(), key=lambda place: place[0]):
+        last: Span | None = None
+        for item in sorted(items, key=lambda item: item.seq):
+            if isinstance(item, Event):
+                last = None
+            elif last is not None and _goes_on(last, item):
+                last = result[-1] = _together(last, item)
+            else:
+                last = item
+                result.append(item)
+    return sorted(result, key=lambda span: (span.run, span.seq))
+
+
+def _goes_on(a: Span, b: Span) -> bool:
+    if a.epoch != b.epoch or not a.batches or b.seq <= a.last_seq:
+        return False
+    if (b.first != a.next) if b.batches else (max(b.answered or 0, b.landed or 0) > a.next):
+        return False
+    outstanding = a.answered is not None and a.answered != a.landed
+    if outstanding and (b.landed is None or a.answered is None or b.landed < a.answered):
+        return False
+    return (
+        _ascend(a.answered, b.answered) and _ascend(a.landed, b.landed) and _ascend(a.last_mzxid, b.mzxid)
+        and (b.answered is not None or b.landed is None or b.landed == a.answered)
+    )  # fmt: skip
+
+
+def _ascend(before: int | None, after: int | None) -> bool:
+    return before is None or after is None or after > before
+
+
+def _together(a: Span, b: Span) -> Span:
+    def of(after: int | None, before: int | None) -> int | None:
+        return before if after is None else after
+
+    return replace(
+        a, last_seq=b.last_seq, last_wall=b.last_wall, next=b.next if b.batches else a.next,
+        last_first=of(b.last_first, a.last_first),
+        batches=a.batches + b.batches, records=a.records + b.records, answered=of(b.answered, a.answered),
+        landed=of(b.landed, a.landed), mzxid=of(a.mzxid, b.mzxid), last_mzxid=of(b.last_mzxid, a.last_mzxid),
+    )  # fmt: skip
+
+
+def joined(pieces: Sequence[Piece], again: Callable[[Sequence[int]], Piece] | None = None) -> RunStory:
+    """Put the pieces of one run together, given in the order of its files, and find what is missing between them.
+
+    Entries can stand in two files of a run: after a failed fsync those in doubt are written again. `again` is then asked
+    for the pieces with these indices as one piece, each entry once; without it ValueError is raised.
+    """
+    whole: list[Piece] = []
+    for indices in _groups(pieces):
+        if len(indices) == 1:
+            whole.append(pieces[indices[0]])
+        elif again is None:
+            raise ValueError(f"run {pieces[0].source.run}: entries stand in more than one of its files")
+        else:
+            whole.append(again(indices))
+    pieces = whole
+    spans = [span for piece in pieces for span in piece.spans]
+    events = sorted((event for piece in pieces for event in piece.events), key=lambda event: event.seq)
+    return RunStory(_run(pieces), tuple(merged(spans, events)), tuple(events), tuple(_missing(pieces)))
+
+
+def _groups(pieces: Sequence[Piece]) -> list[list[int]]:
+    """Return the indices of the pieces, those together that have entries in common or in each other's midst."""
+    groups: list[tuple[list[int], int]] = []  # and one past the highest number in them
+    for index, piece in enumerate(pieces):
+        indices, high = [index], piece.numbers[-1][1] if piece.numbers else 0
+        while groups and piece.numbers and groups[-1][1] > piece.numbers[0][0]:
+            before, before_high = groups.pop()
+            indices, high = [*before, *indices], max(high, before_high)
+        groups.append((indices, high))
+    return [indices for indices, _ in groups]
+
+
+def _run(pieces: Sequence[Piece]) -> Run:
+    source = pieces[0].source
+    header: Mapping[str, Any] = next((piece.header for piece in pieces if piece.header is not None), {})
+    ending = pieces[-1].ending
+    started = next((piece.first_wall for piece in pieces if piece.first_wall is not None), 0.0)
+    ended = ending is not None and ending.get("why") == "closed"
+    return Run(source.group, source.consumer, source.run, str(header.get("host", "")), started, ended)
+
+
+def _missing(pieces: Sequence[Piece]) -> list[Damage]:
+    """Return what of the run is not there: gaps in its numbers, and damaged lines for which no number is missing."""
+    source = pieces[0].source
+    there = union(numbers for piece in pieces for numbers in piece.numbers)
+    told = [mark["seq"] for piece in pieces for mark in (piece.header, piece.ending) if mark is not None]
+    last = max([there[-1][1] - 1 if there else 0, *told])
+    gaps = difference([(1, last + 1)], there)
+    damage = [item for piece in pieces for item in piece.damage]
+    found = [_told(item, gaps, there) for item in damage]
+    known = {item.seq for item in damage if not (item.harmless or item.degraded)}
+    given_up = {
+        piece.numbers[-1][1]
+        for piece, follower in pairwise(pieces)
+        if piece.torn
+        and piece.numbers
+        and follower.header
+        and str(follower.header.get("why")).startswith("write failed")
+    }
+    for first, end in gaps:
+        if first - 1 in known:
+            continue
+        if first == 1 and end - 1 < last:
+            what = f"lines 1 to {end - 1} of run {source.run} are not there: its first files were deleted, or not given"
+        elif first in given_up:
+            what = f"line {first} of run {source.run} was not written to its end, and not relied on: it was given again"
+        else:
+            what = f"lines {first} to {end - 1} of run {source.run} are missing: a file of it was deleted or not given"
+        found.append(
+            Damage(
+                source.where, what, source.group, source.run, first - 1, harmless=first in given_up and end == first + 1
+            )
+        )
+    return sorted(found, key=lambda item: item.seq if item.seq is not None else -1)
+
+
+def _told(item: Damage, gaps: Sequence[OffsetRange], there: Sequence[OffsetRange]) -> Damage:
+    """Damaged lines: with their numbers, if they are known; harmless if no number is missing for them."""
+    if item.harmless or item.seq is None or item.degraded:
+        return item
+    for first, end in gaps:
+        if first - 1 == item.seq:
+            return replace(item, what=f"{item.what}; so lines {first} to {end - 1} of run {item.run} are missing")
+    after = any(first <= item.seq + 1 < end for first, end in there)
+    return replace(item, harmless=True) if after else item

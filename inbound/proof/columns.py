@@ -1,0 +1,445 @@
+"""The fast way from a ledger file's bytes, or its Parquet rows, to spans and events: whole columns at a time.
+
+Needs numpy and pyarrow (the extra `spark`); nothing that `inbound run` imports needs this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from inbound.errors import LedgerError
+from inbound.ledger.format import FORMAT_VERSION
+from inbound.proof.collapse import EVENTS, Piece, Source, degraded
+from inbound.proof.model import Damage, Event, OffsetRange, PartitionKey, Span
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: len(',"crc":"01234567"}')
+_SEAL = 18
+#: What pyarrow parses at once: what it works on should fit into the processor's cache. Bytes.
+_JSON_BLOCK = 1 << 20
+#: Codes of kinds; what is neither is an event, or a kind that this reader does not know.
+BEGUN, DONE, SETTLED, EVENT, OTHER = range(5)
+_CODES = {"begun": BEGUN, "done": DONE, "settled": SETTLED, **dict.fromkeys(EVENTS, EVENT)}
+#: Codes of outcomes.
+NO_OUTCOME, LANDED, FENCED, UNKNOWN = range(4)
+_OUTCOMES = ("", "landed", "fenced", "unknown")
+#: Where a line has no such member.
+ABSENT = -1
+_NUMBERS = ("seq", "partition", "epoch", "first", "next", "records", "commit", "mzxid")
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.int64()) for name in _NUMBERS),
+        ("wall", pa.float64()),
+        *((name, pa.string()) for name in ("kind", "topic", "outcome")),
+    ]
+)
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines of one run as columns, one row for each entry, in the order of the lines; headers and ends stand apart."""
+
+    source: Source
+    seq: Ints
+    kind: NDArray[np.int8]
+    place: Ints  # which of `places`; ABSENT: it is about the whole run
+    epoch: Ints
+    first: Ints
+    next: Ints
+    records: Ints
+    commit: Ints
+    outcome: NDArray[np.int8]
+    mzxid: Ints
+    wall: NDArray[np.float64]
+    places: list[tuple[str, int]] = field(default_factory=list)  # topic and partition
+    events: dict[int, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)  # by row: kind and facts
+    damage: list[Damage] = field(default_factory=list)
+    header: Mapping[str, Any] | None = None
+    ending: Mapping[str, Any] | None = None
+    torn: bool = False
+    first_wall: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+
+# -- from bytes ----------------------------------------------------------------------------------------------------------
+
+
+def parse_block(data: bytes, source: Source, *, first_line: int = 1, last: bool = True) -> Block:
+    """Read whole lines of a `.jsonl` file, each held against its seal. A damaged one becomes a Damage.
+
+    Args:
+        data: From the beginning of a line to the end of one.
+        source: Whose they are; the file's header tells, or its name.
+        first_line: The number of the first line in its file, for messages.
+        last: Whether the file ends with these: its last line may be torn then.
+
+    Raises:
+        LedgerError: the header says that the file is of a newer format than this reader.
+    """
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    # The loop that every line goes through: that of `inbound.ledger.format.unseal`, without a call for each.
+    wrong = [index for index, line in enumerate(lines) if line[-_SEAL:] != b',"crc":"%08x"}' % crc32c(line[:-_SEAL])]
+    damage = [(index, "its checksum is wrong") for index in wrong]
+    if wrong:
+        damaged = set(wrong)
+        kept = [index for index in range(len(lines)) if index not in damaged]
+        good = b"\n".join([lines[index] for index in kept])
+    else:
+        kept, good = [], data[: len(data) - len(tail)]
+        kept = list(range(len(lines)))
+    table, unfit = _table(good, [lines[index] for index in kept]) if kept else (_SCHEMA.empty_table(), [])
+    if unfit:
+        damage += [(kept[at], f"its checksum is right, but it is no line of a ledger: {why}") for at, why in unfit]
+        gone = {at for at, _ in unfit}
+        kept = [index for at, index in enumerate(kept) if at not in gone]
+    block, rows = _block(table, source, lambda at: _facts_of(lines[kept[at]]))
+    block.damage += [
+        Damage(
+            source.where, f"line {first_line + index} of {source.where} can't be read: {why}", source.group, source.run,
+            _number_before(rows, kept, index),
+        )
+        for index, why in sorted(damage)
+    ]  # fmt: skip
+    if tail and last:
+        block.torn = True
+        what = f"the last line of {source.where} lacks its end: it was being written when the process died"
+        number = int(rows[-1]) if len(rows) else None
+        block.damage.append(Damage(source.where, what, source.group, source.run, number, harmless=True))
+    return block
+
+
+def _table(good: bytes, lines: Sequence[bytes]) -> tuple[pa.Table, list[tuple[int, str]]]:
+    """Parse the lines, all at once; one by one if that fails. Returns the table without those that do not fit, and these."""
+    try:
+        table = _parsed(good, max(map(len, lines)))
+        if table.num_rows == len(lines) and not table["seq"].null_count and not table["kind"].null_count:
+            return table, []
+    except pa.ArrowInvalid:
+        pass
+    tables, unfit = [], []
+    for index, line in enumerate(lines):
+        try:
+            one = _parsed(line + b"\n", len(line))
+            if one.num_rows != 1 or one["seq"].null_count or one["kind"].null_count:
+                raise pa.ArrowInvalid("it lacks its number or its kind")
+            tables.append(one)
+        except pa.ArrowInvalid as error:
+            unfit.append((index, str(error)))
+    return (pa.concat_tables(tables) if tables else _SCHEMA.empty_table()), unfit
+
+
+def _parsed(data: bytes, longest: int) -> pa.Table:
+    return pyarrow.json.read_json(
+        pa.BufferReader(data),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=max(_JSON_BLOCK, longest + 2)),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"),
+    )
+
+
+def _facts_of(line: bytes) -> Mapping[str, Any]:
+    members = json.loads(line)
+    facts = members.pop("facts", {})
+    return {**{k: v for k, v in members.items() if k not in _NAMED}, **facts}
+
+
+_NAMED = frozenset((*_NUMBERS, "group", "consumer", "topic", "kind", "wall", "outcome", "crc", "run"))
+
+
+def _number_before(numbers: Ints, kept: Sequence[int], index: int) -> int:
+    """Return the number of the last good line before a damaged one; 0 if none is in this block."""
+    at = int(np.searchsorted(np.asarray(kept, np.int64), index))
+    return int(numbers[at - 1]) if at else 0
+
+
+# -- from Arrow ----------------------------------------------------------------------------------------------------------
+
+
+def block_of(table: pa.Table, source: Source) -> Block:
+    """Make a block of a converted file's rows (`inbound.ledger.columns`), lines of kind `damaged` among them."""
+    damaged = pc.equal(table["kind"], "damaged")
+    facts, lines = table["facts"], table["line"]
+    good = table.filter(pc.invert(damaged))
+    texts = facts.filter(pc.invert(damaged))
+
+    def facts_at(at: int) -> Mapping[str, Any]:
+        return json.loads(texts[at].as_py() or "{}")  # type: ignore[no-any-return]
+
+    block, numbers = _block(good.select(_SCHEMA.names), source, facts_at)
+    at_rows = np.flatnonzero(damaged.to_numpy(zero_copy_only=False))
+    for nth, row in enumerate(at_rows.tolist()):
+        said = json.loads(facts[row].as_py() or "{}")
+        before = row - nth  # good rows before it
+        number = int(numbers[before - 1]) if before else 0
+        torn = "offset" in said
+        block.torn |= torn
+        what = (
+            f"the last line of {source.where} lacks its end: it was being written when the process died" if torn
+            else f"line {lines[row].as_py()} of {source.where} can't be read: {said.get('reason', 'damaged')}"
+        )  # fmt: skip
+        block.damage.append(Damage(source.where, what, source.group, source.run, number, harmless=torn))
+    return block
+
+
+def _block(table: pa.Table, source: Source, facts_at: Any) -> tuple[Block, Ints]:
+    """Return the block, and the numbers of all rows of the table, headers and ends included."""
+    kinds = (
+        table["kind"].combine_chunks().dictionary_encode()
+        if table.num_rows
+        else pa.array([], pa.string()).dictionary_encode()
+    )
+    names: list[str] = kinds.dictionary.to_pylist()
+    kind_at = kinds.indices.to_numpy()
+    numbers = _ints(table["seq"])
+    wall = table["wall"].fill_null(0.0).to_numpy()
+    marks = [names.index(name) if name in names else -2 for name in ("header", "end")]
+    header = ending = None
+    for which, at in ((code, int(at)) for code in (0, 1) for at in np.flatnonzero(kind_at == marks[code])):
+        mark = {"seq": int(numbers[at]), **facts_at(at)}
+        if which == 0:
+            header = mark
+            if int(mark.get("v", 1)) > FORMAT_VERSION:
+                raise LedgerError(
+                    f"ledger file {source.where}: it has format version {mark['v']}, this inbound reads up to "
+                    f"{FORMAT_VERSION}; read it with the release that wrote it ({mark.get('writer')}) or a newer one"
+                )
+        else:
+            ending = mark
+    entry = ~np.isin(kind_at, marks)
+    codes = (
+        np.array([_CODES.get(name, OTHER) for name in names] or [OTHER], np.int8)[kind_at]
+        if names
+        else np.empty(0, np.int8)
+    )
+    place, places = _places(table)
+    rows = np.flatnonzero(entry)
+    events = {}
+    for at, row in enumerate(rows.tolist()):
+        if codes[row] == EVENT:
+            events[at] = (names[kind_at[row]], facts_at(row))
+    epoch, first, end, records, commit, mzxid = (
+        _ints(table[name])[rows] for name in ("epoch", "first", "next", "records", "commit", "mzxid")
+    )
+    block = Block(
+        source, numbers[rows], codes[rows], place[rows], epoch, first, end, records, commit, _outcomes(table)[rows], mzxid,
+        wall[rows], places, events, header=header, ending=ending, first_wall=float(wall[0]) if len(wall) else None,
+    )  # fmt: skip
+    return block, numbers
+
+
+def _ints(column: pa.ChunkedArray) -> Ints:
+    return column.cast(pa.int64()).fill_null(ABSENT).to_numpy()  # type: ignore[no-any-return]
+
+
+def _places(table: pa.Table) -> tuple[Ints, list[tuple[str, int]]]:
+    if not table.num_rows:
+        return np.empty(0, np.int64), []
+    topics = table["topic"].combine_chunks().dictionary_encode()
+    names: list[str] = topics.dictionary.to_pylist()
+    topic = topics.indices.fill_null(ABSENT).to_numpy().astype(np.int64)
+    partition = _ints(table["partition"])
+    absent = (topic < 0) | (partition < 0)
+    code = np.where(absent, ABSENT, (topic << 32) | np.maximum(partition, 0))
+    found, place = np.unique(code, return_inverse=True)
+    place = place.astype(np.int64)
+    if len(found) and found[0] == ABSENT:
+        place, found = place - 1, found[1:]
+    return place, [(names[int(value) >> 32], int(value) & 0xFFFFFFFF) for value in found]
+
+
+def _outcomes(table: pa.Table) -> NDArray[np.int8]:
+    if not table.num_rows:
+        return np.empty(0, np.int8)
+    found = table["outcome"].combine_chunks().dictionary_encode()
+    codes: NDArray[np.int8] = np.array(
+        [_OUTCOMES.index(name) if name in _OUTCOMES else UNKNOWN for name in found.dictionary.to_pylist()]
+        + [NO_OUTCOME],
+        np.int8,
+    )
+    at: NDArray[np.int32] = found.indices.fill_null(-1).to_numpy()
+    return codes[at]
+
+
+def together(blocks: Sequence[Block]) -> Block:
+    """Put blocks of one run into one, for `joined`: with entries that stand in several of them."""
+    places: dict[tuple[str, int], int] = {}
+    moved = []
+    events: dict[int, tuple[str, Mapping[str, Any]]] = {}
+    at = 0
+    for block in blocks:
+        codes = np.array([places.setdefault(place, len(places)) for place in block.places] + [ABSENT], np.int64)
+        moved.append(codes[block.place])
+        events |= {at + row: event for row, event in block.events.items()}
+        at += len(block)
+    columns = {
+        name: np.concatenate([getattr(block, name) for block in blocks])
+        for name in ("seq", "kind", "epoch", "first", "next", "records", "commit", "outcome", "mzxid", "wall")
+    }
+    return Block(
+        blocks[0].source, place=np.concatenate(moved), places=list(places), events=events,
+        damage=[damage for block in blocks for damage in block.damage], header=blocks[0].header, ending=blocks[-1].ending,
+        torn=blocks[-1].torn, first_wall=blocks[0].first_wall, **columns,
+    )  # fmt: skip
+
+
+# -- collapsing ----------------------------------------------------------------------------------------------------------
+
+
+def collapse_block(block: Block) -> Piece:
+    """Return the spans and events of a block: the same that `Collapser` finds line by line."""
+    if len(block) > 1 and not bool((np.diff(block.seq) > 0).all()):
+        block = _once(block)
+    source = block.source
+    damage = list(block.damage)
+    rows = np.flatnonzero(block.place == ABSENT)
+    damage += [
+        degraded(source, int(block.seq[row]), block.events[row][1])
+        for row in rows.tolist()
+        if row in block.events and block.events[row][0] == "degraded"
+    ]
+    settled_badly = (block.kind == SETTLED) & (block.outcome != LANDED) & (block.commit >= 0)
+    of_places = block.place != ABSENT
+    is_event = ((block.kind == EVENT) | settled_badly) & of_places
+    progress = (block.kind == BEGUN) | ((block.kind == DONE) & (block.commit >= 0))
+    progress |= (block.kind == SETTLED) & (block.outcome == LANDED) & (block.commit >= 0)
+    keep = np.flatnonzero(is_event | (progress & of_places))
+    order = keep[np.argsort(block.place[keep], kind="stable")]
+    events = [_event(block, row) for row in np.flatnonzero(is_event).tolist()]
+    return Piece(
+        source, tuple(_spans(block, order, is_event[order])), tuple(events), tuple(_ranges(block.seq)), tuple(damage),
+        block.header, block.ending, block.torn, block.first_wall,
+    )  # fmt: skip
+
+
+def _once(block: Block) -> Block:
+    """Put the rows in the order of their numbers, each number once: the first line that has it."""
+    _, rows = np.unique(block.seq, return_index=True)
+    where = {int(row): at for at, row in enumerate(rows)}
+    columns = {
+        name: getattr(block, name)[rows]
+        for name in ("seq", "kind", "place", "epoch", "first", "next", "records", "commit", "outcome", "mzxid", "wall")
+    }
+    return replace(block, events={where[row]: e for row, e in block.events.items() if row in where}, **columns)
+
+
+def _event(block: Block, row: int) -> Event:
+    if block.kind[row] == SETTLED:
+        kind = "commit"
+        facts: Mapping[str, Any] = {"commit": int(block.commit[row]), "outcome": _OUTCOMES[block.outcome[row]]}
+    else:
+        kind, facts = block.events[row]
+    return Event(
+        _key(block, row), block.source.consumer, block.source.run, int(block.epoch[row]), int(block.seq[row]), kind,
+        float(block.wall[row]), facts,
+    )  # fmt: skip
+
+
+def _key(block: Block, row: int) -> PartitionKey:
+    return PartitionKey(block.source.group, *block.places[block.place[row]])
+
+
+def _ranges(numbers: Ints) -> list[OffsetRange]:
+    if not len(numbers):
+        return []
+    breaks = np.flatnonzero(np.diff(numbers) != 1)
+    starts = numbers[np.concatenate(([0], breaks + 1))]
+    ends = numbers[np.concatenate((breaks, [len(numbers) - 1]))] + 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def _before(marked: Bools, values: Ints, group_start: Ints) -> Ints:
+    """Return for each row the value of the last marked row before it in its group; ABSENT where there is none."""
+    rows = np.arange(len(marked))
+    last = np.maximum.accumulate(np.where(marked, rows, -1))
+    last = np.concatenate(([-1], last[:-1]))
+    return np.where(last >= group_start, values[last], ABSENT)
+
+
+def _spans(block: Block, order: Ints, event: Bools) -> list[Span]:
+    """Find where spans begin (the table in `inbound.proof.collapse`), and sum each up. `order`: by place, then seq."""
+    if not len(order):
+        return []
+    place, kind, epoch = block.place[order], block.kind[order], block.epoch[order]
+    commit, mzxid = block.commit[order], block.mzxid[order]
+    begun = (kind == BEGUN) & ~event
+    done = (kind == DONE) & ~event
+    landed = (kind == SETTLED) & ~event
+    rows = np.arange(len(order))
+    new_group = np.concatenate(([True], place[1:] != place[:-1]))
+    group_start = np.maximum.accumulate(np.where(new_group, rows, 0))
+    handed_to = _before(begun, block.next[order], group_start)
+    announced = _before(done, commit, group_start)
+    landed_before = _before(landed, commit, group_start)
+    mzxid_before = _before(landed & (mzxid >= 0), mzxid, group_start)
+    last_done = _before(done, rows, group_start)
+    # It has landed when a commit equal to the last announced one did, after it.
+    confirmed = landed & (commit == announced)
+    outstanding = (announced >= 0) & (_before(confirmed, rows, group_start) < last_done)
+    starts = event | new_group | np.concatenate(([False], event[:-1] | (epoch[1:] != epoch[:-1])))
+    starts |= (commit >= 0) & (done | landed) & (handed_to >= 0) & (commit > handed_to)
+    starts |= begun & (block.first[order] != handed_to)
+    starts |= done & (((announced >= 0) & (commit <= announced)) | outstanding)
+    starts |= landed & (
+        (commit <= landed_before) | ((mzxid >= 0) & (mzxid_before >= 0) & (mzxid <= mzxid_before))
+        | ~outstanding | (commit != announced)
+    )  # fmt: skip
+    span_start = np.maximum.accumulate(np.where(starts, rows, 0))
+    starts |= begun & (_before(begun, rows, span_start) < 0)
+    at = np.flatnonzero(starts)
+    ends = np.concatenate((at[1:], [len(order)])) - 1
+    return _summed(block, order, at, ends, begun, done, landed, ~event[at])
+
+
+def _summed(
+    block: Block, order: Ints, at: Ints, ends: Ints, begun: Bools, done: Bools, landed: Bools, wanted: Bools
+) -> list[Span]:
+    def total(values: Ints) -> Ints:
+        return np.add.reduceat(values, at)[wanted]
+
+    def highest(values: Ints, marked: Bools) -> Ints:
+        return np.maximum.reduceat(np.where(marked, values, ABSENT), at)[wanted]
+
+    commit, mzxid = block.commit[order], block.mzxid[order]
+    batches = total(begun.astype(np.int64))
+    first = np.where(begun, block.first[order], commit)[at][wanted]
+    first_mzxid = np.minimum.reduceat(np.where(landed & (mzxid >= 0), mzxid, np.iinfo(np.int64).max), at)[wanted]
+    seq, wall = block.seq[order], block.wall[order]
+    ends_of, starts_of = ends[wanted], at[wanted]
+    columns = (
+        block.place[order][starts_of], block.epoch[order][starts_of], seq[starts_of], seq[ends_of], first,
+        np.where(batches > 0, highest(block.next[order], begun), first), batches,
+        total(np.where(begun, np.maximum(block.records[order], 0), 0)), highest(commit, done), highest(commit, landed),
+        first_mzxid, highest(mzxid, landed), wall[starts_of], wall[ends_of], highest(block.first[order], begun),
+    )  # fmt: skip
+    source = block.source
+    keys = [PartitionKey(source.group, topic, partition) for topic, partition in block.places]
+    spans = [
+        Span(
+            keys[place], source.consumer, source.run, epoch, seq, last_seq, first, end, batches, records,
+            _or_none(answered), _or_none(landed), None if last_mzxid < 0 else mzxid, _or_none(last_mzxid), wall, last_wall,
+            _or_none(last_first),
+        )
+        for (
+            place, epoch, seq, last_seq, first, end, batches, records, answered, landed, mzxid, last_mzxid, wall,
+            last_wall, last_first,
+        ) in zip(*(column.tolist() for column in columns), strict=True)
+    ]  # fmt: skip
+    return sorted(spans, key=lambda span: span.seq)
+
+
+def _or_none(value: int) -> int | None:
+    return None if value < 0 else value

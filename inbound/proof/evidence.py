@@ -1,0 +1,169 @@
+"""What is known of a partition while its claims are gone through one after another, and what has been found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from inbound.proof.claims import Claim
+from inbound.proof.intervals import Counted, Growing, difference, intersection, union
+from inbound.proof.model import ANOMALIES, Finding, FindingKind, LogExtent, OffsetRange
+
+#: In the trace of holes: the hand-outs went past it; a commit did; the next claim began past it.
+PASSED, COMMITTED, BEGAN_PAST = "passed", "committed", "began past"
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets that were passed over. Whether that is a loss depends on what is handed out later."""
+
+    first: int
+    next: int
+    how: str
+    claim: Claim
+    wall: float
+
+
+@dataclass(slots=True)
+class Missing:
+    """What would be needed to know what became of some offsets."""
+
+    text: str
+    low: int | None  # below it all is known; None: nothing is
+    high: int | None = None  # from there on it is known again; None: nowhere
+
+
+@dataclass(eq=False)
+class Evidence:
+    """Of one partition; of one topic, where a topic was deleted and created anew."""
+
+    handed: Growing = field(default_factory=Growing)  # by the claims gone through
+    by_claim: list[tuple[Claim, Growing]] = field(default_factory=list)
+    expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
+    opens: set[int] = field(default_factory=set)  # commits that may have landed since
+    loose: bool = False  # where the next claim begins can't be told: lines are missing
+    floor: int = 0  # below it all was committed, and nobody has asked for it again
+    high: int = 0  # highest offset handed out or committed since somebody moved the group back
+    start: int | None = None
+    late: bool = False  # the claim before it committed after others had: its last commit is none to begin at
+    last_mzxid: int | None = None  # of all commits that landed
+    last_landed: int | None = None  # and the offset of that commit
+    last_epoch: int = -1
+    excused: list[OffsetRange] = field(default_factory=list)  # passed over on purpose, or deleted by Kafka
+    explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
+    holes: list[Hole] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+    def found(
+        self, kind: FindingKind, ranges: Iterable[OffsetRange], cause: str, claims: Sequence[Claim], wall: float | None
+    ) -> None:
+        """Note a finding for each range. How many offsets of it the log has is counted at the end."""
+        epochs = tuple(dict.fromkeys(claim.epoch for claim in claims))
+        consumers = tuple(dict.fromkeys(claim.consumer for claim in claims))
+        self.findings += [
+            Finding(kind, first, end, cause, None, epochs=epochs, consumers=consumers, wall=wall)
+            for first, end in ranges
+        ]
+
+    def lacks(self, text: str, low: int | None, high: int | None = None) -> None:
+        """Note that evidence is missing."""
+        self.missing.append(Missing(text, low, high))
+
+    def sure_from(self, offset: int) -> None:
+        """Note that it is known again what became of offsets from here on."""
+        for missing in self.missing:
+            if missing.high is None:
+                missing.high = offset
+
+    def handed_by(self, claim: Claim, handed: Growing) -> None:
+        """Note what a claim has handed out, when it was gone through."""
+        self.by_claim.append((claim, handed))
+        for first, end in handed.ranges:
+            self.handed.add(first, end)
+
+    def owner_of(self, first: int, end: int) -> Claim | None:
+        """Return the last of the claims gone through that handed any of these out."""
+        for claim, handed in reversed(self.by_claim):
+            if handed.overlaps(first, end):
+                return claim
+        return None
+
+    def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return what of these was neither handed out nor passed over for a reason."""
+        return difference(difference(ranges, self.handed.ranges), union(self.excused))
+
+
+class Log:
+    """What the log says of ranges: how many offsets of them it has, if it was read."""
+
+    def __init__(self, extent: LogExtent | None) -> None:
+        self.extent = extent
+        self._present = Counted(extent.present) if extent is not None and extent.present is not None else None
+
+    def count(self, first: int, end: int) -> int | None:
+        """Return how many offsets of [first, end) the log has; None: it was not read there, or is deleted there."""
+        extent = self.extent
+        if extent is None or self._present is None:
+            return None
+        if first < max(extent.start, extent.scanned_from) or end > extent.end:
+            return None
+        return self._present.within(first, end)
+
+    def counted(self, finding: Finding) -> Iterable[Finding]:
+        """Yield the finding with its count, in parts where the log's beginning divides it; none if the log has nothing."""
+        if (
+            finding.kind in ("unfenced", "beyond-end", "lost-to-retention")
+            or self._present is None
+            or self.extent is None
+        ):
+            yield finding
+            return
+        read_from = max(self.extent.start, self.extent.scanned_from)
+        if finding.first < min(read_from, finding.next):
+            yield replace(finding, next=min(read_from, finding.next))
+        first, end = max(finding.first, read_from), min(finding.next, self.extent.end)
+        if first >= end:
+            return
+        offsets = self._present.within(first, end) if finding.offsets is None else finding.offsets
+        if not offsets:
+            return
+        if finding.kind in ("lost", "skipped", "reordered"):  # what the log lacks at the ends is none of it
+            there = intersection([(first, end)], self._present.ranges)
+            first, end = there[0][0], there[-1][1]
+        yield replace(finding, first=first, next=end, offsets=offsets)
+
+
+def neighbours(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings that go on where others end, and say the same, as one."""
+    result: list[Finding] = []
+    for finding in sorted(findings, key=lambda f: (f.kind, f.cause, f.epochs, f.first)):
+        last = result[-1] if result else None
+        if last is not None and last.next == finding.first and last == replace(
+            finding, first=last.first, next=last.next, offsets=last.offsets, wall=last.wall
+        ):  # fmt: skip
+            offsets = None if last.offsets is None or finding.offsets is None else last.offsets + finding.offsets
+            result[-1] = replace(last, next=finding.next, offsets=offsets)
+        else:
+            result.append(finding)
+    return result
+
+
+def grouped(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings about the same range as one, with how many times; in order of kind (anomalies first) and offset."""
+    kept: dict[tuple[FindingKind, int, int], Finding] = {}
+    for finding in neighbours(findings):
+        place = (finding.kind, finding.first, finding.next)
+        before = kept.get(place)
+        if before is None:
+            kept[place] = finding
+            continue
+        again = finding.kind in ("repeated", "duplicate")
+        kept[place] = replace(
+            before,
+            times=before.times + finding.times if again else before.times,
+            cause=before.cause if finding.cause in before.cause else f"{before.cause}; {finding.cause}",
+            epochs=tuple(dict.fromkeys((*before.epochs, *finding.epochs))),
+            consumers=tuple(dict.fromkeys((*before.consumers, *finding.consumers))),
+        )
+    return sorted(kept.values(), key=lambda f: (f.kind not in ANOMALIES, f.first, f.next, f.kind))

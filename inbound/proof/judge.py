@@ -1,0 +1,125 @@
+"""The judgement of one partition: its claims gone through in the order of their epochs, and held against log and ZooKeeper.
+
+`docs/proof.md` says what is proven, from what, and in which words. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from inbound.proof.chain import go_through
+from inbound.proof.claims import Claim, claims_of
+from inbound.proof.evidence import Log, grouped
+from inbound.proof.intervals import union
+from inbound.proof.model import (
+    ANOMALIES,
+    Coordination,
+    Damage,
+    Event,
+    Finding,
+    LogExtent,
+    PartitionKey,
+    PartitionProof,
+    Run,
+    Span,
+    Verdict,
+)
+from inbound.proof.rules import (
+    deleted_unread,
+    held_against_zookeeper,
+    in_flight,
+    left_out_inside,
+    other_damage,
+    past_the_end,
+    resolve_holes,
+    start_of_evidence,
+    uncommitted,
+)
+
+
+def judge(
+    key: PartitionKey,
+    runs: Sequence[Run],
+    spans: Sequence[Span],
+    events: Sequence[Event],
+    damage: Sequence[Damage],
+    extent: LogExtent | None,
+    coordination: Coordination | None,
+    *,
+    since: int | None = None,
+) -> PartitionProof:
+    """Judge one partition.
+
+    What is given must be of one cut: ZooKeeper read first, then the ledger, then the log, so that whatever is committed
+    is in the ledger, and whatever the ledger has handed out is in the log. What moves meanwhile is no fault then.
+
+    Args:
+        key: Which partition; spans and events of others are left aside.
+        runs: All runs of the group.
+        spans: As `collapse` made them, merged or not.
+        events: The same.
+        damage: Of the whole group; each concerns the partitions that its run held.
+        extent: What the log holds; None: not known.
+        coordination: What ZooKeeper says; None: not known.
+        since: Up to here an earlier proof has proven all: what lies below is not judged again.
+    """
+    spans = [span for span in spans if span.key == key]
+    events = [event for event in events if event.key == key]
+    claims = claims_of(runs, spans, events, damage, coordination)
+    log = Log(extent)
+    chapters = _chapters(claims)
+    told: list[Finding] = []
+    for chapter in chapters[:-1]:
+        evidence = go_through(chapter)
+        resolve_holes(evidence, evidence.floor)
+        told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
+    last = chapters[-1] if chapters else []
+    evidence = go_through(last)
+    other_damage(evidence, key, damage)
+    committed = held_against_zookeeper(evidence, last, coordination, since)
+    start_of_evidence(evidence, since)
+    resolve_holes(evidence, committed if committed is not None else evidence.floor)
+    left_out_inside(evidence, last, log, committed)
+    past_the_end(evidence, last, extent, committed)
+    deleted_unread(evidence, extent, coordination, committed)
+    pending = in_flight(evidence, last, committed)
+    uncommitted(evidence, last, coordination, committed)
+    findings = [part for finding in evidence.findings for part in log.counted(finding)]
+    findings = grouped([*told, *(f for f in findings if since is None or _concerns(f, since))])
+    missing = [lack for lack in evidence.missing if since is None or lack.high is None or lack.high > since]
+    proven = _proven(committed, [lack.low for lack in missing], since)
+    return PartitionProof(
+        key, _verdict(findings, missing), since if since is not None else evidence.start, proven, committed,
+        extent.start if extent else None, extent.end if extent else None, sum(span.records for span in spans),
+        tuple(pending), tuple(findings), tuple(dict.fromkeys(lack.text for lack in missing)),
+        tuple(claim.bar() for claim in claims), tuple(union(evidence.explained)),
+    )  # fmt: skip
+
+
+def _chapters(claims: Sequence[Claim]) -> list[list[Claim]]:
+    """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other."""
+    chapters: list[list[Claim]] = []
+    for claim in claims:
+        if not chapters or claim.created_anew:
+            chapters.append([])
+        chapters[-1].append(claim)
+    return chapters
+
+
+def _concerns(finding: Finding, since: int) -> bool:
+    """Whether it is about what an earlier proof had not seen."""
+    return finding.next > since or finding.kind in ("duplicate", "unfenced")
+
+
+def _proven(committed: int | None, lows: Iterable[int | None], since: int | None) -> int | None:
+    lows = list(lows)
+    if committed is None or (None in lows and since is None):
+        return since
+    return max([since or 0, min([committed, *(low if low is not None else since or 0 for low in lows)])])
+
+
+def _verdict(findings: Sequence[Finding], missing: Sequence[object]) -> Verdict:
+    if any(finding.kind in ANOMALIES for finding in findings):
+        return Verdict.ANOMALIES
+    return Verdict.NOT_PROVABLE if missing else Verdict.PROVEN

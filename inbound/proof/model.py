@@ -1,0 +1,221 @@
+"""What a proof is made from (spans and events of the ledger, the log), and what it says (findings, a verdict)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+#: Offsets from the first up to but without the second.
+OffsetRange = tuple[int, int]
+
+
+class PartitionKey(NamedTuple):
+    """What is judged by itself: one partition, as one group reads it."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+# -- what it is made from ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one run's lines for a partition in which all went straight on, as one row instead of thousands.
+
+    Within it: each hand-out (`begun`) begins where the one before ended, answers (`done`) and landed commits ascend,
+    commits by offset and by mzxid, the epoch is the same, and no event is noted. Whatever breaks this begins the next
+    span, so that nothing a judge could need is lost: `batches` lines became one.
+    """
+
+    key: PartitionKey
+    consumer: str
+    run: str
+    epoch: int
+    seq: int  # of its first line in the run
+    last_seq: int
+    first: int  # [first, next) was handed out; equal: no hand-out, only answers or commits
+    next: int
+    batches: int
+    records: int
+    answered: int | None  # highest commit that a `done` line announced
+    landed: int | None  # highest commit that landed
+    mzxid: int | None  # of the first commit that landed
+    last_mzxid: int | None
+    wall: float  # of its first and last line, seconds since 1970; for people, never for order
+    last_wall: float
+    last_first: int | None = None  # where its last hand-out began
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
+    `retention`), or a commit that was `fenced` or is `unknown` (facts: `commit`)."""
+
+    key: PartitionKey
+    consumer: str
+    run: str
+    epoch: int
+    seq: int
+    kind: str
+    wall: float
+    facts: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Lines of a ledger that are missing or can't be read; harmless: a torn last line of a run's last file."""
+
+    where: str  # file (and line), or run
+    what: str  # such as "lines 4711 to 4800 of the run are missing"
+    group: str | None  # None: not known
+    run: str | None
+    seq: int | None = None  # the last good line before it
+    harmless: bool = False
+    degraded: bool = False  # something done before the line `seq` was not recorded, between lines that are there
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process run of a consumer, as its ledger tells it."""
+
+    group: str
+    consumer: str
+    run: str
+    host: str
+    started: float  # seconds since 1970
+    ended: bool  # its last line says `closed`; else it died, or is running
+
+
+@dataclass(frozen=True, slots=True)
+class LogExtent:
+    """What Kafka holds of a partition, and (exact mode) which offsets of it have a record that a consumer gets."""
+
+    start: int  # the log's first offset
+    end: int  # one past its last
+    #: Ascending, not touching; offsets outside have no record: compacted, a transaction's marker, aborted. None: not
+    #: read (quick mode). What lies below `scanned_from` was not read either: it had been proven before.
+    present: Sequence[OffsetRange] | None = None
+    scanned_from: int = 0
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """What ZooKeeper says of a partition now."""
+
+    committed: int | None
+    mzxid: int | None  # of the offset node
+    epoch: int | None  # version of the epoch node
+    owner: str | None  # the consumer that holds it
+
+
+# -- what it says --------------------------------------------------------------------------------------------------------
+
+FindingKind = Literal[
+    "lost",  # the commit passed it, the log has it, and nobody was handed it
+    "duplicate",  # handed out again although it had been committed, and nobody asked for it
+    "repeated",  # handed out again as at-least-once allows: what had not been committed at a crash, fence or failure
+    "skipped",  # passed over in the order of hand-outs (Jepsen: poll-skip); handed out later, or not committed past yet
+    "reordered",  # handed out after higher offsets of the same claim (Jepsen: nonmonotonic)
+    "unfenced",  # a commit of an older epoch landed after one of a newer, by mzxid
+    "beyond-end",  # committed or handed out past the end of the log
+    "lost-to-retention",  # Kafka had deleted it before it was handed out
+    "uncommitted",  # answered, but the commit did not land, and nobody holds the partition: it will be repeated
+]
+#: What makes the exit code 1. The rest is reported: it is within the promise, or about to be mended.
+ANOMALIES: frozenset[FindingKind] = frozenset(
+    {"lost", "duplicate", "skipped", "reordered", "unfenced", "beyond-end", "lost-to-retention"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One range of offsets of one partition about which there is something to say."""
+
+    kind: FindingKind
+    first: int
+    next: int
+    cause: str  # a sentence: who, when, after what
+    offsets: int | None  # how many of the range the log has; None: not known (quick mode)
+    times: int = 1  # repeated, duplicate: how often beyond the first
+    epochs: tuple[int, ...] = ()
+    consumers: tuple[str, ...] = ()
+    wall: float | None = None
+
+
+class Verdict(IntEnum):
+    """Also the exit code."""
+
+    PROVEN = 0
+    ANOMALIES = 1
+    NOT_PROVABLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimBar:
+    """One claim of a partition, for the timeline."""
+
+    consumer: str
+    epoch: int
+    wall: float
+    last_wall: float
+    position: int | None  # where it began; None: the group had no offset
+    next: int  # one past the last offset it handed out
+    landed: int | None
+    batches: int
+    records: int
+    ending: Literal["released", "lost", "fenced", "died", "holds"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProof:
+    """The judgement of one partition."""
+
+    key: PartitionKey
+    verdict: Verdict
+    #: Every offset in [start, proven) of the log was handed out, or the findings name it.
+    start: int | None
+    proven: int | None
+    committed: int | None
+    log_start: int | None
+    log_end: int | None
+    handed_out: int  # records, repeats included
+    in_flight: tuple[OffsetRange, ...]  # begun and not committed by the claim that holds it, or held it last
+    findings: tuple[Finding, ...]
+    missing: tuple[str, ...]  # what would be needed to prove it; empty: nothing
+    claims: tuple[ClaimBar, ...]
+    #: Handed out again because somebody asked for it: a revert, a reset, an answer for part of a batch. No findings.
+    explained: tuple[OffsetRange, ...] = ()
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between commit and log end."""
+        return None if self.committed is None or self.log_end is None else max(0, self.log_end - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What `spark validate` found."""
+
+    mode: Literal["quick", "exact"]
+    made: float  # seconds since 1970
+    seconds: float
+    partitions: tuple[PartitionProof, ...]
+    missing: tuple[str, ...] = ()  # what concerns no single partition, such as a group without a ledger
+    writer: str = ""  # release of inbound, of Spark
+    continued: bool = False  # began at what an earlier proof had proven
+
+    @property
+    def verdict(self) -> Verdict:
+        """Anomalies, if any were found; else whether all of it was provable."""
+        verdicts = {partition.verdict for partition in self.partitions}
+        if Verdict.ANOMALIES in verdicts:
+            return Verdict.ANOMALIES
+        if self.missing or Verdict.NOT_PROVABLE in verdicts:
+            return Verdict.NOT_PROVABLE
+        return Verdict.PROVEN

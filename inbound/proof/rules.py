@@ -1,0 +1,174 @@
+"""What is said once all claims are gone through: holes, and the evidence held against ZooKeeper and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inbound.proof.claims import Claim
+from inbound.proof.evidence import BEGAN_PAST, COMMITTED, PASSED, Evidence, Hole, Log
+from inbound.proof.intervals import difference, intersection, union
+from inbound.proof.model import Coordination, Damage, Finding, LogExtent, OffsetRange, PartitionKey, Span
+
+
+def other_damage(evidence: Evidence, key: PartitionKey, damage: Sequence[Damage]) -> None:
+    """Damage of which not even the run is known can concern any partition."""
+    for item in damage:
+        if item.run is None and not item.harmless and item.group in (None, key.group):
+            evidence.lacks(f"{item.where}: {item.what}; restore it", evidence.start)
+
+
+def held_against_zookeeper(
+    evidence: Evidence, claims: Sequence[Claim], coordination: Coordination | None, since: int | None
+) -> int | None:
+    """Return what is committed; say what is missing if the ledger does not lead there."""
+    expected = evidence.expected
+    if coordination is None or coordination.committed is None:
+        return expected
+    committed, mzxid = coordination.committed, coordination.mzxid
+    if expected is None:
+        if not claims and committed not in (0, since):
+            text = f"the group's commit is {committed}, and no ledger has a line of this partition; give the ledgers"
+            evidence.lacks(text, since)
+        return committed
+    known = evidence.last_mzxid
+    if committed == expected or (mzxid == known and committed == evidence.last_landed):
+        return committed
+    if mzxid is not None and known is not None and mzxid <= known:
+        return expected  # the ledger was read later, and knows better
+    if coordination.epoch is not None and coordination.epoch < evidence.last_epoch:
+        return expected  # the last claim came later
+    if committed in evidence.opens or (evidence.loose and committed > expected):
+        evidence.holes += [
+            Hole(first, end, COMMITTED, claims[-1], claims[-1].items[-1].wall)
+            for first, end in evidence.never_handed([(expected, committed)])
+            if not evidence.loose
+        ]
+        evidence.floor = max(evidence.floor, committed)
+        return committed
+    epoch = coordination.epoch
+    unknown = epoch is not None and epoch > evidence.last_epoch
+    if committed > expected and not unknown:
+        evidence.holes += [
+            Hole(first, end, COMMITTED, claims[-1], claims[-1].items[-1].wall)
+            for first, end in difference([(expected, committed)], union(evidence.excused))
+        ]
+        return committed
+    by = (
+        f"under epoch {epoch}, of which the ledger has no line" if unknown else "and no line of the ledger says by whom"
+    )
+    evidence.lacks(
+        f"the commit was moved from {expected} to {committed}, {by}: somebody set the offset from outside, or a consumer's "
+        "ledger is missing; give the ledgers of all consumers of the group",
+        min(expected, committed),
+    )
+    if committed > expected:
+        evidence.excused.append((expected, committed))
+    return committed
+
+
+def start_of_evidence(evidence: Evidence, since: int | None) -> None:
+    if since is not None and evidence.start is not None and evidence.start > since:
+        text = (
+            f"the ledger begins at offset {evidence.start}, and the proof before this one ended at {since}; give the files "
+            "between, or begin anew (--from-start)"
+        )
+        evidence.lacks(text, since)
+
+
+def resolve_holes(evidence: Evidence, committed: int) -> None:
+    """Say of each range that was passed over whether it was lost, handed out late, or by others."""
+    excused = union(evidence.excused)
+    for hole in evidence.holes:
+        ranges = difference([(hole.first, hole.next)], excused)
+        never = difference(ranges, evidence.handed.ranges)
+        handed = intersection(ranges, evidence.handed.ranges)
+        claim, wall = hole.claim, hole.wall
+        who = f"{claim.consumer} (epoch {claim.epoch})"
+        how = {
+            PASSED: f"{who} went on at {hole.next} after {hole.first}, and nothing says why",
+            COMMITTED: f"the commit of {who} went past it to {hole.next}",
+            BEGAN_PAST: f"{who} began at {hole.next}, although only {hole.first} was committed",
+        }[hole.how]
+        lost = intersection(never, [(0, committed)] if committed else [])
+        evidence.found("lost", lost, f"{how}; nobody was handed it, and it is committed past", [claim], wall)
+        evidence.found("skipped", difference(never, lost), f"{how}; it is not committed past yet", [claim], wall)
+        own = next((given.ranges for other, given in evidence.by_claim if other is claim), [])
+        late = intersection(handed, own) if hole.how == PASSED else []
+        evidence.found("reordered", late, f"{how}; it was handed out after them", [claim], wall)
+        for first, end in difference(handed, late):
+            owner = evidence.owner_of(first, end) or claim
+            text = f"{how}; {owner.consumer} (epoch {owner.epoch}) was handed it at another time"
+            evidence.found("skipped", [(first, end)], text, [claim, owner], wall)
+
+
+def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, committed: int | None) -> None:
+    """Find batches that had fewer records than the log has in their range."""
+    short: list[tuple[Claim, Span, int]] = []
+    whole: list[OffsetRange] = []
+    for claim in claims:
+        for span in claim.spans:
+            if not span.batches:
+                continue
+            has = log.count(span.first, span.next)
+            if has is not None and has > span.records:
+                short.append((claim, span, has - span.records))
+            else:
+                whole.append((span.first, span.next))
+    if not short:
+        return
+    handed_whole = union(whole)
+    for claim, span, lacking in short:
+        for first, end in difference([(span.first, min(span.next, committed or 0))], handed_whole)[:1]:
+            evidence.findings.append(
+                Finding(
+                    "lost",
+                    first,
+                    min(span.next, committed or end),
+                    f"{claim.consumer} (epoch {claim.epoch}) was handed {span.records} records of it, {lacking} fewer than "
+                    "the log has",
+                    lacking,
+                    epochs=(claim.epoch,),
+                    consumers=(claim.consumer,),
+                    wall=span.wall,
+                )
+            )
+
+
+def past_the_end(evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, committed: int | None) -> None:
+    if extent is None:
+        return
+    high = max(evidence.high, committed or 0) if evidence.start is not None else (committed or 0)
+    if high > extent.end:
+        what = f"committed or handed out up to {high}, and the log ends at {extent.end}: the topic was deleted and made anew, "
+        evidence.found("beyond-end", [(extent.end, high)], what + "or the brokers have lost its end", claims[-1:], None)
+
+
+def deleted_unread(
+    evidence: Evidence, extent: LogExtent | None, coordination: Coordination | None, committed: int | None
+) -> None:
+    """The log begins above the commit: what lies between is gone, whoever comes. While somebody reads, he will say it."""
+    if extent is None or committed is None or coordination is None or coordination.owner is not None:
+        return
+    gone = evidence.never_handed([(committed, extent.start)]) if extent.start > committed else []
+    evidence.found("lost-to-retention", gone, "Kafka has deleted it, and nobody had been handed it", [], None)
+
+
+def in_flight(evidence: Evidence, claims: Sequence[Claim], committed: int | None) -> list[OffsetRange]:
+    if not claims or committed is None:
+        return []
+    return difference(evidence.by_claim[-1][1].ranges, [(0, committed)] if committed else [])
+
+
+def uncommitted(
+    evidence: Evidence, claims: Sequence[Claim], coordination: Coordination | None, committed: int | None
+) -> None:
+    if not claims or committed is None or coordination is None or coordination.owner is not None:
+        return
+    answered = max((commit for commit in evidence.opens), default=0)
+    if answered > committed:
+        claim = claims[-1]
+        text = (
+            f"{claim.consumer} (epoch {claim.epoch}) had answered for it when it ended, and the commit did not land: the "
+            "next owner is handed it again"
+        )
+        evidence.found("uncommitted", [(committed, answered)], text, [claim], claim.items[-1].wall)

@@ -1,0 +1,264 @@
+"""One claim, line by line: where each hand-out and each commit stands against what came before."""
+
+from __future__ import annotations
+
+from inbound.proof.claims import Claim
+from inbound.proof.evidence import COMMITTED, PASSED, Evidence, Hole
+from inbound.proof.intervals import Growing, difference, intersection, union
+from inbound.proof.model import Damage, Event, OffsetRange, Span
+
+#: How a claim ended that left behind what is handed out again, as part of a sentence.
+_ENDED = {
+    "released": "gave the partition up without committing it",
+    "lost": "lost the partition before it was committed",
+    "fenced": "was fenced: its commit was refused, for another consumer had claimed the partition",
+    "died": "ended without a word (killed, or cut off) before it was committed",
+    "holds": "had not committed it",
+}
+
+
+class Walk:
+    """Goes through the items of a claim in their order, and notes in the evidence what is to be said of them."""
+
+    def __init__(self, evidence: Evidence, claim: Claim, position: int | None) -> None:
+        self.evidence = evidence
+        self.claim = claim
+        self.position = position  # where its next hand-out should begin; None: not known
+        self.own = Growing()  # what it has handed out
+        self.landed: int | None = None  # the last commit of its own
+        self.unsettled: set[int] = set()  # commits announced, of which it is not known that they landed
+        self._asked = Growing()  # what somebody has asked to have again
+        self._announced: int | None = None
+        self._last_first: int | None = None
+        self._answered = False  # the last hand-out was
+        self._given: int | None = None  # the first position, if the processor said it
+        self._truncated = False  # the log seems to have lost its end: commits may begin anew lower
+        self._fresh = claim.known  # nothing of it has been seen yet
+        self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
+        #: Up to this line, lines that were never written may have stood between any two.
+        self._blind_until = max((item.seq or 0 for item in claim.blind if item.degraded), default=-1)
+        if self._blind_until >= 0:
+            self.ask(0, max([evidence.high, *(span.next for span in claim.spans if span.seq <= self._blind_until)]))
+
+    def ask(self, first: int, end: int) -> None:
+        """Note that somebody wants these again."""
+        self._asked.add(first, end)
+
+    def go(self) -> None:
+        """Go through all of it."""
+        for item in self.claim.items:
+            self._look_for_missing_lines(item)
+            if isinstance(item, Event):
+                self._event(item)
+                continue
+            if item.batches:
+                self._hand_out(item)
+            self._commits(item)
+        if self._blind_until >= 0:
+            self.evidence.loose = True
+        for missed in self._blind:
+            self._miss(missed)
+        self.evidence.handed_by(self.claim, self.own)
+
+    # -- hand-outs ---------------------------------------------------------------------------------------------------
+
+    def _hand_out(self, span: Span) -> None:
+        evidence, position = self.evidence, self.position
+        if position is None:
+            self._begin_at(span.first)
+        elif span.first > position:
+            self._passed_over(position, span)
+        elif span.first < position and self._went_back_for_a_reason(span):
+            self.ask(span.first, position)
+        before = evidence.handed.overlaps(span.first, span.next)
+        again = self.own.add(span.first, span.next)
+        self._again(again, span)
+        self._handed_before(difference(before, again), span)
+        self.position = span.next
+        evidence.high = max(evidence.high, span.next)
+        self._last_first = span.last_first if span.last_first is not None else span.first
+        self._answered = span.answered is not None and span.answered > self._last_first
+
+    def _went_back_for_a_reason(self, span: Span) -> bool:
+        """Whether it was the answer that led back: for a part of the batch, or for none of it."""
+        committed = self.landed if self.landed is not None else self.claim.position
+        same_batch = span.first == self._last_first and not self._answered
+        return span.first in (self._announced, committed) or same_batch or span.seq <= self._blind_until
+
+    def _passed_over(self, position: int, span: Span) -> None:
+        if span.seq <= self._blind_until:
+            return
+        own_excused = [*self.own.ranges, *self.evidence.excused]
+        for first, end in difference([(position, span.first)], union(own_excused)):
+            self.evidence.holes.append(Hole(first, end, PASSED, self.claim, span.wall))
+
+    def _again(self, ranges: list[OffsetRange], span: Span) -> None:
+        """It handed these out before, itself."""
+        explained = intersection(ranges, self._asked.ranges)
+        self.evidence.explained += explained
+        for first, end in difference(ranges, self._asked.ranges):
+            claim, floor = self.claim, self.evidence.floor
+            self.evidence.found(
+                "duplicate", _below(first, end, floor),
+                f"{claim.consumer} handed it out again under the same claim, although it had committed {floor}, and "
+                "nobody had asked for it", [claim], span.wall,
+            )  # fmt: skip
+            self.evidence.found(
+                "reordered", _above(first, end, floor),
+                f"{claim.consumer} went back to it from {self.position} under the same claim, and nobody had asked for it",
+                [claim], span.wall,
+            )  # fmt: skip
+
+    def _handed_before(self, ranges: list[OffsetRange], span: Span) -> None:
+        """Claims before it handed these out."""
+        evidence, claim = self.evidence, self.claim
+        evidence.explained += intersection(ranges, self._asked.ranges)
+        for first, end in difference(ranges, self._asked.ranges):
+            for low, high in _below(first, end, evidence.floor):
+                owner = evidence.owner_of(low, high) or claim
+                evidence.found(
+                    "duplicate", [(low, high)],
+                    f"{claim.consumer} (epoch {claim.epoch}) began at {self._began_at()}, although {evidence.floor} had been "
+                    f"committed; {owner.consumer} (epoch {owner.epoch}) had been handed it before", [owner, claim], span.wall,
+                )  # fmt: skip
+            for low, high in _above(first, end, evidence.floor):
+                owner = evidence.owner_of(low, high) or claim
+                evidence.found(
+                    "repeated", [(low, high)],
+                    f"{owner.consumer} (epoch {owner.epoch}) {_ENDED[owner.ending]}; {claim.consumer} (epoch {claim.epoch}) "
+                    f"went on at {self._began_at()}", [owner, claim], span.wall,
+                )  # fmt: skip
+
+    def _began_at(self) -> str:
+        return "an unknown offset" if self.claim.position is None else str(self.claim.position)
+
+    # -- commits -----------------------------------------------------------------------------------------------------
+
+    def _commits(self, span: Span) -> None:
+        if span.answered is not None:
+            self._announced = span.answered
+            self._answered = self._answered or self._last_first is None or span.answered > self._last_first
+            self.unsettled.add(span.answered)
+        if span.landed is None:
+            return
+        evidence, landed = self.evidence, span.landed
+        if (self.position is None and self._fresh) or landed == self._given:
+            self._begin_at(landed)
+        elif self.position is not None and landed > max(self.position, self.own.end):
+            self._committed_past(landed, span)
+        if self._truncated and landed < evidence.floor:
+            evidence.floor = evidence.high = landed
+        elif self.landed is not None and landed < self.landed:
+            evidence.found(
+                "unfenced", [(landed, self.landed)],
+                f"{self.claim.consumer} committed {landed} after {self.landed} under the same claim: an older request "
+                "took effect after a newer one", [self.claim], span.wall,
+            )  # fmt: skip
+        self.unsettled = {commit for commit in self.unsettled if commit > landed}
+        self.landed = landed
+        evidence.floor = max(evidence.floor, landed)
+        evidence.high = max(evidence.high, landed)
+        if span.last_mzxid is not None and span.last_mzxid > (evidence.last_mzxid or -1):
+            evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
+
+    def _committed_past(self, landed: int, span: Span) -> None:
+        assert self.position is not None
+        passed = difference([(self.position, landed)], union([*self.own.ranges, *self.evidence.excused]))
+        for first, end in passed:
+            self.evidence.holes.append(Hole(first, end, COMMITTED, self.claim, span.wall))
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _event(self, event: Event) -> None:
+        facts = event.facts
+        if event.kind == "revert":
+            self._move_back(int(facts["from"]), int(facts["to"]))
+        elif event.kind == "skip":
+            self.evidence.excused.append((int(facts["from"]), int(facts["to"])))
+            self._move_on(int(facts["from"]), int(facts["to"]))
+        elif event.kind == "retention":
+            self._deleted(int(facts["first"]), int(facts["next"]), event)
+        elif event.kind == "reset":
+            self._reset(facts.get("old"), facts.get("new"))
+        elif event.kind == "commit" and facts.get("commit") is not None:
+            commit = int(facts["commit"])
+            if facts.get("outcome") == "fenced":
+                self.unsettled.discard(commit)
+            else:
+                self.unsettled.add(commit)
+
+    def _move_back(self, position: int, target: int) -> None:
+        """A revert: from there to `target`; by the processor, or because the log was truncated."""
+        self.ask(target, max(position, target, self.position or 0))
+        if position in (self.landed, self._given, self.claim.position) and target < self.evidence.high:
+            # Maybe the log has lost its end (on_truncation); if so, lower commits follow.
+            self._truncated, self.evidence.high = True, target
+        self.position = target
+
+    def _move_on(self, first: int, end: int) -> None:
+        if self.position is None or self.position <= end:
+            self.position = end
+
+    def _deleted(self, first: int, end: int, event: Event) -> None:
+        self.evidence.excused.append((first, end))
+        gone = difference(difference([(first, end)], self.evidence.handed.ranges), self.own.ranges)
+        self.evidence.found(
+            "lost-to-retention", gone,
+            f"Kafka had deleted it when {self.claim.consumer} (epoch {self.claim.epoch}) came to read it", [self.claim],
+            event.wall,
+        )  # fmt: skip
+        self._move_on(first, end)
+        if self._given is not None and first <= self._given < end:
+            self._given = end
+
+    def _reset(self, old: object, new: object) -> None:
+        if not isinstance(new, int):
+            return
+        evidence, before = self.evidence, old if isinstance(old, int) else self.position
+        if before is not None and new > before:
+            evidence.excused.append((before, new))
+        self.ask(new, max(evidence.floor, before or 0, self.position or 0))
+        evidence.floor = evidence.high = self.position = self._given = new
+        if self.landed is not None:
+            self.landed = new
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _begin_at(self, offset: int) -> None:
+        """Where the claim began was not known before: here it begins, or goes on after missing lines."""
+        self.position = offset
+        evidence = self.evidence
+        evidence.sure_from(offset)
+        if evidence.start is None:
+            evidence.start = offset
+        elif self._fresh and offset < evidence.floor:  # the group's offset had been deleted: it begins anew
+            self.ask(offset, evidence.high)
+            evidence.floor = evidence.high = offset
+        self._fresh = False
+
+    def _look_for_missing_lines(self, item: Span | Event) -> None:
+        """From missing lines on, where the next hand-out begins is not known."""
+        while self._blind and item.seq > _line_of(self._blind[0]):
+            self._miss(self._blind.pop(0))
+            self.position, self._fresh = None, False
+            self.ask(0, max(self.evidence.high, self.own.end))
+
+    def _miss(self, item: Damage) -> None:
+        evidence = self.evidence
+        if not (evidence.by_claim or self.claim.known or item.seq):
+            return  # before the beginning of all evidence: its files were deleted, by retention
+        evidence.loose = True
+        committed = self.landed if self.landed is not None else evidence.expected
+        evidence.lacks(f"{item.what}; restore it, or begin after it", committed)
+
+
+def _line_of(item: Damage) -> int:
+    return item.seq if item.seq is not None else 0
+
+
+def _below(first: int, end: int, limit: int) -> list[OffsetRange]:
+    return [(first, min(end, limit))] if first < limit else []
+
+
+def _above(first: int, end: int, limit: int) -> list[OffsetRange]:
+    return [(max(first, limit), end)] if end > limit else []

@@ -1,0 +1,204 @@
+"""The words of a proof: what terminal, page and JSON say alike. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import NamedTuple
+
+from inbound.proof.model import ANOMALIES, Finding, FindingKind, PartitionProof, Proof, Verdict
+
+
+class Word(NamedTuple):
+    """A kind of finding, in words."""
+
+    meaning: str
+    advice: str
+
+
+#: Worst first: the order in which findings are told.
+KINDS: Mapping[FindingKind, Word] = MappingProxyType(
+    {
+        "lost": Word(
+            "committed past, in the log, and handed to nobody",
+            "hand these offsets out: `inbound spark replay` over the range, or reset the group to the first of them",
+        ),
+        "beyond-end": Word(
+            "committed or handed out past the end of the log",
+            "ask whether the topic was deleted and made anew or the brokers lost their newest records; then reset the group",
+        ),
+        "lost-to-retention": Word(
+            "deleted by Kafka before it was handed out",
+            "nothing brings these back from Kafka; raise the topic's retention above the longest outage, or watch the lag",
+        ),
+        "unfenced": Word(
+            "a commit of an older claim landed after one of a newer claim",
+            "the offset may have gone back: compare it with the table, and report this with the ledger, it must not happen",
+        ),
+        "duplicate": Word(
+            "handed out again although it had been committed, and nobody asked for it",
+            "look for whoever set the offset back outside of inbound, or report this with the ledger",
+        ),
+        "reordered": Word(
+            "handed out after higher offsets of the same claim",
+            "check what the processor did with these records; report this with the ledger, it must not happen",
+        ),
+        "skipped": Word(
+            "passed over in the order of hand-outs, not committed past, or handed out later",
+            "check what the processor did with these records; report this with the ledger, it must not happen",
+        ),
+        "uncommitted": Word(
+            "answered, but the commit did not land and nobody holds the partition: it will be handed out again",
+            "start a consumer of the group; it begins at the commit",
+        ),
+        "repeated": Word(
+            "handed out again because it had not been committed, as at-least-once allows",
+            "nothing, if the processor can take an event twice",
+        ),
+    }
+)
+
+#: Verdicts as people and programs read them.
+VERDICTS: Mapping[Verdict, str] = MappingProxyType(
+    {Verdict.PROVEN: "proven", Verdict.ANOMALIES: "anomalies", Verdict.NOT_PROVABLE: "not provable"}
+)
+
+
+class Amount(NamedTuple):
+    """How many offsets findings speak of; `exact` is false if the log was not asked (quick mode): at most so many."""
+
+    offsets: int
+    exact: bool
+
+    def __str__(self) -> str:
+        return f"{self.offsets:,}" if self.exact else f"<={self.offsets:,}"
+
+
+def amount(findings: Iterable[Finding]) -> Amount:
+    """Return how many offsets these findings cover together."""
+    total, exact = 0, True
+    for finding in findings:
+        total += finding.next - finding.first if finding.offsets is None else finding.offsets
+        exact = exact and finding.offsets is not None
+    return Amount(total, exact)
+
+
+def amounts(partitions: Iterable[PartitionProof]) -> dict[FindingKind, Amount]:
+    """Return how many offsets there are to each kind of finding, worst kind first; kinds without one are left out."""
+    found = [finding for partition in partitions for finding in partition.findings]
+    present = {finding.kind for finding in found}
+    return {kind: amount(f for f in found if f.kind == kind) for kind in KINDS if kind in present}
+
+
+def headline(proof: Proof) -> str:
+    """Return the one sentence that a person needs, without the verdict itself in front."""
+    told = amounts(proof.partitions)
+    whom = subject(proof)
+    bad = {kind: some for kind, some in told.items() if kind in ANOMALIES}
+    if bad:
+        hit = sum(partition.verdict is Verdict.ANOMALIES for partition in proof.partitions)
+        return (
+            f"{whom}: {_listed(f'{some} {kind}' for kind, some in bad.items())} "
+            f"in {hit:,} of {counted(len(proof.partitions), 'partition')}"
+        )
+    if proof.verdict is Verdict.NOT_PROVABLE:
+        open_ = sum(partition.verdict is not Verdict.PROVEN for partition in proof.partitions)
+        where = f" of {open_:,} of {counted(len(proof.partitions), 'partition')}" if open_ else ""
+        return f"{whom}: nothing wrong was found, but the evidence{where} is not complete"
+    if not proof.partitions:
+        return "there is no partition to judge"
+    text = (
+        f"{whom}: {proven_offsets(proof):,} offsets of {counted(len(proof.partitions), 'partition')} "
+        "handed out and committed, none lost"
+    )
+    if "repeated" in told:
+        text += f"; {told['repeated']} repeated, as at-least-once allows"
+    if "uncommitted" in told:
+        text += f"; {told['uncommitted']} answered and not committed yet"
+    return text
+
+
+def subject(proof: Proof) -> str:
+    """Return whose proof it is: `group orders-svc, topic orders`, or how many of each."""
+    groups = sorted({partition.key.group for partition in proof.partitions})
+    topics = sorted({partition.key.topic for partition in proof.partitions})
+    group = f"group {groups[0]}" if len(groups) == 1 else counted(len(groups), "group")
+    topic = f"topic {topics[0]}" if len(topics) == 1 else counted(len(topics), "topic")
+    return f"{group}, {topic}"
+
+
+def proven_offsets(proof: Proof) -> int:
+    """Return how many offsets lie in the proven ranges."""
+    return sum(
+        partition.proven - partition.start
+        for partition in proof.partitions
+        if partition.proven is not None and partition.start is not None
+    )
+
+
+def explained_offsets(partitions: Iterable[PartitionProof]) -> int:
+    """Return how many offsets were handed out again because somebody asked for it."""
+    return sum(next_ - first for partition in partitions for first, next_ in partition.explained)
+
+
+def by_urgency(partitions: Iterable[PartitionProof]) -> list[PartitionProof]:
+    """Return partitions with anomalies first, then what is not provable, then the rest with most findings first."""
+    order = {Verdict.ANOMALIES: 0, Verdict.NOT_PROVABLE: 1, Verdict.PROVEN: 2}
+    return sorted(partitions, key=lambda p: (order[p.verdict], not p.findings, p.key))
+
+
+def findings_by_urgency(proof: Proof) -> list[tuple[PartitionProof, Finding]]:
+    """Return all findings, worst kind first."""
+    rank = {kind: place for place, kind in enumerate(KINDS)}
+    found = [(partition, finding) for partition in proof.partitions for finding in partition.findings]
+    return sorted(found, key=lambda pair: (rank[pair[1].kind], pair[0].key, pair[1].first))
+
+
+def missing_by_reason(proof: Proof) -> list[tuple[str, str]]:
+    """Return what is missing, each reason once, with the partitions that it concerns ("" if it concerns all)."""
+    where: dict[str, list[PartitionProof]] = {}
+    for partition in proof.partitions:
+        for reason in dict.fromkeys(partition.missing):
+            where.setdefault(reason, []).append(partition)
+    general = [("", reason) for reason in dict.fromkeys(proof.missing)]
+    return general + [(_places(partitions), reason) for reason, partitions in where.items()]
+
+
+def offsets(first: int, next_: int) -> str:
+    """Return a range as people count it, both ends in it: `offset 7`, `offsets 7 to 12`. Ungrouped, to be copied."""
+    return f"offset {first}" if next_ == first + 1 else f"offsets {first} to {next_ - 1}"
+
+
+def moment(wall: float | None) -> str:
+    """Return seconds since 1970 as `2025-01-31 23:59:59 UTC`; a dash for None, or for what is no time."""
+    if wall is None:
+        return "-"
+    try:
+        return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, OSError, ValueError):
+        return "-"
+
+
+def counted(n: int, singular: str) -> str:
+    """Return `1 partition`, `1,234 partitions`."""
+    return f"{n:,} {singular}{'' if n == 1 else 'es' if singular.endswith('ch') else 's'}"
+
+
+def kinds_told(proof: Proof) -> Counter[FindingKind]:
+    """Return how many findings there are of each kind."""
+    return Counter(finding.kind for partition in proof.partitions for finding in partition.findings)
+
+
+def _places(partitions: Sequence[PartitionProof], most: int = 8) -> str:
+    names = [f"{partition.key.topic}/{partition.key.partition}" for partition in partitions]
+    if len({partition.key.group for partition in partitions}) > 1:
+        names = [f"{p.key.group} {name}" for p, name in zip(partitions, names, strict=True)]
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _listed(parts: Iterable[str]) -> str:
+    *most, last = parts
+    return f"{', '.join(most)} and {last}" if most else last

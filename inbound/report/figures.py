@@ -1,0 +1,148 @@
+"""What `spark report` found: how fast, how far behind and how late each group was, over time. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from inbound.report.histogram import quantile
+
+#: Of the JSON and its meaning. New members may come without a new version: ignore what you don't know.
+VERSION = 1
+#: About so many buckets of time, if nobody says how wide they are.
+BUCKETS = 60
+#: No report has more: nobody could read it.
+MOST_BUCKETS = 2000
+#: Widths of a bucket that are chosen, in seconds.
+_WIDTHS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time that is looked at, in buckets: the first begins at `begin` (seconds since 1970), each is `width` seconds wide."""
+
+    begin: float
+    width: float
+    buckets: int
+
+    @property
+    def end(self) -> float:
+        return self.begin + self.width * self.buckets
+
+
+def window_of(first: float, last: float, width: float | None = None) -> Window:
+    """Return the window for times from `first` to `last`; without a `width` there are about `BUCKETS` buckets of a round one.
+
+    Raises:
+        ValueError: `width` makes more than `MOST_BUCKETS` buckets.
+    """
+    span = max(0.0, last - first)
+    if width is None:
+        weeks = math.ceil(span / BUCKETS / _WIDTHS[-1])
+        width = next((one for one in _WIDTHS if one * BUCKETS >= span), weeks * _WIDTHS[-1])
+    begin = first // width * width
+    buckets = int((last - begin) // width) + 1
+    if buckets > MOST_BUCKETS:
+        raise ValueError(f"{buckets:,} buckets of {width:g} s are too many, {MOST_BUCKETS:,} are possible")
+    return Window(begin, width, buckets)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts for one group and topic, by bucket; those from before the window are in `before`."""
+
+    published: Counter[int] = field(default_factory=Counter)  # records that came into the log
+    landed: Counter[int] = field(default_factory=Counter)  # records of which the commit landed; each once
+    handed_out: Counter[int] = field(default_factory=Counter)  # records, repeats included
+    before: int = 0  # published before the window, landed in it or not yet
+    delays: dict[int, dict[int, int]] = field(default_factory=dict)  # by bucket: how many records in each bin
+    longest: dict[int, float] = field(default_factory=dict)  # milliseconds
+    ahead: int = 0  # records with a timestamp after they landed: clocks differ
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One group's reading of one topic. Tuples have a value per bucket; delays are milliseconds, None where nothing landed."""
+
+    group: str
+    topic: str
+    partitions: int
+    published: tuple[int, ...]
+    landed: tuple[int, ...]
+    handed_out: tuple[int, ...]
+    lag: tuple[int, ...]  # records published and not landed, at the end of the bucket
+    p50: tuple[float | None, ...]
+    p99: tuple[float | None, ...]
+    longest: tuple[float | None, ...]
+    overall_p50: float | None
+    overall_p99: float | None
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The figures of all groups and topics that were looked at."""
+
+    made: float  # seconds since 1970
+    seconds: float
+    window: Window
+    series: tuple[Series, ...]
+    notes: tuple[str, ...] = ()
+    writer: str = ""
+
+
+def series_of(group: str, topic: str, partitions: int, tally: Tally, window: Window) -> Series:
+    """Make the series of what was counted."""
+    places = range(window.buckets)
+    lag, lags = tally.before, []
+    for place in places:
+        lag += tally.published[place] - tally.landed[place]
+        lags.append(max(0, lag))  # below zero where a producer's clock is ahead
+    overall: Counter[int] = Counter()
+    for counts in tally.delays.values():
+        overall.update(counts)
+    return Series(
+        group,
+        topic,
+        partitions,
+        published=tuple(tally.published[place] for place in places),
+        landed=tuple(tally.landed[place] for place in places),
+        handed_out=tuple(tally.handed_out[place] for place in places),
+        lag=tuple(lags),
+        p50=tuple(_quantiles(tally.delays, places, 0.5)),
+        p99=tuple(_quantiles(tally.delays, places, 0.99)),
+        longest=tuple(tally.longest.get(place) for place in places),
+        overall_p50=quantile(overall, 0.5),
+        overall_p99=quantile(overall, 0.99),
+        ahead=tally.ahead,
+    )
+
+
+def to_json(report: Report) -> str:
+    """Return the report as a JSON document, with a newline at its end; members are those of the classes above."""
+    members: dict[str, Any] = {"format": "inbound-report", "v": VERSION, **asdict(report)}
+    return json.dumps(members, indent=1, allow_nan=False) + "\n"
+
+
+def largest(values: Iterable[float | None]) -> float | None:
+    """Return the largest of the values that are known."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def mean_rate(series: Series, window: Window) -> float:
+    """Return records per second that landed, from the first bucket in which any did to the last."""
+    busy = [place for place, n in enumerate(series.landed) if n]
+    return sum(series.landed) / ((busy[-1] - busy[0] + 1) * window.width) if busy else 0.0
+
+
+def peak_rate(series: Series, window: Window) -> float:
+    """Return the records per second that landed in the fullest bucket."""
+    return max(series.landed, default=0) / window.width
+
+
+def _quantiles(delays: Mapping[int, Mapping[int, int]], places: Sequence[int], share: float) -> list[float | None]:
+    return [quantile(delays.get(place, {}), share) for place in places]

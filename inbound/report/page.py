@@ -1,0 +1,105 @@
+"""The frame of every page, and its tables."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from inbound.report.html import Markup, element, joined
+from inbound.report.style import SCRIPT, STYLE
+
+
+def page(title: str, *content: object, style: str = "", script: str = "") -> str:
+    """Return a whole HTML document. It may load nothing, and runs no script and no style but its own.
+
+    `style` and `script` come after those of all pages.
+    """
+    style, script = STYLE + style, SCRIPT + script
+    own = f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
+    policy = f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", title),
+        element("style", Markup(style)),
+    )
+    body = element("body", element("main", content), element("script", Markup(script)))
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table: what stands in it, by what it is sorted (a number stands right), and its class."""
+
+    content: object
+    value: float | None = None
+    class_: str = ""
+
+
+def number(value: float | None, *, class_: str = "") -> Cell:
+    """Return a cell with a number, grouped; None is a dash, and sorts first."""
+    if value is None:
+        return Cell("-", -1, class_)
+    return Cell(f"{value:,}" if isinstance(value, int) else f"{value:,.1f}", value, class_)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Cell | str]], *, caption: str, tall: bool = False) -> Markup:
+    """Return a table that can be sorted by any column; the first column names its row."""
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    right = [bool(cells) and all(row[i].value is not None for row in cells) for i in range(len(headers))]
+    head = element(
+        "tr",
+        (
+            element("th", element("button", header, type="button"), scope="col", class_="number" if at_right else None)
+            for header, at_right in zip(headers, right, strict=True)
+        ),
+    )
+    body = (
+        element("tr", (_cell(i, cell, at_right) for i, (cell, at_right) in enumerate(zip(row, right, strict=True))))
+        for row in cells
+    )
+    written = element("table", element("caption", caption), element("thead", head), element("tbody", body))
+    # What scrolls must be reachable by the keyboard.
+    return element(
+        "div", written, class_="scroll tall" if tall else "scroll", tabindex=0, role="region", aria_label=caption
+    )
+
+
+def _cell(place: int, cell: Cell, at_right: bool) -> Markup:
+    class_ = " ".join(part for part in ("number" if at_right else "", cell.class_) if part) or None
+    name, scope = ("td", None) if place else ("th", "row")
+    return element(name, cell.content, scope=scope, class_=class_, data_value=cell.value)
+
+
+def tiles(items: Iterable[tuple[str, str, bool]]) -> Markup:
+    """Return large numbers, each with what it is, and whether it is a bad one."""
+    return element(
+        "ul",
+        (
+            element("li", element("strong", value), element("span", name), class_="bad" if bad else None)
+            for name, value, bad in items
+        ),
+        class_="tiles",
+    )
+
+
+def legend(items: Iterable[tuple[Markup, str]]) -> Markup:
+    """Return what the marks of a chart (14 x 14) mean."""
+    entries = (
+        element("li", element("svg", mark, viewBox="0 0 14 14", aria_hidden="true"), name) for mark, name in items
+    )
+    return element("ul", entries, class_="legend")
+
+
+def paragraphs(*texts: object) -> Markup:
+    """Return small grey paragraphs."""
+    return joined(element("p", text, class_="soft small") for text in texts)

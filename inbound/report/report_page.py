@@ -1,0 +1,120 @@
+"""The page of `spark report`: throughput, lag and delay of each group over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from inbound.proof.words import counted, moment
+from inbound.report.charts import Line, legend_of, time_chart
+from inbound.report.figures import Report, Series, Window, largest, mean_rate, peak_rate
+from inbound.report.html import Markup, element, joined
+from inbound.report.page import Cell, legend, number, page, paragraphs, table, tiles
+from inbound.report.style import COLOURS
+
+#: So many charts stand unfolded.
+UNFOLDED = 8
+
+
+def report_page(report: Report) -> str:
+    """Return the HTML document."""
+    window = report.window
+    title = f"{moment(window.begin)} to {moment(window.end)}"
+    return page(
+        f"inbound report, {title}",
+        element("h1", "Throughput, lag and delivery latency"),
+        element(
+            "p",
+            f"{title}, in steps of {duration(window.width)}. Made {moment(report.made)} in {report.seconds:,.1f} s"
+            f"{f', by {report.writer}' if report.writer else ''}.",
+            class_="soft",
+        ),
+        tiles(
+            (
+                ("records landed", f"{sum(sum(one.landed) for one in report.series):,}", False),
+                ("lag at the end", f"{sum(one.lag[-1] for one in report.series):,}", False),
+                ("longest p99", delay(largest(one.overall_p99 for one in report.series)), False),
+            )
+        ),
+        _notes(report.notes),
+        element("h2", "Groups"),
+        table(_HEADERS, (_row(one, window) for one in report.series), caption="Each group's reading of each topic"),
+        element("h2", "Over time"),
+        paragraphs(
+            "A record has landed when the commit past it is in ZooKeeper; its delay is from its timestamp in Kafka until "
+            "then. Where producers set the timestamps (CreateTime), their clocks are in the delay; the consumers' always are."
+        ),
+        *(_card(one, window, place) for place, one in enumerate(report.series)),
+    )
+
+
+def delay(milliseconds: float | None) -> str:
+    """Return a delay in a fitting unit: `12 ms`, `1.5 s`, `3.2 min`; a dash for None."""
+    if milliseconds is None:
+        return "-"
+    for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if milliseconds >= size:
+            return f"{milliseconds / size:.3g} {unit}"
+    return f"{milliseconds:.3g} ms"
+
+
+def duration(seconds: float) -> str:
+    """Return a width of time in its largest whole unit: `30 s`, `5 min`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}"
+    return f"{seconds:g} s"
+
+
+_HEADERS = (
+    "group", "topic", "partitions", "published", "landed", "handed out again", "mean /s", "peak /s", "lag at the end", "p50", "p99",
+    "longest",
+)  # fmt: skip
+
+
+def _row(one: Series, window: Window) -> list[Cell | str]:
+    return [
+        one.group,
+        one.topic,
+        number(one.partitions),
+        number(sum(one.published)),
+        number(sum(one.landed)),
+        number(max(0, sum(one.handed_out) - sum(one.landed))),
+        number(round(mean_rate(one, window), 1)),
+        number(round(peak_rate(one, window), 1)),
+        number(one.lag[-1]),
+        *(
+            Cell(delay(value), -1.0 if value is None else value)
+            for value in (one.overall_p50, one.overall_p99, largest(one.longest))
+        ),
+    ]
+
+
+def _notes(notes: Iterable[str]) -> Markup | None:
+    items = [element("li", note) for note in notes]
+    return joined((element("h2", "To know"), element("ul", items, class_="reasons"))) if items else None
+
+
+def _card(one: Series, window: Window, place: int) -> Markup:
+    colour = place % COLOURS
+    landed = Line("landed", [n / window.width for n in one.landed], colour)
+    published = Line("published", [n / window.width for n in one.published], (colour + 7) % COLOURS, dashed=True)
+    lag = Line("lag", one.lag, colour)
+    delays = [Line("p50", one.p50, colour), Line("p99", one.p99, (colour + 7) % COLOURS, dashed=True)]
+    summary = element(
+        "summary",
+        element("h3", f"{one.group} reading {one.topic}"),
+        element(
+            "span", f"{counted(one.partitions, 'partition')}, {counted(sum(one.landed), 'record')}", class_="soft small"
+        ),
+    )
+    return element(
+        "details",
+        summary,
+        time_chart("records per second", window, [published, landed]),
+        legend(legend_of([landed, published])),
+        time_chart("lag in records, at the end of each step", window, [lag]),
+        time_chart("delay from Kafka's timestamp to the landed commit", window, delays, write=delay, steep=True),
+        legend(legend_of(delays)),
+        class_="card",
+        open=place < UNFOLDED,
+    )
