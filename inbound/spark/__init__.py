@@ -1,0 +1,1 @@
+"""Spark jobs: `validate` proves delivery from ledger and log, `replay` runs processors again, `archive`, `report`."""

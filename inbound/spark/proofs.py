@@ -1,0 +1,179 @@
+"""What outlives a proof: its files for people and programs, and where the next one goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from inbound.errors import ConfigError, InboundError
+from inbound.ledger.format import path_part
+from inbound.ledger.places import FilePath, RemotePath, open_file, put_file
+from inbound.proof.as_json import ProofFormatError, from_json, to_json
+from inbound.proof.model import PartitionKey, Proof, Verdict
+from inbound.proof.rows import FINDING_COLUMNS, PARTITION_COLUMNS, ColumnType, finding_rows, partition_rows
+from inbound.report.proof_page import proof_page
+
+_JSON, _PAGE, _FINDINGS, _PARTITIONS = "proof.json", "proof.html", "findings.parquet", "partitions.parquet"
+_TYPES: Mapping[ColumnType, Any] = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "list<int64>": pa.list_(pa.int64()),
+    "list<string>": pa.list_(pa.string()),
+}
+#: Of the file that says where to go on.
+_FORMAT, _VERSION = "inbound-proven", 1
+
+
+class ProvenError(InboundError):
+    """The file that says up to where all was proven cannot be used."""
+
+
+# -- a proof's files -----------------------------------------------------------------------------------------------------
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError if a proof must not be written there: the folder is full of something else."""
+    try:
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        if not names:
+            return
+        from_json((folder / _JSON).read_bytes(), str(folder / _JSON))
+    except (OSError, ProofFormatError) as error:
+        raise ConfigError(
+            f"--output {folder}: is no folder of a proof, so nothing is written there ({error}); name a new or empty folder"
+        ) from None
+
+
+def write_proof(folder: Path, proof: Proof) -> None:
+    """Write proof.json, proof.html, findings.parquet and partitions.parquet, each whole or not at all.
+
+    Raises:
+        ConfigError: the folder holds something else, or can't be written.
+    """
+    check_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, columns, rows in (
+            (_FINDINGS, FINDING_COLUMNS, finding_rows(proof)),
+            (_PARTITIONS, PARTITION_COLUMNS, partition_rows(proof)),
+        ):
+            schema = pa.schema([(column, _TYPES[type_]) for column, type_ in columns.items()])
+            sink = pa.BufferOutputStream()
+            parquet.write_table(pa.Table.from_pylist(rows, schema=schema), sink, compression="zstd")
+            _replace(folder / name, sink.getvalue().to_pybytes())
+        _replace(folder / _PAGE, proof_page(proof).encode())
+        _replace(folder / _JSON, to_json(proof).encode())
+    except OSError as error:
+        raise ConfigError(f"--output {folder}: cannot be written: {error.strerror or error}") from None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+# -- where the next one goes on ------------------------------------------------------------------------------------------
+
+
+class Proven(NamedTuple):
+    """Up to where a partition was proven, when, and of which topic of that name."""
+
+    offset: int
+    topic_id: str | None
+    made: float
+
+
+def place_of_proven(ledger: FilePath, group: str) -> FilePath:
+    """Return the file beside a ledger that says up to where a group is proven."""
+    return ledger / "proofs" / f"{path_part(group)}.json"
+
+
+def read_proven(path: FilePath, group: str) -> dict[PartitionKey, Proven]:
+    """Return up to where a group's partitions were proven; nothing if there is no such file yet.
+
+    Raises:
+        ProvenError: the file is no such file, is damaged, newer than this release, or of another group.
+    """
+    try:
+        with open_file(path) as data:
+            members = json.loads(data.read())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ProvenError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(members, dict) or members.get("format") != _FORMAT:
+        raise ProvenError(f"{path}: is not a file of proven offsets")
+    if not isinstance(members.get("v"), int) or members["v"] > _VERSION:
+        raise ProvenError(f"{path}: has format version {members.get('v')}, this inbound reads up to {_VERSION}")
+    if members.get("group") != group:
+        raise ProvenError(f"{path}: is of group {members.get('group')}, not of {group}")
+    try:
+        return {
+            PartitionKey(group, str(one["topic"]), int(one["partition"])): Proven(
+                int(one["proven"]), one["topic_id"], float(one["made"])
+            )
+            for one in members["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProvenError(f"{path}: is damaged, {error!r} is wrong in it") from None
+
+
+def moved_on(
+    before: Mapping[PartitionKey, Proven], proof: Proof, topic_ids: Mapping[str, str | None]
+) -> dict[PartitionKey, Proven]:
+    """Return up to where partitions are proven after an exact proof: only what it has proven moves."""
+    after = dict(before)
+    for one in proof.partitions:
+        if proof.mode == "exact" and one.verdict is Verdict.PROVEN and one.proven is not None:
+            after[one.key] = Proven(one.proven, topic_ids.get(one.key.topic), proof.made)
+    return after
+
+
+def write_proven(path: FilePath, group: str, proven: Mapping[PartitionKey, Proven]) -> None:
+    """Write it, whole or not at all. OSError: it can't be written."""
+    partitions = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "proven": one.offset,
+            "topic_id": one.topic_id,
+            "made": one.made,
+        }
+        for key, one in sorted(proven.items())
+        if key.group == group
+    ]
+    members = {"format": _FORMAT, "v": _VERSION, "group": group, "partitions": partitions}
+    data = (json.dumps(members, indent=1) + "\n").encode()
+    if isinstance(path, RemotePath):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / path.name
+            copy.write_bytes(data)
+            put_file(copy, path)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, data)
+
+
+def dates(proven: Mapping[PartitionKey, Proven]) -> str:
+    """Return when it was proven: a date, or two."""
+    days = sorted({f"{datetime.fromtimestamp(one.made, UTC):%Y-%m-%d %H:%M} UTC" for one in proven.values()})
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"

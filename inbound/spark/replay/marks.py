@@ -1,0 +1,246 @@
+"""The folder of a replay: its plan, its marks, and the locks that keep other attempts out.
+
+A mark is a `done` line in the ledger's own files: fsynced, sealed, of one attempt at one unit. What an attempt had been
+handed and not marked when it ended (`begun` lines above its last mark) is what the next one repeats.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inbound.clock import Clock
+from inbound.embedded.locks import LockFile, holder
+from inbound.errors import ConfigError, LedgerError
+from inbound.ledger.disk import Disk, advice, reason
+from inbound.ledger.files import FilesLedger
+from inbound.ledger.format import path_part, unseal
+from inbound.ledger.ranges import OffsetRange
+from inbound.ledger.reader import Corrupt, Entry, read_file
+from inbound.spark.replay.plan import ReplayPlan, Unit
+
+PLAN = "plan.json"
+#: What of a file's end is looked at for its last mark: many lines.
+_TAIL = 16 * 1024
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try of one unit, as its files tell it."""
+
+    number: int
+    first: int  # where it began
+    mark: int  # what is before this offset is done
+    begun: list[OffsetRange] = field(default_factory=list)  # what it was handed; batches that touch are one range
+    batches: int = 0
+    records: int = 0
+    why: str | None = None  # why it ended; None: it was killed, or it is running
+
+    @property
+    def open(self) -> list[OffsetRange]:
+        """What it was handed and has not marked."""
+        return merged((max(first, self.mark), end) for first, end in self.begun if end > self.mark)
+
+    def hand_out(self, first: int, end: int, records: int) -> None:
+        """Count a batch."""
+        self.batches += 1
+        self.records += records
+        if self.begun and self.begun[-1][0] <= first <= self.begun[-1][1]:
+            before = self.begun.pop()
+            first, end = before[0], max(end, before[1])
+        self.begun.append((first, end))
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Offsets that were handed out again by a later attempt, and why the attempt before it had not marked them."""
+
+    topic: str
+    partition: int
+    first: int
+    next: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a unit is."""
+
+    unit: Unit
+    attempts: tuple[Attempt, ...] = ()
+    skips: tuple[tuple[int, int, str], ...] = ()  # [from, to), why
+    reverts: int = 0
+
+    @property
+    def mark(self) -> int:
+        """What is before this offset, of the unit, is done and never runs again."""
+        return max([self.unit.first, *(attempt.mark for attempt in self.attempts)])
+
+    @property
+    def complete(self) -> bool:
+        return self.mark >= self.unit.next
+
+    def repeated(self) -> list[Repeated]:
+        """Return what later attempts were handed again of what earlier ones had not marked."""
+        found = []
+        for n, attempt in enumerate(self.attempts):
+            again = merged(each for later in self.attempts[n + 1 :] for each in later.begun)
+            found += [
+                Repeated(*self.unit.tp, *both, attempt.why or "it was killed") for both in _common(attempt.open, again)
+            ]
+        return found
+
+
+class ReplayFolder:
+    """`<marks>/<name>/`, on storage that the driver and all executors share. Any process."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.root = root.absolute()
+        self.name = name
+        self.path = self.root / path_part(name)
+        #: Held by the driver while it runs.
+        self.lock = LockFile(self.path / "driver.lock")
+
+    # -- the driver's side -------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        """Make the folder and keep other drivers out until `lock.release`.
+
+        Raises:
+            ConfigError: another run of this replay is under way.
+            LedgerError: the folder cannot be written.
+        """
+        try:
+            Disk().make_directory(self.path)
+            taken = self.lock.acquire()
+        except OSError as error:
+            raise LedgerError(
+                f"replay folder {self.path}: it cannot be written ({reason(error)}); {advice(error)}"
+            ) from error
+        if not taken:
+            raise ConfigError(
+                f"replay {self.name}: another run of it is under way (pid {holder(self.lock.path)}); wait for it to end, or "
+                "give another --name"
+            )
+
+    def plan(self) -> ReplayPlan | None:
+        """Return the plan that was written for this name; None: there is none yet.
+
+        Raises:
+            LedgerError: it cannot be read.
+        """
+        path = self.path / PLAN
+        try:
+            return ReplayPlan.from_json(path.read_text(encoding="utf-8"), str(path))
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise LedgerError(
+                f"{path}: it cannot be read ({error}); check its rights, or take another --name"
+            ) from error
+
+    def write_plan(self, plan: ReplayPlan) -> None:
+        """Write the plan, whole and for good. LedgerError: it cannot be."""
+        path, disk = self.path / PLAN, Disk()
+        made = path.with_name(f".{PLAN}.{os.getpid()}")
+        try:
+            with open(made, "w", encoding="utf-8") as file:
+                file.write(plan.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(made, path)
+            disk.sync_directory(self.path)
+        except OSError as error:
+            raise LedgerError(f"{path}: it cannot be written ({reason(error)}); {advice(error)}") from error
+
+    def position(self, unit: Unit) -> int:
+        """Return about how far a unit is, for a display: the last mark at the end of its newest file."""
+        files = self._files(unit)
+        for path in reversed(files):
+            if (mark := _last_mark(path)) is not None:
+                return mark
+        return unit.first
+
+    # -- both sides ---------------------------------------------------------------------------------------------------
+
+    def standing(self, unit: Unit) -> Standing:
+        """Return what the files of a unit say.
+
+        Raises:
+            LedgerError: one cannot be read, or a line of it is damaged: then nobody knows what is done.
+        """
+        attempts: dict[int, Attempt] = {}
+        skips: list[tuple[int, int, str]] = []
+        reverts = 0
+        for path in self._files(unit):
+            for item in read_file(path):
+                if isinstance(item, Corrupt):
+                    raise LedgerError(
+                        f"{path}: line {item.line} is damaged ({item.reason}), so what of {unit.tp} is done is not known; "
+                        "put the file right from a copy, or delete it to have its part run again"
+                    )
+                if not isinstance(item, Entry) or item.epoch is None:
+                    continue
+                if item.kind == "claimed":
+                    at = int(item.facts["position"])
+                    attempts[item.epoch] = Attempt(item.epoch, at, at)
+                if (attempt := attempts.get(item.epoch)) is None:
+                    continue
+                if item.kind == "begun" and item.first is not None and item.next is not None:
+                    attempt.hand_out(item.first, item.next, item.records or 0)
+                elif item.kind == "done" and item.commit is not None:
+                    attempt.mark = max(attempt.mark, item.commit)
+                elif item.kind == "skip":
+                    skips.append((item.facts["from"], item.facts["to"], str(item.facts["reason"])))
+                elif item.kind == "revert":
+                    reverts += 1
+                elif item.kind == "released":
+                    attempt.why = str(item.facts.get("why"))
+        return Standing(unit, tuple(attempts[n] for n in sorted(attempts)), tuple(skips), reverts)
+
+    def _files(self, unit: Unit) -> list[Path]:
+        return sorted(self.path.glob(f"unit{unit.number}-*.jsonl"))
+
+    # -- the executors' side -------------------------------------------------------------------------------------------
+
+    def lock_of(self, unit: Unit) -> LockFile:
+        """Return the lock that an attempt at a unit holds while it runs: the kernel gives it back when it dies."""
+        return LockFile(self.path / f"unit{unit.number}.lock")
+
+    def ledger_of(self, unit: Unit, clock: Clock) -> FilesLedger:
+        """Open the marks of one attempt. LedgerError: that is not possible."""
+        return FilesLedger(self.root, self.name, f"unit{unit.number}", clock)
+
+
+def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return the ranges in order, those that touch as one."""
+    found: list[OffsetRange] = []
+    for first, end in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((first, end))
+    return found
+
+
+def _common(some: Sequence[OffsetRange], others: Sequence[OffsetRange]) -> list[OffsetRange]:
+    pairs = ((max(a, c), min(b, d)) for a, b in some for c, d in others)
+    return [(first, end) for first, end in pairs if first < end]
+
+
+def _last_mark(path: Path) -> int | None:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            lines = file.read().split(b"\n")[:-1]
+    except OSError:
+        return None
+    for line in reversed(lines):
+        if line.startswith(b'{"kind":"done"') and (body := unseal(line)) is not None:
+            commit = json.loads(body)["commit"]
+            return None if commit is None else int(commit)
+    return None

@@ -1,0 +1,386 @@
+"""One attempt at one unit: its records through the processor, batch by batch, each answer with its meaning.
+
+What a channel does by its reader, worker and committer is one loop here: nobody else owns the partition, and a mark takes
+the place of the commit. What an answer means (`decide`), what a failure does (`FailurePolicy`) and how batches are cut are
+the channel's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any
+
+from inbound.buffer import Chunk, Cut
+from inbound.clock import Clock
+from inbound.config import ChannelConfig
+from inbound.coordinators.ownership import Fence
+from inbound.errors import BadResponseError
+from inbound.failures import DeadLetters, FailurePolicy, describe
+from inbound.journal import Journal
+from inbound.ledger.base import Done, Ledger, Range
+from inbound.partition import Partition
+from inbound.processors.base import BatchEventProcessor, gives_starts, has_room, is_async
+from inbound.processors.batch import Batch
+from inbound.settle import Outcome, decide
+from inbound.spark.replay.feed import Source, after
+from inbound.spark.replay.plan import Unit
+from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_ALL = 2**62
+
+
+@dataclass(eq=False)
+class ReplayParts:
+    """What an attempt is made of; see `inbound.failures.Served`."""
+
+    clock: Clock
+    config: ChannelConfig
+    processor: BatchEventProcessor
+    ledger: Ledger
+    journal: Journal = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal("replay", self.config.group, self.clock.wall)
+
+    @property
+    def asynchronous(self) -> bool:
+        return is_async(type(self.processor))
+
+    def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
+        """Record an event. LedgerError: it cannot be, and the attempt ends."""
+        self.ledger.note(kind, **tp._asdict(), epoch=epoch, **facts)
+
+
+class Waker:
+    """Lets the attempt wait, and be woken by what the processor finishes. `set` from any thread."""
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._clock = clock
+        self._loop = loop
+        self._woken = threading.Event()
+        self._woken_async = asyncio.Event()
+
+    def set(self) -> None:
+        self._woken.set()
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken_async.set)
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until woken, so many seconds at most; coroutines go on meanwhile."""
+        if self._loop is None:
+            self._clock.wait(self._woken, seconds)
+        else:
+            try:
+                await asyncio.wait_for(self._woken_async.wait(), seconds)
+            except TimeoutError:
+                pass
+        self._woken.clear()
+        self._woken_async.clear()
+
+
+class UnitRun:
+    """Replays what is left of one unit; `run` once, by one thread."""
+
+    def __init__(
+        self,
+        parts: ReplayParts,
+        unit: Unit,
+        start: int,
+        attempt: int,
+        source: Source,
+        dead_letters: DeadLetters | None = None,
+        reading: Executor | None = None,
+    ) -> None:
+        """`start` is the unit's mark; `reading` waits for records where callbacks are coroutines."""
+        self._parts = parts
+        self._unit = unit
+        self._source = source
+        self._reading = reading
+        self._failures = FailurePolicy(parts, dead_letters)
+        self._has_room = has_room(type(parts.processor))
+        self._tells_processed = type(parts.processor).on_batch_processed is not BatchEventProcessor.on_batch_processed
+        loop = asyncio.get_running_loop() if parts.asynchronous else None
+        self._waker = Waker(parts.clock, loop)
+        self._partition = Partition(unit.tp, Fence(attempt, 0), start, position=start)
+        self._ended = False  # nothing is left to be read
+        self._handed = start  # where the last batch ended
+        #: What was handed out since the mark, oldest first: a revert needs no Kafka.
+        self._kept: deque[tuple[int, Chunk]] = deque()  # each with where its batch began
+        self._kept_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def mark(self) -> int:
+        """What is before this offset is done."""
+        committed = self._partition.committed
+        return self._unit.first if committed is None else committed
+
+    def advance(self, batch: Batch, offset: int) -> None:
+        """What `Context.advance` does here. Any thread."""
+        if batch.claim is self._partition:
+            with self._lock:
+                self._partition.finished = max(offset, self._partition.finished or 0)
+            self._waker.set()
+
+    async def run(self) -> str | None:
+        """Hand out everything. Returns why the partition is held; None: it is through.
+
+        Raises:
+            LedgerError: a mark cannot be written.
+            BrokerUnavailableError: what the processor wants again cannot be read.
+        """
+        partition = self._partition
+        await self._place()
+        while partition.held is None:
+            wait = self._due()
+            if wait != 0.0:
+                await self._waker.wait(wait)
+                continue
+            if not await self._fill():
+                if not (self._has_room and self.mark < partition.position and await self._finishing()):
+                    break
+                continue
+            room = self._parts.processor.room(partition.tp, self.mark) if self._has_room else None
+            if room == 0:
+                if partition.finished is None:
+                    await self._waker.wait(self._until_commit())
+                continue
+            cut = self._cut(room)
+            if cut is not None:
+                await self._hand_out(cut)
+        await self._terminate()
+        return partition.held
+
+    # -- before a batch ------------------------------------------------------------------------------------------------
+
+    async def _place(self) -> None:
+        """Ask a processor that keeps offsets of its own where to begin: never before the mark, never beyond the end."""
+        partition = self._partition
+        while gives_starts(type(self._parts.processor)) and not partition.placed and partition.held is None:
+            try:
+                offset = await self._awaited(self._parts.processor.on_claim(partition.tp, self.mark))
+                if offset is not None and (type(offset) is not int or offset < 0):
+                    raise BadResponseError(f"{partition.tp}: on_claim returned {offset!r}; return an offset, or None")
+            except (GeneratorExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                due = self._failures.claim_failed(partition, error)
+                if partition.held is None:
+                    await self._waker.wait(due - self._parts.clock.now())
+                continue
+            partition.placed, partition.attempts = True, 0
+            if offset is not None and offset > self.mark:
+                target = min(offset, self._unit.next)
+                self._note("skip", from_=self.mark, to=target, reason="on_claim")
+                await self._commit(target, None)
+                partition.position = self._handed = target
+                self._source.jump(target)
+
+    def _due(self) -> float:
+        """Write the marks that are due; return how long the partition rests."""
+        partition, now = self._partition, self._parts.clock.now()
+        with self._lock:
+            finished, partition.finished = partition.finished, None
+        if finished is not None and finished <= partition.position:
+            partition.defer_commit(finished, now)
+        if partition.deferred is not None and partition.commit_due <= now:
+            offset = partition.take_deferred()
+            if offset is not None:
+                self._mark(offset, partition.position)
+        if now < partition.rest_until:
+            return min(partition.rest_until, partition.commit_due) - now
+        return 0.0
+
+    def _until_commit(self) -> float | None:
+        due = self._partition.commit_due
+        return None if due == float("inf") else max(0.0, due - self._parts.clock.now())
+
+    async def _finishing(self) -> bool:
+        """Wait for the processor to finish what it was handed; False: it has finished nothing for `idle_time`."""
+        until_commit = self._until_commit()
+        if self._partition.finished is None:
+            await self._waker.wait(self._parts.config.idle_time if until_commit is None else until_commit)
+        return self._partition.finished is not None or until_commit is not None
+
+    async def _fill(self) -> bool:
+        """Have a batch's worth in memory; False: nothing is left."""
+        settings, buffer = self._parts.config.reader, self._partition.buffer
+        while not self._ended and (buffer.records < settings.max_batch_records and buffer.size < settings.batch_bytes):
+            if self._reading is None:
+                chunk = self._source.next_chunk()
+            else:
+                chunk = await asyncio.get_running_loop().run_in_executor(self._reading, self._source.next_chunk)
+            if chunk is None:
+                self._ended = True
+            else:
+                buffer.add(chunk, buffer.generation)
+        return bool(buffer)
+
+    def _cut(self, room: int | None) -> Cut | None:
+        partition, settings = self._partition, self._parts.config.reader
+        records = 1 if partition.position < partition.isolate_until else settings.max_batch_records
+        if room is not None:
+            records = min(records, room)
+        limit = min(partition.max_bytes or settings.batch_bytes, settings.max_batch_bytes)
+        partition.max_bytes = None
+        return partition.buffer.cut(records, limit)
+
+    # -- a batch -------------------------------------------------------------------------------------------------------
+
+    async def _hand_out(self, cut: Cut) -> None:
+        partition, parts = self._partition, self._parts
+        batch = Batch(
+            *partition.tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition
+        )
+        parts.ledger.begun(Range(*partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch)))
+        self._keep(batch.first_offset, Chunk(cut.records, cut.next_offset, cut.size))
+        try:
+            response: object = parts.processor.on_next_batch(batch)
+            if parts.asynchronous and isawaitable(response):
+                response = await response
+            outcome = decide(
+                partition.tp, response, committed=partition.committed, first=batch.first_offset,
+                position=batch.next_offset,
+            )  # fmt: skip
+            if outcome.position < self._unit.first:
+                raise BadResponseError(
+                    f"{partition.tp}: the answer goes back to offset {outcome.position}, before the replay, which begins at "
+                    f"{self._unit.first}; begin the replay there (--from-offset {outcome.position})"
+                )
+        except (GeneratorExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            outcome = await self._failures.failed(partition, batch, error)
+        else:
+            partition.attempts, partition.last_error = 0, None
+        partition.position = self._handed = batch.next_offset
+        await self._apply(outcome, batch)
+
+    async def _apply(self, outcome: Outcome, batch: Batch) -> None:
+        partition, now = self._partition, self._parts.clock.now()
+        self._tell(outcome)
+        self._move_to(max(self._unit.first, min(outcome.position, self._unit.next)))
+        if outcome.max_bytes is not None:
+            partition.max_bytes = outcome.max_bytes
+        partition.rest_until = now + outcome.wait if outcome.wait else 0.0
+        if partition.deferred is not None:
+            partition.limit_deferred(outcome.position)
+        if outcome.commit_within is not None:
+            partition.defer_commit(partition.position, now + outcome.commit_within)
+        if outcome.commit is not None:
+            partition.take_deferred()
+            await self._commit(min(outcome.commit, self._unit.next), batch)
+
+    def _move_to(self, target: int) -> None:
+        """Go on at `target`: with what is in memory, else with what is read again, or passed over."""
+        partition = self._partition
+        if target == partition.position:
+            return
+        back = target < partition.position
+        partition.position = target
+        if not back:
+            rest = partition.buffer.cut(_ALL, _ALL)
+            if rest is not None:
+                chunk = after(Chunk(rest.records, rest.next_offset, rest.size), target)
+                if len(chunk.records):
+                    partition.buffer.put_back(chunk)
+                    return
+            self._source.jump(target)
+            return
+        in_memory = bool(self._kept) and self._kept[0][0] <= target
+        while self._kept and self._kept[-1][1].next_offset > target:
+            _, chunk = self._kept.pop()
+            self._kept_bytes -= chunk.size
+            if in_memory and len((part := after(chunk, target)).records):
+                partition.buffer.put_back(part)
+        if not in_memory:
+            partition.isolate_until = 0
+            partition.buffer.jump()
+            self._source.jump(target)
+            self._ended = False
+
+    # -- marks ---------------------------------------------------------------------------------------------------------
+
+    async def _commit(self, offset: int, batch: Batch | None) -> None:
+        self._mark(offset, self._partition.position if batch is None else batch.next_offset)
+        if batch is not None and self._tells_processed:
+            await self._guard("on_batch_processed", lambda: self._parts.processor.on_batch_processed(batch))
+
+    def _mark(self, offset: int, end: int) -> None:
+        """Write, durably, that what is before `offset` is done."""
+        partition = self._partition
+        self._parts.ledger.done([Done(*partition.tp, partition.fence.epoch, self.mark, end, offset)])
+        partition.committed = offset
+        while self._kept and self._kept[0][1].next_offset <= offset:
+            self._kept_bytes -= self._kept.popleft()[1].size
+
+    async def _terminate(self) -> None:
+        """The unit is through, or held: tell the processor, mark what it says, and what the log lacks at the end."""
+        partition = self._partition
+        through = partition.held is None
+        if through:
+            partition.position = self._unit.next
+        answer: Any = await self._guard(
+            "on_stream_termination",
+            lambda: self._parts.processor.on_stream_termination(partition.tp, partition.position),
+        )
+        with self._lock:
+            finished, partition.finished = partition.finished, None
+        if finished is not None and finished <= partition.position:
+            partition.defer_commit(finished, 0.0)
+        commit = partition.take_deferred()
+        if answer is not None:
+            try:
+                outcome = decide(
+                    partition.tp, answer, committed=partition.committed, first=self.mark, position=partition.position,
+                    callback="on_stream_termination",
+                )  # fmt: skip
+                commit = outcome.commit
+                self._tell(outcome)
+            except BadResponseError as error:
+                log.error("%s: %s", partition.tp, error)
+        if commit is not None and commit > self.mark:
+            self._mark(min(commit, self._unit.next), partition.position)
+        if through and self._handed <= self.mark < self._unit.next:
+            self._mark(
+                self._unit.next, self._unit.next
+            )  # the log lacks these: transactions' markers, compacted records
+
+    # -- small ---------------------------------------------------------------------------------------------------------
+
+    def _keep(self, first: int, chunk: Chunk) -> None:
+        self._kept.append((first, chunk))
+        self._kept_bytes += chunk.size
+        while len(self._kept) > 1 and self._kept_bytes > self._parts.config.reader.prefetch_bytes:
+            self._kept_bytes -= self._kept.popleft()[1].size
+
+    def _tell(self, outcome: Outcome) -> None:
+        if outcome.skipped is not None:
+            self._note("skip", from_=outcome.skipped[0], to=outcome.skipped[1], reason="processor")
+        elif outcome.reverted_from is not None:
+            self._note("revert", from_=outcome.reverted_from, to=outcome.position)
+
+    def _note(self, kind: str, **facts: Any) -> None:
+        self._parts.note(kind, self._partition.tp, self._partition.fence.epoch, **facts)
+
+    async def _awaited(self, answer: Any) -> Any:
+        return await answer if self._parts.asynchronous and isawaitable(answer) else answer
+
+    async def _guard(self, name: str, callback: Callable[[], object]) -> object:
+        """Run a callback whose failure changes nothing but must be seen."""
+        try:
+            return await self._awaited(callback())
+        except (GeneratorExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            log.error("%s: %s failed: %s; the partition goes on", self._partition.tp, name, describe(error))
+            return None

@@ -1,0 +1,209 @@
+"""What runs on an executor: one attempt at one unit, from Spark's scan of it to its last mark."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from inspect import isawaitable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from inbound.clock import SystemClock
+from inbound.config import ChannelConfig
+from inbound.embedded.locks import holder
+from inbound.errors import LedgerError, ProcessorError, SparkError
+from inbound.failures import DeadLetters, describe
+from inbound.kafka.base import LogClient
+from inbound.kafka.clients import connector
+from inbound.kafka.dead_letters import DeadLetterTopic
+from inbound.kafka.topic_writer import KafkaTopicWriter
+from inbound.ledger.base import Ledger
+from inbound.plugins import find_processor
+from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async
+from inbound.spark.replay.feed import Source, from_arrow, from_kafka
+from inbound.spark.replay.marks import ReplayFolder
+from inbound.spark.replay.plan import Unit
+from inbound.spark.replay.run import ReplayParts, UnitRun
+from inbound.worker import finish
+
+log = logging.getLogger("inbound.replay")
+
+#: How long an attempt waits for one that was overtaken to end, in seconds. It may be inside a callback.
+OVERTAKEN = 60.0
+#: The columns of the one row that an attempt returns: its unit, where its marks end, why it was held.
+RESULT = "unit int, mark long, held string"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every attempt needs to know; travels pickled, with its secrets, inside Spark's own channel."""
+
+    folder: Path
+    name: str
+    units: tuple[Unit, ...]
+    channel: str
+    config: ChannelConfig
+    processor: str
+    options: Any
+    kafka: Mapping[str, Any]
+
+
+class ReplayTask:
+    """Called by Spark with the records of one unit; yields one row."""
+
+    def __init__(self, job: Job, import_paths: tuple[str, ...]) -> None:
+        # Options may be of a class of the user's, which can be found only once the paths are set.
+        self._job = pickle.dumps(job)
+        self._import_paths = import_paths
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow
+
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return
+        sys.path[:0] = [path for path in self._import_paths if path not in sys.path]
+        job: Job = pickle.loads(self._job)
+        unit = _unit_of(job, first)
+        mark, held = attempt(job, unit, chain([first], batches))
+        names = ["unit", "mark", "held"]
+        types = [pyarrow.int32(), pyarrow.int64(), pyarrow.string()]
+        columns = [pyarrow.array([value], type) for value, type in zip((unit.number, mark, held), types, strict=True)]
+        yield pyarrow.RecordBatch.from_arrays(columns, names=names)
+
+
+def attempt(job: Job, unit: Unit, batches: Iterator[Any]) -> tuple[int, str | None]:
+    """Replay what is left of a unit, alone. Returns where its marks end, and why it was held; None: it was not.
+
+    Raises:
+        SparkError: another attempt at it is still running.
+        LedgerError: the marks cannot be written.
+    """
+    folder = ReplayFolder(job.folder, job.name)
+    lock = folder.lock_of(unit)
+    try:
+        taken = lock.acquire(OVERTAKEN)
+    except OSError as error:
+        raise LedgerError(
+            f"{lock.path}: {error.strerror}: executors need the folder of --marks too, on shared storage"
+        ) from None
+    if not taken:
+        raise SparkError(
+            f"{unit.tp}: another attempt (pid {holder(lock.path)}) still runs after {OVERTAKEN:.0f} s, and two would hand out "
+            "the same offsets; begin the same replay again when it has ended"
+        )
+    with lock:
+        standing = folder.standing(unit)
+        if standing.complete:
+            return standing.mark, None
+        number = 1 + max((one.number for one in standing.attempts), default=0)
+        ledger = folder.ledger_of(unit, SystemClock())
+        why = "it was interrupted"
+        try:
+            ledger.note("claimed", **unit.tp._asdict(), epoch=number, position=standing.mark, session=None)
+            mark, held = _replayed(job, unit, standing.mark, number, ledger, batches)
+            why = held or ("it ended" if mark >= unit.next else "the processor answered without advance")
+            return mark, held
+        except Exception as error:
+            why = describe(error)
+            raise
+        finally:
+            ledger.note("released", **unit.tp._asdict(), epoch=number, why=why)
+            ledger.close()
+
+
+def _replayed(
+    job: Job, unit: Unit, start: int, number: int, ledger: Ledger, batches: Iterator[Any]
+) -> tuple[int, str | None]:
+    cls = find_processor(job.processor).cls
+    me = f"replay-{job.name}-{unit.number}-{number}"
+
+    def connect() -> LogClient:
+        return connector(job.config.reader, job.kafka, client_id=me, isolation=job.config.isolation)()
+
+    source = Source(from_arrow(batches, unit), unit, start, lambda low, high: from_kafka(connect, unit, low, high))
+    with ExitStack() as stack:
+        dead_letters: DeadLetters | None = None
+        if (topic := job.config.on_error.dead_letter_topic) is not None:
+            dead_letter_topic = DeadLetterTopic(job.kafka, topic, job.config.group, me)
+            stack.callback(dead_letter_topic.close)
+            dead_letters = dead_letter_topic.send
+        served = _Serving(job, unit, me, cls(), stack)
+        parts = ReplayParts(SystemClock(), job.config, served.processor, ledger)
+        reading = None
+        if is_async(cls):
+            reading = stack.enter_context(ThreadPoolExecutor(1, "reading"))
+
+        async def whole() -> tuple[int, str | None]:
+            run = UnitRun(parts, unit, start, number, source, dead_letters, reading)
+            return await served.around(run)
+
+        if is_async(cls):
+            with asyncio.Runner() as runner:
+                return runner.run(whole())
+        return finish(whole())
+
+
+class _Serving:
+    """Opens the processor for one attempt, and closes it however that ends."""
+
+    def __init__(self, job: Job, unit: Unit, me: str, processor: BatchEventProcessor, stack: ExitStack) -> None:
+        self._job = job
+        self._unit = unit
+        self._me = me
+        self._stack = stack
+        self.processor = processor
+
+    async def around(self, run: UnitRun) -> tuple[int, str | None]:
+        config = self._job.config
+        context = Context(
+            channel=self._job.channel,
+            group=config.group,
+            consumer_id=self._me,
+            options=self._job.options,
+            shutdown_timeout=config.shutdown_timeout,
+            commit=run.advance,
+            open_topic=self._open_topic,
+        )
+        name = type(self.processor).__name__
+        try:
+            await _awaited(self.processor.open(context))
+        except Exception as error:
+            raise ProcessorError(
+                f"{self._unit.tp}: {name}.open failed: {describe(error)}; nothing was handed out, the processor cannot do its "
+                "work without it"
+            ) from error
+        try:
+            held = await run.run()
+        finally:
+            context.stopping.set()
+            try:
+                await _awaited(self.processor.close())
+            except Exception as error:
+                log.error("%s: %s.close failed: %s", self._unit.tp, name, describe(error))
+        return run.mark, held
+
+    def _open_topic(self, topic: str) -> TopicWriter:
+        writer = KafkaTopicWriter(self._job.kafka, topic, self._me)
+        self._stack.callback(writer.close)
+        return writer
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer if isawaitable(answer) else answer
+
+
+def _unit_of(job: Job, batch: Any) -> Unit:
+    topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
+    offset = batch.column("offset")[0].as_py()
+    for unit in job.units:
+        if unit.tp == (topic, partition) and unit.first <= offset < unit.next:
+            return unit
+    raise SparkError(f"{topic}/{partition}: Spark handed over offset {offset}, which is not of this replay")
