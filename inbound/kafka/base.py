@@ -43,6 +43,8 @@ class Poll:
     out_of_range: dict[TopicPartition, int] = field(default_factory=dict)
     #: Partitions that could not be read for another reason, and that reason; they are tried again.
     failed: dict[TopicPartition, Exception] = field(default_factory=dict)
+    #: The `wake` that was given will be called when there is something to poll for.
+    will_wake: bool = False
 
 
 class LogClient(ABC):
@@ -50,6 +52,15 @@ class LogClient(ABC):
 
     Every method may raise BrokerUnavailableError; the caller tries again later.
     """
+
+    #: How many decoded bytes the client holds of its own, beyond what one poll and `limit_fetches` account for.
+    held_bytes: int = 0
+    #: About how many bytes a record takes in memory beyond its key, value and headers.
+    record_bytes: int = 0
+    #: Whether records are fetched and decoded outside of Python, so that a poll costs next to nothing.
+    outside: bool = False
+    #: Whether `poll` makes use of `wake`.
+    wakes: bool = False
 
     @abstractmethod
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
@@ -74,6 +85,32 @@ class LogClient(ABC):
         """
 
     @abstractmethod
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int | None]:
+        """Return where `time_ms` (since 1970) begins: the first offset with a record of that time or later, for each.
+
+        None: the leader has answered that there is no such record, as far as the isolation lets it be read. Waits for the
+        brokers, some seconds at most, so it is not for who reads.
+
+        Raises:
+            BrokerUnavailableError: a leader has not answered, or is not known.
+        """
+
+    def peek(
+        self, partitions: Collection[TopicPartition], wake: Callable[[], None]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
+        """Return where the client reads on, and where what can be read ended when the leader was asked last.
+
+        For who watches whether what is there is fetched. Never waits: those whose leader has not answered yet are asked, and
+        left out; `wake` is called, from any thread, when such an answer has come. A client that cannot tell where it
+        reads on returns nothing.
+        """
+        return {}
+
+    def unled(self) -> Collection[TopicPartition]:
+        """Return those that are read and have no leader that answers, as of the last poll."""
+        return ()
+
+    @abstractmethod
     def read(self, positions: Mapping[TopicPartition, int]) -> None:
         """Begin to read these, or go on reading them from another position; what was prefetched before is discarded."""
 
@@ -94,8 +131,12 @@ class LogClient(ABC):
         """Let one fetch bring at most about so many bytes of each partition (more only for a single larger record)."""
 
     @abstractmethod
-    def poll(self, seconds: float) -> Poll:
-        """Return what has arrived, waiting at most `seconds` for something to arrive."""
+    def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
+        """Return what has arrived, waiting at most `seconds` for something to arrive.
+
+        `wake` is given, to a client that `wakes`, when nothing has come for a while: if nothing has come now either, it
+        is called once, from any thread, when something may have. Until then the brokers may be asked less often.
+        """
 
     @abstractmethod
     def close(self) -> None:

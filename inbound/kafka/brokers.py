@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import kafka.errors
@@ -30,6 +30,8 @@ ANSWER_WAIT = 0.05
 #: How long a broker may take to answer for its logs' limits, and how soon it is asked again if it did not. Seconds.
 RANGE_TIMEOUT = 2.0
 RANGE_AGAIN = 1.0
+#: The same for who only watches: the answer may have to wait behind a fetch that waits for records.
+WATCH_TIMEOUT = 5.0
 #: Answers that nobody has picked up for so long are thrown away. Seconds.
 RANGE_KEPT = 5.0
 
@@ -48,9 +50,13 @@ class Brokers:
         self._net = consumer._net
         self._cluster = consumer._cluster
         self._fetcher = consumer._fetcher
-        self._silent_after = fetch_wait + SILENT_AFTER
+        #: How long a broker may keep a fetch waiting for records, in seconds.
+        self.fetch_wait = fetch_wait
         self._look_at = 0.0
         self._looking: Any = None
+        self._all_led = False
+        #: Those of the last look whose leader does not answer, or is not known.
+        self.unled: frozenset[KafkaPartition] = frozenset()
         # Its own choice prefers whoever has the fewest requests in flight: the dead broker that it is not connected to,
         # or the frozen one. A metadata request then waits there for up to `request.timeout.ms`, and with it all others.
         self._manager.least_loaded_node = self.best
@@ -73,7 +79,7 @@ class Brokers:
     def answers(self, node: int) -> bool:
         """Whether a broker is connected and not silent."""
         silence = self.silence(node)
-        return silence is not None and silence < self._silent_after
+        return silence is not None and silence < self.fetch_wait + SILENT_AFTER
 
     def any_answers(self) -> bool:
         """Whether at least one broker is connected and not silent."""
@@ -95,26 +101,32 @@ class Brokers:
             if silence is None:
                 ranked.append((1 if connection is None else 2, failures, node))
             else:
-                ranked.append((0 if silence < self._silent_after else 3, silence, node))
+                ranked.append((0 if silence < self.fetch_wait + SILENT_AFTER else 3, silence, node))
         return min(ranked)[2] if ranked else None
 
     # -- new leaders -------------------------------------------------------------------------------------------------
 
-    def look_for_leaders(self, partitions: Iterable[KafkaPartition]) -> None:
+    def look_for_leaders(self, partitions: Iterable[KafkaPartition]) -> bool:
         """Ask for metadata if one of these partitions has no leader that answers; at most every `LOOK_INTERVAL`.
+
+        Returns whether all had one at the last look.
 
         kafka-python asks when a connection breaks, and not again before the next one does: with the back-off to a dead
         broker, or for as long as a frozen one keeps its connections open.
         """
         now = time.monotonic()
         if now < self._look_at:
-            return
+            return self._all_led
         self._look_at = now + LOOK_INTERVAL
-        leaders = {self._cluster.leader_for_partition(partition) for partition in partitions}
-        if all(leader is not None and self.answers(leader) for leader in leaders):
-            return
-        if self._looking is None or self._looking.is_done:
+        leaders = {partition: self._cluster.leader_for_partition(partition) for partition in partitions}
+        away = {node for node in set(leaders.values()) if node is None or not self.answers(node)}
+        self._all_led = not away
+        self.unled = (
+            frozenset(partition for partition, node in leaders.items() if node in away) if away else frozenset()
+        )
+        if not self._all_led and (self._looking is None or self._looking.is_done):
             self._looking = self._manager.call_soon(self._refresh)
+        return self._all_led
 
     async def _refresh(self) -> None:
         """Ask one broker; if it does not answer in time it counts as silent, and the next time another one is asked.
@@ -133,9 +145,14 @@ class Brokers:
 
 
 class RangeQuestions:
-    """Asks leaders for the limits of their logs, each leader by itself, and never waits longer than `ANSWER_WAIT`."""
+    """Asks leaders for the limits of their logs, each leader by itself, and never waits longer than `ANSWER_WAIT`.
 
-    def __init__(self, consumer: Any) -> None:
+    `watching`: nobody waits for the answers at all, and a question that is not answered is nothing to be told.
+    """
+
+    def __init__(self, consumer: Any, *, watching: bool = False) -> None:
+        self._watching = watching
+        self._timeout = WATCH_TIMEOUT if watching else RANGE_TIMEOUT
         self._manager = consumer._manager
         self._net = consumer._net
         self._cluster = consumer._cluster
@@ -146,15 +163,17 @@ class RangeQuestions:
         self._silent: set[int] = set()
         self._known: dict[KafkaPartition, tuple[float, LogRange]] = {}
 
-    def ranges(self, partitions: Collection[KafkaPartition]) -> Mapping[KafkaPartition, LogRange]:
-        """Return what is known by now; the rest is asked for and is returned by a later call."""
+    def ranges(
+        self, partitions: Collection[KafkaPartition], wake: Callable[[], None] | None = None
+    ) -> Mapping[KafkaPartition, LogRange]:
+        """Return what is known by now; the rest is asked for and is returned by a later call. `wake` tells of answers."""
         self._collect()
-        if self._ask({tp for tp in partitions if tp not in self._known}):
+        if self._ask({tp for tp in partitions if tp not in self._known}, wake) and not self._watching:
             self._wait()
             self._collect()
         return {tp: self._known.pop(tp)[1] for tp in partitions if tp in self._known}
 
-    def _ask(self, partitions: Collection[KafkaPartition]) -> bool:
+    def _ask(self, partitions: Collection[KafkaPartition], wake: Callable[[], None] | None) -> bool:
         now = time.monotonic()
         by_leader = defaultdict(list)
         for partition in partitions:
@@ -167,6 +186,8 @@ class RangeQuestions:
                 continue
             else:
                 self._asked[leader] = self._manager.call_soon(self._limits, leader, theirs)
+                if wake is not None:
+                    self._asked[leader].add_both(lambda _: wake())
                 sent = True
         return sent
 
@@ -180,9 +201,10 @@ class RangeQuestions:
         ask = self._fetcher._send_list_offsets_request
         questions = [
             self._manager.call_soon(ask, leader, dict.fromkeys(partitions, (which, -1)))
-            for which in (_EARLIEST, _LATEST)
+            for which in ((_LATEST,) if self._watching else (_EARLIEST, _LATEST))
         ]
-        (starts, _), (ends, _) = [await self._manager.wait_for(one, RANGE_TIMEOUT * 1000) for one in questions]
+        answers = [(await self._manager.wait_for(one, self._timeout * 1000))[0] for one in questions]
+        starts, ends = answers[0], answers[-1]  # who watches asks for the ends only
         return {tp: LogRange(starts[tp].offset, ends[tp].offset) for tp in partitions if tp in starts and tp in ends}
 
     def _wait(self) -> None:
@@ -210,6 +232,8 @@ class RangeQuestions:
                 continue
             # The partitions may have a new leader by now. Nobody waits for the metadata.
             self._again_at[leader] = now + RANGE_AGAIN
+            if self._watching:
+                continue
             self._cluster.request_update()
             if leader not in self._silent:
                 self._silent.add(leader)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Set
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from importlib.util import find_spec
 from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -13,9 +15,11 @@ import kafka
 import kafka.errors
 from kafka.structs import TopicPartition as KafkaPartition
 
-from inbound.errors import BrokerUnavailableError, ConfigError
+from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError
+from inbound.kafka.access import resolve
 from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.kafka.brokers import Brokers, RangeQuestions
+from inbound.kafka.connections import Door, described
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -25,6 +29,12 @@ T = TypeVar("T")
 #: How long one blocking question to the brokers may take, in seconds; the reading of all partitions waits for it.
 ANSWER_TIMEOUT = 5.0
 CLOSE_TIMEOUT_MS = 3000
+#: While nothing comes, a broker may keep a fetch waiting so long: a fetch takes 3.5 ms of processor time with 50
+#: partitions and 19 with 1,000, however little it brings. What comes is answered at once all the same. Seconds.
+PATIENT_WAIT = 2.0
+
+#: Properties that say how to get in; what of them is not the connections' own is for other clients: see `Door`.
+_ENTRY = ("ssl.", "sasl.oauthbearer.", "sasl.jaas.", "sasl.login.")
 
 _sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for f in (
     "serialized_key_size", "serialized_value_size", "serialized_header_size")))  # fmt: skip
@@ -36,6 +46,9 @@ class KafkaPythonClient(LogClient):
     Its records are handed on as they are: they have what `Record` asks for, and copying them would cost a tenth of the
     whole.
     """
+
+    wakes = True
+    record_bytes = 1000  # a tuple, its numbers, a list of header pairs: measured with 4 headers
 
     def __init__(
         self,
@@ -53,7 +66,7 @@ class KafkaPythonClient(LogClient):
             BrokerUnavailableError: no broker answers.
             ConfigError: kafka-python does not take one of `properties`.
         """
-        settings = to_kafka_python(properties)
+        settings = self._settings = to_kafka_python(properties)
         self._where = settings.get("bootstrap_servers", "")
         self._max_poll_records = max_poll_records
         defaults: dict[str, Any] = {
@@ -76,15 +89,17 @@ class KafkaPythonClient(LogClient):
         except kafka.errors.KafkaConfigurationError as error:
             raise ConfigError(f"kafka: {error}") from None
         except (kafka.errors.KafkaError, OSError) as error:
-            raise BrokerUnavailableError(
-                f"Kafka at {self._where} does not answer ({type(error).__name__}: {error}); check that a broker runs there"
-            ) from None
+            raise away(self._where, settings, error) from None
         self._cluster = self._consumer._cluster
         self._assignment = self._consumer._subscription.assignment
         self._fetcher = self._consumer._fetcher
         self._cluster.need_all_topic_metadata = True  # one answer for all topics, also those not assigned to us
-        self._brokers = Brokers(self._consumer, self._consumer.config["fetch_max_wait_ms"] / 1000)
+        self._fetch_wait: float = self._consumer.config["fetch_max_wait_ms"] / 1000
+        self._brokers = Brokers(self._consumer, self._fetch_wait)
+        self._waits_for: list[Any] = []  # fetches that wake the reader when they are answered
+        self._patient_until: dict[int, float] = {}  # brokers that were sent a fetch that may wait long, and till when
         self._questions = RangeQuestions(self._consumer)
+        self._watching = RangeQuestions(self._consumer, watching=True)
         self._update: Any = None  # the future of the metadata that was asked for last
         self._reachable = True
         self._keys: dict[TopicPartition, KafkaPartition] = {}
@@ -100,6 +115,8 @@ class KafkaPythonClient(LogClient):
         self._reachable = good or self._brokers.any_answers()
         if not self._reachable:
             said = last.exception if last.is_done else "the question for the list of topics was not answered"
+            if is_refused(self._settings):
+                raise BrokerRefusedError(f"Kafka at {self._where}: {why(self._settings, last.exception)}")
             raise BrokerUnavailableError(f"Kafka at {self._where} does not answer: {said}")
         if first:
             manager, net = self._consumer._manager, self._consumer._net
@@ -136,8 +153,34 @@ class KafkaPythonClient(LogClient):
         return self._reachable
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        self._cut_short(partitions)
         found = self._questions.ranges([KafkaPartition(*tp) for tp in partitions])
         return {TopicPartition(*key): limits for key, limits in found.items()}
+
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int | None]:
+        self._cut_short(partitions)
+        times = {KafkaPartition(*tp): time_ms for tp in partitions}
+        # It asks again until each leader has answered; what it then gives None for is a time without a record.
+        found = self._ask(
+            lambda: self._consumer.offsets_for_times(times, timeout_ms=round(ANSWER_TIMEOUT * 1000)),
+            "where a time begins",
+        )
+        return {TopicPartition(*key): None if at is None else at.offset for key, at in found.items()}
+
+    def peek(
+        self, partitions: Collection[TopicPartition], wake: Callable[[], None]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
+        # Without cutting fetches short: who only watches can wait for the answer behind them.
+        ends = self._watching.ranges([self._keys[tp] for tp in partitions if tp in self._keys], wake)
+        found = {}
+        for key, limits in ends.items():
+            state = self._assignment.get(key)
+            if state is not None and state.position is not None and key in self._ours:
+                found[self._ours[key]] = (state.position.offset, limits.end)
+        return found
+
+    def unled(self) -> Collection[TopicPartition]:
+        return [self._ours[key] for key in self._brokers.unled if key in self._ours]
 
     def read(self, positions: Mapping[TopicPartition, int]) -> None:
         for tp in positions:
@@ -145,6 +188,7 @@ class KafkaPythonClient(LogClient):
                 self._keys[tp] = KafkaPartition(*tp)
                 self._ours[self._keys[tp]] = tp
         self._assign()
+        self._cut_short(positions)
         self._discard({self._keys[tp] for tp in positions})
         for tp, offset in positions.items():
             self._consumer.seek(self._keys[tp], offset)
@@ -165,9 +209,12 @@ class KafkaPythonClient(LogClient):
         # Read by the fetcher for each request that it makes; there is no public way to change it.
         self._fetcher.config["max_partition_fetch_bytes"] = partition_bytes
 
-    def poll(self, seconds: float) -> Poll:
+    def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
         result = Poll()
-        self._brokers.look_for_leaders(self._ours)
+        all_led = self._brokers.look_for_leaders(self._ours)
+        if not all_led:
+            self._cut_short(self._keys)  # the questions for new leaders would wait behind the fetches
+        self._set_fetch_wait(PATIENT_WAIT if wake is not None and all_led else self._fetch_wait)
         self._take_up_resumed()
         try:
             fetched = self._consumer.poll(timeout_ms=round(seconds * 1000), max_records=self._max_poll_records)
@@ -183,6 +230,8 @@ class KafkaPythonClient(LogClient):
             result.failed = dict.fromkeys(self._keys, error)
             return result
         self._reachable = self._reachable or bool(fetched)
+        if wake is not None and all_led and not fetched:
+            result.will_wake = self._wake_when_answered(wake)
         for key, records in fetched.items():
             state = self._assignment.get(key)
             if state is None or key not in self._ours:
@@ -191,6 +240,38 @@ class KafkaPythonClient(LogClient):
                 records, state.position.offset, _total_size(records), state.highwater
             )
         return result
+
+    def _set_fetch_wait(self, seconds: float) -> None:
+        """Let the fetches from now on wait so long for records."""
+        self._fetcher.config["fetch_max_wait_ms"] = max(1, round(max(seconds, self._fetch_wait) * 1000))
+        now = time.monotonic()
+        patient = seconds > self._fetch_wait or any(until > now for until in self._patient_until.values())
+        self._brokers.fetch_wait = max(PATIENT_WAIT, self._fetch_wait) if patient else self._fetch_wait
+
+    def _wake_when_answered(self, wake: Callable[[], None]) -> bool:
+        """Call `wake` when a fetch that is under way is answered, or fails. Returns whether there is any."""
+        under_way = list(self._fetcher._fetch_futures)
+        until = time.monotonic() + PATIENT_WAIT
+        for fetch in under_way:
+            if not any(fetch is known for known in self._waits_for):
+                fetch.add_both(lambda _: wake())
+                self._patient_until = dict.fromkeys(self._fetcher._nodes_with_pending_fetch_requests.copy(), until)
+        self._waits_for = under_way
+        return bool(under_way)
+
+    def _cut_short(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let what is asked of these partitions' leaders now not wait behind a fetch that waits for records there.
+
+        A broker answers the requests of one connection one after the other. A connection that is closed in good order is
+        made anew by the next request, with no back-off; a fetch that was under way has brought nothing yet.
+        """
+        if not self._patient_until:
+            return
+        leaders = {self._cluster.leader_for_partition(KafkaPartition(*tp)) for tp in partitions}
+        now = time.monotonic()
+        for node in leaders & self._patient_until.keys():
+            if self._patient_until.pop(node) > now and node in self._fetcher._nodes_with_pending_fetch_requests:
+                self._consumer._manager.call_soon(self._consumer._manager.close, node)
 
     def close(self) -> None:
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
@@ -245,24 +326,57 @@ class KafkaPythonClient(LogClient):
         try:
             return question()
         except (kafka.errors.KafkaError, KeyError) as error:  # KeyError: a leader went between two looks
+            if is_refused(self._settings):
+                raise away(self._where, self._settings, error) from None
             raise BrokerUnavailableError(
                 f"Kafka at {self._where} did not answer a question for {what}: {type(error).__name__}: {error}"
             ) from None
 
 
 def to_kafka_python(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate Kafka's own property names to kafka-python's.
+    """Translate the configuration's Kafka properties to kafka-python's settings, with what mounted files say now.
+
+    Where brokers ask who we are, `kafka_client` is a `Door`, which knows why they did not let us in: see `why`.
 
     Raises:
-        ConfigError: kafka-python has no such setting.
+        ConfigError: kafka-python has no such setting, or files cannot be used.
     """
+    resolved = resolve(properties)
     settings: dict[str, Any] = {}
-    for name, value in properties.items():
+    for name, value in resolved.items():
         key = name.replace(".", "_")
+        if name.startswith(_ENTRY):
+            continue
         if key not in kafka.KafkaConsumer.DEFAULT_CONFIG:
             raise ConfigError(f"kafka.{name}: the kafka-python reader has no such setting; remove it")
         settings[key] = value
+    if settings.get("sasl_mechanism") == "GSSAPI" and find_spec("gssapi") is None:
+        raise ConfigError("kafka.sasl.mechanism: GSSAPI needs the package gssapi; install it with: pip install gssapi")
+    if resolved.get("security.protocol", "PLAINTEXT") != "PLAINTEXT":
+        door = Door(properties)
+        settings |= door.settings() | {"kafka_client": door}
     return settings
+
+
+def why(settings: Mapping[str, Any], error: BaseException) -> str:
+    """Return what to say of an error of a client that was made with `settings`: why it was refused, if it was."""
+    door = settings.get("kafka_client")
+    return door.why(error) if isinstance(door, Door) else described(error)
+
+
+def is_refused(settings: Mapping[str, Any]) -> bool:
+    """Whether the last connection that was made with `settings` was refused."""
+    door = settings.get("kafka_client")
+    return isinstance(door, Door) and door.refused is not None
+
+
+def away(where: object, settings: Mapping[str, Any], error: BaseException) -> BrokerUnavailableError:
+    """Return the error for brokers at `where` that a client with `settings` does not get an answer of."""
+    if is_refused(settings):
+        return BrokerRefusedError(f"Kafka at {where}: {why(settings, error)}")
+    return BrokerUnavailableError(
+        f"Kafka at {where} does not answer ({described(error)}); check that a broker runs there"
+    )
 
 
 def _total_size(records: list[Any]) -> int:

@@ -12,11 +12,10 @@ from inbound.buffer import Chunk
 from inbound.committer import Committer, Pending
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.watching import Watching
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
-
-log = logging.getLogger(__name__)
 
 #: How often the topics' partitions are looked up, in seconds.
 METADATA_INTERVAL = 5.0
@@ -30,6 +29,8 @@ ASK_AGAIN = 1.0
 #: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
 SMALLEST_FETCH = 16 * 1024
 RETRY = 0.5
+#: When nothing has come for so long, the client is left alone until something does, or for the longer time. Seconds.
+IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 
 
 @dataclass(eq=False)
@@ -39,6 +40,7 @@ class Stream:
     partition: Partition
     generation: int
     paused: bool = False
+    next_offset: int = 0  # where the client reads on, of what came into the buffer
     question: int | None = None  # asked because the position is not in the log: is it the same topic still?
 
 
@@ -62,6 +64,10 @@ class Reader:
         self._ask_at = 0.0
         self._fetch_bytes = 0
         self._expecting_until = 0.0
+        self.brought = False  # whether the last turn brought records
+        self.buffered = 0  # bytes that all buffers take in memory, before the last turn's poll
+        self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
+        self._active_at = 0.0  # when something came, or was asked for, last
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
         self.topics: Mapping[str, TopicMeta] = {}
         self.came_later: frozenset[str] = frozenset()  # topics that did not exist at an earlier look of ours
@@ -70,7 +76,10 @@ class Reader:
         self._answered = 0
         self._asking: tuple[int, Callable[[], bool]] | None = None
         self._told_missing: set[str] = set()
+        self.watching = Watching()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
+        self._other: Callable[[], LogClient] | None = None  # makes the client that takes the place of this one
+        self._read_on = False  # the client is new: partitions are to be read on where the one before was
 
     # -- called by others --------------------------------------------------------------------------------------------
 
@@ -79,7 +88,11 @@ class Reader:
         self._expecting_until = self._parts.clock.now() + EXPECTING
 
     def open(self, partition: Partition) -> None:
-        """Begin to read a partition that was just claimed."""
+        """Begin to read a partition that was just claimed; where the processor is to say from where, it is asked first."""
+        if self._parts.gives_starts and not partition.placed:
+            partition.position = partition.committed or 0
+            self._parts.schedule.start(partition)  # to a worker, and from there to here again
+            return
         with self._lock:
             self._expecting_until = 0.0
             self._opening.append(partition)
@@ -90,6 +103,19 @@ class Reader:
         with self._lock:
             self._jumps.append(partition)
         self._parts.reader_wakeup.set()
+
+    def reconnect(self, connect: Callable[[], LogClient]) -> None:
+        """Read on with another client; partitions, and what is read ahead of them, stay. Any thread."""
+        with self._lock:
+            self._other = connect
+        self._parts.reader_wakeup.set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why records do not come, or not yet by the client that was asked for last; None: they do. Any thread."""
+        if self._client is None or self._other is not None or not self.topics_known:
+            return self.problem or "not connected to Kafka yet"
+        return self.problem
 
     def ask_topics(self) -> int:
         """Have the brokers asked for their topics again, soon. Returns a number for `answered`. Any thread."""
@@ -102,6 +128,17 @@ class Reader:
     def answered(self, number: int) -> bool:
         """Whether `topics` is what the brokers said after that call of `ask_topics`. Any thread."""
         return self._answered >= number
+
+    def stream_of(self, partition: Partition) -> Stream | None:
+        """Return what the reader keeps of a partition; None while it does not read it. Any thread, for looking only."""
+        stream = self._streams.get(partition.tp)
+        return stream if stream is not None and stream.partition is partition else None
+
+    @property
+    def may_be_lent(self) -> bool:
+        """Whether a worker may read: see `inbound.reading`. Any thread."""
+        client = self._client
+        return client is not None and client.outside
 
     def is_another(self, partition: Partition) -> bool:
         """Whether the topic was deleted, and created anew, since `partition` was claimed; as far as the brokers said."""
@@ -117,41 +154,86 @@ class Reader:
 
     # -- the part ----------------------------------------------------------------------------------------------------
 
-    def run_once(self) -> float | None:
+    def run_once(self, wait: bool = True) -> float | None:
+        """Do what is due, and take in what has come; with `wait`, wait a little for it."""
         now = self._parts.clock.now()
+        self.brought = False
+        if self._other is not None:
+            self._let_go()
         if now < self._retry_at:
             return self._retry_at
+        left_alone = False
         try:
             if self._client is None:
                 self._client = self._connect()
             self._refresh_topics(now)
+            if self._read_on:
+                self._go_on()
             self._forget_left()
             self._open_new()
             self._apply_jumps()
             self._throttle()
+            self.watching.look(self._client, self._streams, now, self._parts.reader_wakeup.set)
             paused = sum(stream.paused for stream in self._streams.values())
+            self.some_paused = bool(paused)
             reading = paused < len(self._streams)
             if reading:
-                # What is paused can only be resumed between two polls.
-                longest = POLL_WHILE_PAUSED if paused else MAX_POLL
-                if now < self._expecting_until:
-                    longest = POLL_WHILE_EXPECTING
-                self._feed(self._client.poll(min(longest, self._parts.config.reader.idle_wait)))
+                left_alone = self._poll(now, wait)
         except BrokerUnavailableError as error:
             self._unavailable(error)
             return self._retry_at
         if self.problem is not None and self._client.reachable():
-            log.info("channel %s: Kafka answers again", self._parts.name)
+            self._parts.journal.note("broker-back", "Kafka answers again")
             self.problem = None
         if reading:
-            return self._parts.clock.now()
+            return min(self._metadata_due, now + IDLE_LOOK) if left_alone else self._parts.clock.now()
         waiting = self._streams or self._opening or self._asking  # what is being opened waits for an answer
         return min(self._metadata_due, self._parts.clock.now() + MAX_POLL) if waiting else self._metadata_due
+
+    def _let_go(self) -> None:
+        """Close the client; the next one is to read on where it was."""
+        with self._lock:
+            connect, self._other = self._other, None
+        assert connect is not None
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+        self._connect, self._asking, self._read_on = connect, None, bool(self._streams)
+        self._retry_at = self._metadata_due = 0.0
+        self._fetch_bytes = 0
+
+    def _go_on(self) -> None:
+        assert self._client is not None
+        self._forget_left()
+        self._client.read({tp: stream.next_offset for tp, stream in self._streams.items()})
+        self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
+        self._active_at, self._read_on = self._parts.clock.now(), False
+        self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
+
+    def _poll(self, now: float, wait: bool) -> bool:
+        """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
+        assert self._client is not None
+        asking = self.some_paused or self._opening or self._asking
+        idle = wait and self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER
+        # What is paused can only be resumed between two polls.
+        longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
+        if now < self._expecting_until:
+            longest = POLL_WHILE_EXPECTING
+        if idle:
+            polled = self._client.poll(0.0, self._parts.reader_wakeup.set)
+        else:
+            polled = self._client.poll(min(longest, self._parts.config.reader.idle_wait) if wait else 0.0)
+        self.brought = bool(polled.fetched)
+        self.watching.look_at_leaders(self._client, now)
+        if polled.fetched or polled.out_of_range or polled.failed or (idle and not polled.will_wake):
+            self._active_at = self._parts.clock.now()
+        self._feed(polled)
+        return polled.will_wake
 
     def _unavailable(self, error: BrokerUnavailableError) -> None:
         self._retry_at = self._parts.clock.now() + RETRY
         if self.problem is None:
-            log.warning("channel %s: %s; trying again every %s s", self._parts.name, error, RETRY)
+            self._parts.journal.note("broker-away", f"{error}; trying again every {RETRY} s", level=logging.WARNING)
         self.problem = str(error)
 
     def _refresh_topics(self, now: float) -> None:
@@ -170,11 +252,10 @@ class Reader:
         self._metadata_due = now + (METADATA_INTERVAL if found else RETRY)
         missing = set(config.topics or ()) - set(found)
         if missing - self._told_missing:
-            log.warning(
-                "channel %s: topic %s does not exist on these brokers; create it, or correct `topics`; looking again",
-                self._parts.name,
-                ", ".join(sorted(missing)),
-            )
+            self._parts.journal.note(
+                "topic-missing", f"topic {', '.join(sorted(missing))} does not exist on these brokers; create it, or correct "
+                "`topics`; looking again", level=logging.WARNING,
+            )  # fmt: skip
         self._told_missing = missing
         changed = found != self.topics or not self.topics_known
         if self.topics_known:
@@ -204,6 +285,13 @@ class Reader:
             opening, self._opening = list(self._opening), deque()
         if not opening:
             return
+        again = [p for p in opening if p.reopened]
+        if again:
+            assert self._client is not None
+            self._client.forget([p.tp for p in again if self._is_read(p)])
+            for partition in again:
+                partition.reopened = False
+                self._streams.pop(partition.tp, None)
         try:
             self._start([p for p in opening if p.place is Place.STARTING and not self._is_read(p)])
         except Exception:
@@ -216,13 +304,16 @@ class Reader:
         return stream is not None and stream.partition is partition
 
     def _start(self, opening: list[Partition]) -> None:
-        known = [p for p in opening if p.committed is not None]
+        known: list[Partition] = []
+        unknown: list[Partition] = []
+        for partition in opening:
+            as_committed = partition.committed is not None and partition.given_start in (None, partition.committed)
+            (known if as_committed else unknown).append(partition)
         for partition in known:
             partition.position = partition.committed or 0
         self._read_from_position(known)
         for partition in known:
             self._parts.schedule.start(partition)
-        unknown = [p for p in opening if p.committed is None]
         ranges = self._ask_ranges([p.tp for p in unknown])
         resolved = []
         for partition in unknown:
@@ -231,23 +322,42 @@ class Reader:
                 with self._lock:
                     self._opening.append(partition)  # no leader at the moment, or no answer: next round
                 continue
-            latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
-            partition.position = limits.end if latest else limits.start
             partition.high_watermark = limits.end
+            if partition.given_start is not None:
+                partition.position = partition.given_start
+                self._note_start(partition)
+            else:
+                latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
+                partition.position = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
         for partition in resolved:
+            limits = ranges[partition.tp]
+            if not limits.start <= partition.position <= limits.end:
+                self._parts.schedule.start(partition)  # not committed: the brokers will refuse it, and say why
+                continue
+            partition.given_start = None
             # Committed before the first batch. With `latest`, a crash before the first commit would else let the
             # next owner begin at a later end, and everything between would be lost.
             self._committer.submit(Pending(partition, partition.fence, partition.position, first=True))
+
+    def _note_start(self, partition: Partition) -> None:
+        given, committed = partition.given_start, partition.committed
+        self._parts.journal.note(
+            "jumped", f"on_claim begins at offset {given}; the group's commit is {committed}", partition.tp,
+            offset=given, epoch=partition.fence.epoch,
+        )  # fmt: skip
+        self._parts.note("reset", partition.tp, partition.fence.epoch, old=committed, new=given, reason="on_claim")
 
     def _read_from_position(self, partitions: list[Partition]) -> None:
         if not partitions:
             return
         assert self._client is not None
+        self._active_at = self._parts.clock.now()
         self._client.read({p.tp: p.position for p in partitions})
         for partition in partitions:
-            self._streams[partition.tp] = Stream(partition, partition.buffer.generation)
+            generation = partition.buffer.generation
+            self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position)
 
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Ask for the logs' limits, but not again and again while a broker does not answer: the others are read on."""
@@ -259,7 +369,8 @@ class Reader:
             return self._client.log_ranges(partitions)
         except BrokerUnavailableError as error:
             self._ask_at = now + ASK_AGAIN
-            log.warning("channel %s: %s; asking again in %.0f s", self._parts.name, error, ASK_AGAIN)
+            text = f"{error}; asking again in {ASK_AGAIN:.0f} s"
+            self._parts.journal.note("broker-silent", text, level=logging.WARNING)
             return {}
 
     def _apply_jumps(self) -> None:
@@ -275,32 +386,40 @@ class Reader:
                 positions[partition.tp] = partition.position
         if positions:
             assert self._client is not None
+            self._active_at = self._parts.clock.now()
             self._client.read(positions)
-            for tp in positions:
-                self._streams[tp].paused = False
+            for tp, offset in positions.items():
+                self._streams[tp].paused, self._streams[tp].next_offset = False, offset
 
     def _throttle(self) -> None:
         """Pause what has enough read ahead, resume what ran low.
 
-        The bound is for the whole channel. Half of it is room to read ahead, the other half is for what fetches may still
-        bring: one fetch brings at most `share` of a partition. While there is room, a busy partition may take a quarter of
-        it; when it is crowded, each is held to its share. So stalled partitions never keep the others from being read, and
-        all together stay within the bound, with eight partitions as with a thousand.
+        The bound is for the whole channel, less what the client itself holds. Half of it is room to read ahead, the other
+        half is for what fetches may still bring: one fetch brings at most `share` of a partition. While there is room, a
+        busy partition may take a quarter of it; when it is crowded, each is held to its share. So stalled partitions never
+        keep the others from being read, and all together stay within the bound, with eight partitions as with a thousand.
         """
         assert self._client is not None
         settings = self._parts.config.reader
         if not self._streams:
             return
-        room = settings.prefetch_bytes // 2
+        room = (settings.prefetch_bytes - self._client.held_bytes) // 2
         share = room // len(self._streams)
-        crowded = sum(stream.partition.buffer.size for stream in self._streams.values()) >= room
+        buffers = [stream.partition.buffer for stream in self._streams.values()]
+        self.buffered = sum(b.size for b in buffers) + self._client.record_bytes * sum(b.records for b in buffers)
+        crowded = self.buffered >= room
         limit = share if crowded else max(share, room // 4)
         fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, share))
         if fetch_bytes != self._fetch_bytes:
             self._fetch_bytes = fetch_bytes
             self._client.limit_fetches(fetch_bytes)
         pause, resume = [], []
-        channel_paused = self._parts.schedule.paused
+        # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
+        # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
+        # cannot hand out must not keep a partition from being read.
+        stuck = not self._parts.asynchronous and self._parts.schedule.at_work >= self._parts.config.workers
+        full = stuck and self.buffered >= 2 * room
+        channel_paused = self._parts.schedule.paused or full
         for tp, stream in self._streams.items():
             size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
             if not stream.paused and (size >= limit or held):
@@ -328,6 +447,8 @@ class Reader:
             if stream is None or stream.generation != stream.partition.buffer.generation:
                 continue  # read for a position that is not wanted any more; the jump is in the queue
             stream.partition.high_watermark = fetched.high_watermark
+            stream.partition.read_error = None
+            stream.next_offset = fetched.next_offset
             chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
             if fetched.records and stream.partition.buffer.add(chunk, stream.generation):
                 ready.append(stream.partition)
@@ -336,9 +457,15 @@ class Reader:
         for tp, error in poll.failed.items():
             stream = self._streams.get(tp)
             if stream is not None:
-                if stream.partition.last_error != str(error):
-                    log.warning("%s: cannot be read: %s; trying again", tp, error)
-                stream.partition.last_error = str(error)
+                if stream.partition.read_error != f"{type(error).__name__}: {error}":
+                    self._parts.journal.note(
+                        "unreadable", f"cannot be read: {error}; trying again", tp, offset=stream.partition.position,
+                        epoch=stream.partition.fence.epoch, level=logging.WARNING,
+                    )  # fmt: skip
+                stream.partition.last_error, stream.partition.read_error = (
+                    str(error),
+                    f"{type(error).__name__}: {error}",
+                )
         if ready:
             self._parts.schedule.hurry(ready)
 

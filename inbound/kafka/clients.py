@@ -1,0 +1,58 @@
+"""The Kafka clients that a channel can read with, by the names of `reader.client`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+from inbound.config import ReaderConfig
+from inbound.errors import BrokerRefusedError, ConfigError
+from inbound.kafka.base import LogClient
+from inbound.kafka.kafka_python import KafkaPythonClient, to_kafka_python
+
+
+def check_installed(client: str) -> None:
+    """Raise ConfigError if the package of an optional client is missing."""
+    if client == "confluent-kafka" and find_spec("confluent_kafka") is None:
+        raise ConfigError("confluent-kafka is not installed; install it with: pip install 'inbound-kafka[fast]'")
+
+
+def check_properties(client: str, properties: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a client, which is installed, cannot use one of `properties`. Connects to nothing."""
+    if client == "confluent-kafka":
+        from inbound.kafka.confluent import check  # an extra: it may not be installed where nobody uses it
+
+        check(properties)
+    else:
+        to_kafka_python(properties)
+
+
+def connector(
+    reader: ReaderConfig, properties: Mapping[str, Any], *, client_id: str, isolation: str
+) -> Callable[[], LogClient]:
+    """Return what makes the channel's client, with what lets it in as mounted files say it then.
+
+    It may raise BrokerUnavailableError.
+    """
+    common: dict[str, Any] = {
+        "client_id": client_id,
+        "isolation": isolation,
+        "fetch_wait": reader.idle_wait,
+        "fetch_bytes": reader.batch_bytes,
+    }
+    make: Callable[[], LogClient] = partial(KafkaPythonClient, properties, **common)
+    if reader.client == "confluent-kafka":
+        from inbound.kafka.confluent import ConfluentClient
+
+        make = partial(ConfluentClient, properties, prefetch_bytes=reader.prefetch_bytes, **common)
+
+    def connect() -> LogClient:
+        try:
+            return make()
+        except ConfigError as error:
+            # It could be used when the process began: a mounted file is gone, or holds something else now.
+            raise BrokerRefusedError(f"Kafka is not asked: {error}") from None
+
+    return connect

@@ -1,0 +1,385 @@
+"""The reader's client over confluent-kafka, which is librdkafka: fetching and decoding happen in C, on its own threads."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient
+
+from inbound.errors import ConfigError
+from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.confluent_entry import Entry, check_entry
+from inbound.kafka.confluent_log import log_settings
+from inbound.kafka.confluent_questions import Ranges, Topics, is_unknown
+from inbound.kafka.confluent_records import Messages, fitting, has_errors, runs, total_size
+from inbound.kafka.confluent_settings import DEFAULTS, FIXED, held_bytes, memory
+from inbound.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+MIB = 2**20
+#: How soon a position that is not in the log is tried again, in seconds.
+OUT_OF_RANGE_AGAIN = 0.25
+#: A consumer that has heard from no leader so long after its first partitions is made anew; every time twice as long as
+#: the time before. Seconds.
+FIRST_ANSWER, LONGEST_FIRST_ANSWER = 1.0, 16.0
+
+#: Settings that the client for questions shares, by what they begin with.
+_COMMON = ("bootstrap.servers", "client.id", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "client.dns", "oauth_cb",
+           "error_cb")  # fmt: skip
+
+_OUT_OF_RANGE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
+#: librdkafka gets over these by itself.
+_PASSING = frozenset(
+    {
+        KafkaError._PARTITION_EOF,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+
+
+class ConfluentClient(LogClient):
+    """One `confluent_kafka.Consumer` with partitions assigned by hand.
+
+    librdkafka wants every consumer to have a group. This one's is named as the client, is never joined, and nothing is
+    committed to it.
+    """
+
+    outside = True
+    record_bytes = 1000
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        client_id: str,
+        isolation: str = "read_committed",
+        fetch_wait: float = 0.1,
+        fetch_bytes: int = MIB,
+        prefetch_bytes: int = 64 * MIB,
+        max_poll_records: int = 500,
+    ) -> None:
+        """Begin to connect.
+
+        Raises:
+            ConfigError: librdkafka does not take one of `properties`.
+            BrokerRefusedError: there is no token to come in with.
+        """
+        self._properties = properties
+        self._own = {
+            "client.id": client_id,
+            "max.partition.fetch.bytes": fetch_bytes,
+            "fetch.wait.max.ms": round(fetch_wait * 1000),
+            **memory(prefetch_bytes),
+            **DEFAULTS,
+        }
+        self._fixed = {
+            **FIXED,
+            "group.id": client_id,
+            "isolation.level": isolation,
+            **log_settings(),  # nothing, unless asked for: what goes wrong is told by the reader
+        }
+        self._entry = Entry(properties)
+        self._entry.ready()
+        self._settings: dict[str, Any] = {**self._own, **self._entry.settings, **self._fixed}
+        self.held_bytes = held_bytes(prefetch_bytes)
+        self._max_poll_records = max_poll_records
+        self._limit = fetch_bytes
+        self._fetch_bytes = self._largest_fetch = int(self._settings["max.partition.fetch.bytes"])
+        self._positions: dict[TopicPartition, int] = {}  # what comes next of each, as far as the caller has it
+        self._paused: set[TopicPartition] = set()
+        #: What was fetched and not returned: beyond the limit of one poll, or of a paused partition.
+        self._aside: dict[TopicPartition, list[Message]] = {}
+        self._stopped: set[TopicPartition] = set()  # not fetched: paused, with enough aside
+        self._out: set[TopicPartition] = set()  # their positions are not in the log
+        self._try_out_at = 0.0
+        self._patience = FIRST_ANSWER
+        self._answer_by: float | None = None  # until when a leader has to have answered this consumer
+        self._answered = False  # whether one has
+        self._consumer = self._make_consumer()
+        self._admin = self._make_admin()
+        self._topics = Topics(self._admin, self._entry)
+        self._ranges = Ranges(self._admin, self._topics, isolation)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
+        self._enter_anew()
+        return self._topics.get(names, pattern)
+
+    def ask_topics(self) -> Callable[[], bool]:
+        # A question that is on its way already may have been answered before now: the one after it counts.
+        number = self._topics.next_question
+
+        def answered() -> bool:
+            self._topics.collect()
+            if self._topics.answered < number:
+                self._topics.ask()
+            return self._topics.answered >= number
+
+        answered()
+        return answered
+
+    def reachable(self) -> bool:
+        self._topics.collect()
+        return self._topics.reachable
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
+        return self._ranges.ranges(partitions)
+
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int | None]:
+        return self._ranges.offsets_at(partitions, time_ms)
+
+    # -- which partitions --------------------------------------------------------------------------------------------
+
+    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._drop([tp for tp in positions if tp in self._positions])
+        self._positions.update(positions)
+        self._fetch(positions)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        self._need(partitions)
+        self._drop(partitions)
+        for tp in partitions:
+            del self._positions[tp]
+
+    # librdkafka's own pause throws away what it has fetched, and its resume takes up to a second where nothing else is
+    # fetched. So it goes on, and what comes is put aside; a partition with enough of that is not fetched any more.
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self._need(partitions)
+        self._paused.update(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self._need(partitions)
+        self._paused.difference_update(partitions)
+        stopped = self._stopped.intersection(partitions)
+        self._stopped -= stopped
+        self._fetch(stopped)
+
+    def limit_fetches(self, partition_bytes: int) -> None:
+        self._limit = partition_bytes
+        # librdkafka has this setting for good: it is made anew, which happens when a channel gets many partitions.
+        wanted = min(self._largest_fetch, 1 << (partition_bytes.bit_length() - 1))
+        if wanted < self._fetch_bytes or wanted >= 4 * self._fetch_bytes:
+            self._fetch_bytes = wanted
+            self._replace_consumer()
+
+    def _need(self, partitions: Collection[TopicPartition]) -> None:
+        for tp in partitions:
+            if tp not in self._positions:
+                raise KeyError(tp)
+
+    def _fetch(self, partitions: Collection[TopicPartition]) -> None:
+        """Have these fetched, from behind what is aside."""
+        keys = []
+        for tp in partitions:
+            aside = self._aside.get(tp)
+            position = (aside[-1].offset() or 0) + 1 if aside else self._positions[tp]
+            keys.append(confluent_kafka.TopicPartition(*tp, position))
+        if keys:
+            self._consumer.incremental_assign(keys)
+            if not self._answered and self._answer_by is None:
+                self._answer_by = time.monotonic() + self._patience
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Let nothing more come of these, also not what was fetched."""
+        fetched = _keys(tp for tp in partitions if tp not in self._stopped)
+        if fetched:
+            self._consumer.incremental_unassign(fetched)
+        for of_state in (self._paused, self._stopped, self._out):
+            of_state.difference_update(partitions)
+        for tp in partitions:
+            self._aside.pop(tp, None)
+
+    def _make_consumer(self) -> confluent_kafka.Consumer:
+        try:
+            return confluent_kafka.Consumer({**self._settings, "max.partition.fetch.bytes": self._fetch_bytes})
+        except KafkaException as error:
+            raise ConfigError(_unusable(error)) from None
+
+    def _make_admin(self) -> AdminClient:
+        return AdminClient({k: v for k, v in self._settings.items() if k.startswith(_COMMON)} | {"log_level": 0})
+
+    def _enter_anew(self) -> None:
+        """Make the clients anew if passwords or certificates were rotated: librdkafka has them for good."""
+        if not self._entry.changed():
+            return
+        entry = Entry(self._properties)
+        entry.ready()
+        self._entry = entry
+        self._settings = {**self._own, **self._entry.settings, **self._fixed}
+        self._replace_consumer()
+        self._admin = self._make_admin()  # the old one ends when its last question is answered
+        self._topics.enter(self._admin, self._entry)
+        self._ranges.enter(self._admin)
+
+    def _replace_consumer(self) -> None:
+        old, self._consumer = self._consumer, self._make_consumer()
+        old.close()
+        self._answered, self._answer_by = False, None
+        self._out.clear()
+        self._fetch(self._positions.keys() - self._stopped)
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
+        self._try_out_of_range()
+        self._give_up_silence()
+        result = Poll()
+        ready = {tp: messages for tp, messages in self._aside.items() if tp not in self._paused}
+        if not ready:
+            ready = self._sort(self._consume(seconds), result)
+        if ready:
+            self._topics.heard()
+            self._hand_on(ready, result)
+        for tp in self._out:
+            if tp not in self._paused and tp not in self._aside:
+                result.out_of_range[tp] = self._positions[tp]
+        return result
+
+    def close(self) -> None:
+        self._topics.close()
+        self._admin.__exit__(None, None, None)  # it has no other way to be closed before it is collected
+        try:
+            self._consumer.close()
+        except RuntimeError:
+            pass  # it is closed
+
+    def _consume(self, seconds: float) -> list[Message]:
+        """Return what there is; if there is nothing, what comes first."""
+        messages = self._consumer.consume(self._max_poll_records, 0)
+        if messages:
+            return messages
+        # Not by `consume`: it waits until it has all that it was asked for, or the time is up.
+        first = self._consumer.poll(seconds)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(self._max_poll_records - 1, 0)]
+
+    def _sort(self, messages: list[Message], result: Poll) -> dict[TopicPartition, list[Message]]:
+        """Return the messages of each partition that is not paused, and put those of the others aside."""
+        if has_errors(messages):
+            messages = self._without_errors(messages, result)
+        ready: dict[TopicPartition, list[Message]] = {}
+        grown: set[TopicPartition] = set()
+        one_topic = len({tp.topic for tp in self._positions}) <= 1
+        for key, run in runs(messages, one_topic):
+            tp = TopicPartition(*key)
+            if tp in self._positions:
+                place = ready
+                if tp in self._paused:
+                    place = self._aside
+                    grown.add(tp)
+                place.setdefault(tp, []).extend(run)
+                self._out.discard(tp)
+        full = [tp for tp in grown - self._stopped if total_size(self._aside[tp]) > self._limit]
+        if full:
+            self._consumer.incremental_unassign(_keys(full))
+            self._stopped.update(full)
+        return ready
+
+    def _give_up_silence(self) -> None:
+        """Make the consumer anew if its first question, for the leaders, went to a broker that does not answer.
+
+        librdkafka sends that to the broker that it is connected to, which is one in the beginning; it asks no other until
+        `socket.timeout.ms` is over, and reads nothing. A new one connects to a broker that answers.
+        """
+        if self._answer_by is None or time.monotonic() < self._answer_by:
+            return
+        self._answer_by = None
+        self._answered = any(self._end_of(tp) is not None for tp in self._positions)
+        if self._answered:
+            self._patience = FIRST_ANSWER
+        elif self._positions:
+            self._patience = min(2 * self._patience, LONGEST_FIRST_ANSWER)
+            if self._topics.reachable:
+                log.info("kafka: no leader has answered; connecting anew")
+                self._replace_consumer()
+            else:
+                self._answer_by = time.monotonic() + self._patience
+
+    def _end_of(self, tp: TopicPartition) -> int | None:
+        """Return the end of a log as the last answer of its leader said it; None if there was none."""
+        try:
+            _, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), cached=True)
+        except KafkaException:
+            return None  # it was put aside by a consumer before this one
+        return end if end >= 0 else None
+
+    def _hand_on(self, ready: Mapping[TopicPartition, list[Message]], result: Poll) -> None:
+        """Put at most the limit of each into the result, and the rest aside."""
+        whole = []
+        for tp, messages in ready.items():
+            size = total_size(messages)
+            if size > self._limit and (count := fitting(messages, size, self._limit)) < len(messages):
+                self._aside[tp] = messages[count:]
+                messages = messages[:count]
+                self._give(tp, messages, self._aside[tp][0].offset() or 0, total_size(messages), result)
+            else:
+                self._aside.pop(tp, None)
+                whole.append((tp, messages, size))
+        # Behind the last record there can be offsets without one: librdkafka's position is after those that it has seen.
+        positions = self._consumer.position(_keys(tp for tp, _, _ in whole))
+        for (tp, messages, size), position in zip(whole, positions, strict=True):
+            self._give(tp, messages, max((messages[-1].offset() or 0) + 1, position.offset), size, result)
+
+    def _give(self, tp: TopicPartition, messages: list[Message], next_offset: int, size: int, result: Poll) -> None:
+        self._positions[tp] = next_offset
+        result.fetched[tp] = Fetched(Messages(messages), next_offset, size, self._end_of(tp))
+
+    def _without_errors(self, messages: list[Message], result: Poll) -> list[Message]:
+        """Take note of the errors, and return the records."""
+        for message in messages:
+            error, topic, number = message.error(), message.topic(), message.partition()
+            if error is None:
+                continue
+            tp = TopicPartition(topic or "", -1 if number is None else number)
+            if error.code() in _OUT_OF_RANGE:
+                if tp in self._positions:
+                    self._out.add(tp)
+                    self._try_out_at = time.monotonic() + OUT_OF_RANGE_AGAIN
+            elif error.code() in _PASSING or error.retriable() or is_unknown(error) or tp not in self._positions:
+                log.debug("kafka: %s: %s", tp, error)
+            else:
+                result.failed[tp] = KafkaException(error)
+        return [message for message in messages if message.error() is None]
+
+    def _try_out_of_range(self) -> None:
+        """Ask for positions again that were not in the log: librdkafka does not by itself, and the log can have grown."""
+        again = [tp for tp in self._out if tp not in self._paused and tp not in self._aside]
+        if not again or time.monotonic() < self._try_out_at:
+            return
+        self._try_out_at = time.monotonic() + OUT_OF_RANGE_AGAIN
+        self._consumer.incremental_unassign(_keys(again))
+        self._fetch(again)
+
+
+def check(properties: Mapping[str, Any]) -> None:
+    """Raise ConfigError if librdkafka cannot use one of `properties`; without any servers, it connects to nothing."""
+    try:
+        confluent_kafka.Consumer(
+            {**DEFAULTS, **check_entry(properties), **FIXED, "group.id": "check", "log_level": 0}
+        ).close()
+    except KafkaException as error:
+        raise ConfigError(_unusable(error)) from None
+
+
+def _unusable(error: KafkaException) -> str:
+    return f"kafka: the confluent-kafka reader cannot use this: {error.args[0].str().strip()}"
+
+
+def _keys(partitions: Iterable[TopicPartition]) -> list[confluent_kafka.TopicPartition]:
+    return [confluent_kafka.TopicPartition(*tp) for tp in partitions]

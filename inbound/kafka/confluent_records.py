@@ -1,0 +1,124 @@
+"""Records of confluent-kafka as processors see them: views of its messages, made only where somebody looks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+from typing import Any, overload
+
+from confluent_kafka import Message
+
+from inbound.processors.batch import Record
+
+#: So many messages of a run are looked at for the sizes of keys and headers. Looking at headers makes Python objects of
+#: them, which costs as much as all the rest of a record: for messages that nobody may look at again, a sample has to do.
+SAMPLE = 16
+
+_partition, _topic = Message.partition, Message.topic
+
+
+class MessageRecord:
+    """One message: see `Record`."""
+
+    __slots__ = ("_message", "key", "value")
+
+    key: bytes | None
+    value: bytes | None
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        # At once: whoever looks at a record looks at these, and an attribute costs a third of a property.
+        self.key = message.key()
+        self.value = message.value()
+
+    @property
+    def offset(self) -> int:
+        return self._message.offset()  # type: ignore[return-value]  # None is for what was not consumed
+
+    @property
+    def timestamp(self) -> int:
+        return self._message.timestamp()[1]
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]:
+        return self._message.headers() or ()  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"<MessageRecord at {self.offset}>"
+
+
+class Messages(Sequence[Record]):
+    """Messages of one partition; nothing is done per message before it is looked at."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Messages: ...
+    def __getitem__(self, index: int | slice) -> Record | Messages:
+        if isinstance(index, slice):
+            return Messages(self._messages[index])
+        return MessageRecord(self._messages[index])
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(MessageRecord, self._messages)
+
+    def sizes(self) -> list[int]:
+        """Return the decoded bytes of each, exactly."""
+        return list(map(_size, self._messages))
+
+
+def has_errors(messages: list[Message]) -> bool:
+    """Whether any of these is no record but tells of an error."""
+    return any(map(Message.error, messages))
+
+
+def runs(messages: list[Message], one_topic: bool) -> Iterator[tuple[tuple[str, int], list[Message]]]:
+    """Yield (topic, partition) and its messages, in order, for each stretch of messages of one partition.
+
+    `one_topic` says that all are of one topic. Not told by first and last offset of a stretch: in a compacted topic another
+    partition's message can stand where an offset is missing.
+    """
+    numbers = map(_partition, messages)
+    stretches = groupby(numbers if one_topic else zip(map(_topic, messages), numbers, strict=True))
+    end = 0
+    for _, stretch in stretches:
+        start, end = end, end + len(list(stretch))
+        first = messages[start]
+        yield (first.topic(), first.partition()), messages[start:end]  # type: ignore[misc]  # they have both
+
+
+def total_size(messages: list[Message]) -> int:
+    """Return the decoded bytes of messages: values exactly, keys and headers as those of up to `SAMPLE` of them."""
+    if not messages:
+        return 0
+    sample = messages[:: max(1, len(messages) // SAMPLE)]
+    return sum(map(len, messages)) + round(sum(map(_rest_size, sample)) * len(messages) / len(sample))
+
+
+def fitting(messages: list[Message], size: int, max_bytes: int) -> int:
+    """Return how many leading messages, of all these with `size`, have together at most `max_bytes`; at least one."""
+    alike = max(1, len(messages) * max_bytes // size)
+    if total_size(messages[:alike]) <= max_bytes:
+        return alike
+    return max(1, bisect_right(list(accumulate(map(_size, messages[:alike]))), max_bytes))
+
+
+def _size(message: Message) -> int:
+    return len(message) + _rest_size(message)
+
+
+def _rest_size(message: Message) -> int:
+    size = len(message.key() or b"")
+    headers: Any = message.headers() or ()
+    for name, value in headers:
+        size += len(name) + len(value or b"")
+    return size

@@ -1,0 +1,62 @@
+"""Looks after what a Kafka client may not notice itself: records that it does not fetch, leaders that do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from inbound.kafka.base import LogClient
+from inbound.partition import Partition
+from inbound.topic_partition import TopicPartition
+
+
+class Read(Protocol):
+    """A partition that is being read: see `inbound.kafka.reader.Stream`."""
+
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def paused(self) -> bool: ...
+
+
+class Watching:
+    """What it finds stands in the partitions (`log_end`, `unread_since`) and in `unled`. Used by who reads, but for `ask`."""
+
+    def __init__(self) -> None:
+        self._asked: Collection[TopicPartition] = ()
+        #: Partitions whose leader does not answer, and since when (clock time). Replaced as a whole, read by any thread.
+        self.unled: Mapping[TopicPartition, float] = {}
+
+    def ask(self, partitions: Collection[TopicPartition]) -> None:
+        """Find out, with the next step, whether there is something to read of these that is not fetched. Any thread."""
+        self._asked = partitions
+
+    def look(
+        self,
+        client: LogClient,
+        streams: Mapping[TopicPartition, Read],
+        now: float,
+        wake: Callable[[], None],
+    ) -> None:
+        """Find out about those that were asked for, as far as the answers are there; `wake` is called when others come."""
+        if not self._asked:
+            return
+        read = [tp for tp in self._asked if (stream := streams.get(tp)) is not None and not stream.paused]
+        found = client.peek(read, wake)
+        self._asked = [tp for tp in read if tp not in found]
+        for tp, (position, end) in found.items():
+            partition = streams[tp].partition
+            if position >= end or partition.buffer:
+                partition.unread_since = None
+            elif partition.unread_since is None or (position, partition.position) != (
+                partition.log_position,
+                partition.unread_at,
+            ):
+                partition.unread_since, partition.unread_at = now, partition.position
+            partition.log_position, partition.log_end = position, end
+
+    def look_at_leaders(self, client: LogClient, now: float) -> None:
+        """Take note of the leaders as the last poll saw them."""
+        unled = client.unled()
+        if unled or self.unled:
+            self.unled = {tp: self.unled.get(tp, now) for tp in unled}
