@@ -19,6 +19,8 @@ class Member:
     topics: tuple[str, ...]
     #: What its id node says: `type` and the parameters; see `inbound.coordinators.parameters`.
     coordinator: Mapping[str, Any] = field(default_factory=lambda: {"type": "dynamic"})
+    #: What its id node says of the subscription that it serves; see `inbound.coordinators.subscriber_status`.
+    subscriber: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from inbound.coordinators.base import Member
 from inbound.coordinators.nodes import BadNodeError, MemberInfo, decode_member
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import Create, Delete, Node, Op, RefusedError, SetData, ZooKeeper, unavailable
+from inbound.coordinators.zookeeper import (
+    Create,
+    Delete,
+    Node,
+    Op,
+    RefusedError,
+    SetData,
+    ZooKeeper,
+    loosely,
+    unavailable,
+)
 from inbound.errors import ConsumerIdTakenError, ZkAmbiguousError
 
 log = logging.getLogger(__name__)
@@ -40,12 +51,17 @@ class Membership:
     #: The sessions that were ours. A left-over node of one of them may be replaced.
     sessions: set[int]
     registered: bool = False
+    admin: str | None = None  # URL of the admin port, where that has moved since `info` was written
     #: Sessions of a process that had our id, and is provably dead although its session still lives.
     dead_sessions: set[int] = field(default_factory=set)
 
     @property
     def path(self) -> str:
         return self.paths.member(self.consumer_id)
+
+    def move_admin(self, url: str) -> None:
+        """Write another URL with the next `publish`. Any thread."""
+        self.admin = url
 
     async def register(self, *, owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False) -> Registration:
         """Write the id node in the current session, keeping the seniority of an earlier one.
@@ -96,18 +112,21 @@ class Membership:
             raise self._taken(node)
         return True
 
-    async def publish_topics(self, topics: tuple[str, ...]) -> None:
-        """Say in the id node which topics we read, where that has changed (a pattern can match new ones)."""
-        if topics == self.info.topics or not self.registered:
+    async def publish(self, topics: tuple[str, ...], subscriber: dict[str, Any] | None) -> None:
+        """Say in the id node which topics we read (a pattern can match new ones) and how the subscription goes.
+
+        Only where that has changed.
+        """
+        info = replace(self.info, topics=topics, subscriber=subscriber, admin=self.admin or self.info.admin)
+        if info == self.info or not self.registered:
             return
         node = await self.zk.get(self.path)
         if node is None or node.stat.ephemeral_owner != self._session():
             return
-        info = replace(self.info, topics=topics)
         try:
             await self.zk.transaction([SetData(self.path, info.encode(), node.stat.version)])
         except RefusedError:
-            return  # the node went; registering again writes the topics
+            return  # the node went; registering again writes it
         self.info = info
 
     async def leaving(self) -> list[Op]:
@@ -159,6 +178,7 @@ async def read_members(
 
     A node that cannot be read as ours is left out, loudly: it would count as a member that takes nothing.
     """
+    watch = loosely(watch)  # also within what we make of it below
     names = await zk.children(paths.ids, watch) or []
     for gone in set(cache) - set(names):
         cache.pop(gone, None)  # its watch may just have taken it out, on another thread
@@ -184,7 +204,7 @@ async def read_members(
             log.warning("%s; it is not counted as a member", error)
             continue
         joined = info.joined if info.joined is not None else node.stat.czxid
-        members.append(Member(name, joined, info.topics, info.coordinator))
+        members.append(Member(name, joined, info.topics, info.coordinator, info.subscriber))
         if not stale.is_set():
             cache[name] = members[-1]
     return tuple(members)

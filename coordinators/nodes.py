@@ -31,9 +31,14 @@ class MemberInfo:
     #: Names the lock file that the process holds for its id, and the machine's boot: who holds the same file now knows
     #: that the process is dead.
     lock: str | None = None
+    #: Which subscription the member serves and how it goes: see `inbound.coordinators.subscriber_status`. None: none.
+    subscriber: dict[str, Any] | None = None
 
     def encode(self) -> bytes:
-        return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        body = {"v": FORMAT, **asdict(self)}
+        if self.subscriber is None:
+            del body["subscriber"]
+        return json.dumps(body, separators=(",", ":")).encode()
 
 
 def decode_member(path: str, data: bytes) -> MemberInfo:
@@ -42,7 +47,7 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
     Raises:
         BadNodeError: the node is no JSON object of a version we know.
     """
-    body = _object(path, data)
+    body = read_object(path, data)
     try:
         return MemberInfo(
             host=str(body["host"]),
@@ -53,6 +58,7 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
             joined=body.get("joined"),
             admin=body.get("admin"),
             lock=body.get("lock"),
+            subscriber=_mapping(body.get("subscriber")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
@@ -62,6 +68,18 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
 
 #: So many ids of former topics of one name are remembered.
 FORMER_IDS = 8
+
+
+@dataclass(frozen=True)
+class ResetNote:
+    """What a reset leaves in the epoch node: who claims next tells it to the processor and to the ledger.
+
+    Claims carry it on until the group's offset has left `new`, so that it is told although the first claimant died.
+    """
+
+    command: str  # its node's path
+    old: int | None  # the group's offset before; None: there was none
+    new: int
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,8 @@ class EpochInfo:
     topic_id: str | None = None
     #: Topics of that name that are known to be deleted, the last one first. Who believes in one has old metadata.
     former: tuple[str, ...] = ()
+    #: The reset that moved the group's offset last, as long as nothing was committed since.
+    reset: ResetNote | None = None
 
     def of_topic(self, topic_id: str | None) -> EpochInfo:
         """Return this, as it is after a claim by somebody to whom the brokers named `topic_id`."""
@@ -86,14 +106,17 @@ class EpochInfo:
         return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]))
 
     def encode(self) -> bytes:
-        return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        body = {"v": FORMAT, **asdict(self)}
+        if self.reset is None:
+            del body["reset"]
+        return json.dumps(body, separators=(",", ":")).encode()
 
 
 def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
     """Read an epoch node; None where nobody has claimed yet."""
     if not data:
         return None
-    body = _object(path, data)
+    body = read_object(path, data)
     try:
         topic_id, former = body.get("topic_id"), body.get("former") or ()
         return EpochInfo(
@@ -102,6 +125,7 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
             str(body["nonce"]),
             None if topic_id is None else str(topic_id),
             tuple(map(str, former)),
+            _reset_note(body.get("reset")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
@@ -128,7 +152,7 @@ def decode_topic(path: str, data: bytes) -> TopicInfo:
     """Read an `epochs/<topic>` node; one without data was made by hand: every partition counts as known."""
     if not data:
         return TopicInfo(1 << 31)
-    body = _object(path, data)
+    body = read_object(path, data)
     try:
         return TopicInfo(int(body["partitions"]), body.get("topic_id"))
     except (KeyError, TypeError, ValueError) as error:
@@ -155,7 +179,23 @@ def encode_offset(offset: int) -> bytes:
     return b"%d" % offset
 
 
-def _object(path: str, data: bytes) -> dict[str, Any]:
+def _reset_note(value: Any) -> ResetNote | None:
+    if value is None:
+        return None
+    old = value["old"]
+    return ResetNote(str(value["command"]), None if old is None else int(old), int(value["new"]))
+
+
+def _mapping(value: Any) -> dict[str, Any] | None:
+    return dict(value) if isinstance(value, dict) else None
+
+
+def read_object(path: str, data: bytes) -> dict[str, Any]:
+    """Return the JSON object in a node.
+
+    Raises:
+        BadNodeError: it is none, or of a format that this version does not know.
+    """
     try:
         body = json.loads(data)
     except ValueError:

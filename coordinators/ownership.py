@@ -18,6 +18,7 @@ from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
     EpochInfo,
+    ResetNote,
     TopicInfo,
     decode_epoch,
     decode_offset,
@@ -27,6 +28,7 @@ from inbound.coordinators.nodes import (
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_OPS,
+    Call,
     Check,
     Create,
     Delete,
@@ -70,6 +72,8 @@ class Claim:
     #: The topic was deleted and created anew: the offset was set to 0 with this claim. `old` is what it was before.
     recreated: bool = False
     old: int | None = None
+    #: The reset that has moved the offset to where it still is: nothing was committed since.
+    reset: ResetNote | None = None
 
 
 class OtherTopicError(TransientError):
@@ -122,16 +126,25 @@ class Ownership:
         self.zk = zk
         self.paths = GroupPaths(group)
         self.consumer_id = consumer_id
-        self._group_ready = False
+        self._group_ready_in: int | None = None  # the session in which the group's folders were there
         #: In which session a recovery of these went without an answer: while it lives, it may execute at any time.
         self._unanswered: dict[TopicPartition, int] = {}
+        self._asking: dict[str, Call[Node | None]] = {}
         self._known: dict[str, tuple[TopicInfo, int]] = {}  # topic: its node, and up to which partition all exists
 
     async def ensure_group(self) -> None:
-        """Create the group's folders, once; before anything is registered in them."""
-        if not self._group_ready:
+        """Create the group's folders, before anything is registered in them. Looked at once in each session.
+
+        A group without members may be deleted, with everything in it: so it may be gone when our session was.
+        """
+        connection = self.zk.connection
+        session = connection.session.id if connection is not None else None
+        if self._group_ready_in is not None and self._group_ready_in == session:
+            return
+        if self._group_ready_in is None or await self.zk.get(self.paths.ids) is None:
+            self._known.clear()
             await self._ensure_paths(self.paths.group_parents())
-            self._group_ready = True
+        self._group_ready_in = session
 
     async def ensure(self, topic: str, partitions: int, *, came_later: bool = False) -> None:
         """Create what `partitions` partitions of `topic` need: parents, gate, epochs, offsets; never the owners.
@@ -191,10 +204,13 @@ class Ownership:
             return None
         if epoch is None or (owner is not None and owner.stat.ephemeral_owner not in {session, *dead_sessions}):
             return None
-        before = self._topic_before(epoch_path, epoch)
-        mine = EpochInfo(self.consumer_id, session, f"{os.urandom(8).hex()}-{next(_nonces)}", *before)
+        before = self._before(epoch_path, epoch)
+        nonce = f"{os.urandom(8).hex()}-{next(_nonces)}"
+        mine = EpochInfo(self.consumer_id, session, nonce, before.topic_id, before.former)
         info = mine.of_topic(topic_id)
         recreated = mine.topic_id is not None and mine.topic_id != info.topic_id
+        if before.reset is not None and not recreated and await self._stands_at(tp, before.reset.new):
+            info = replace(info, reset=before.reset)
         if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
             raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=topic_id in mine.former)
         ops: list[Op] = [
@@ -213,7 +229,7 @@ class Ownership:
             return None
         except ZkAmbiguousError:
             if not await self._claim_landed(tp, info):
-                return None
+                raise  # not yet: it may execute as long as the session lives
         node = await self.zk.get(offset_path)
         if self._session(f"claim of {tp}") != session:
             raise unavailable(f"claim of {tp}")  # the session changed between: the owner node went with it
@@ -222,7 +238,8 @@ class Ownership:
         fence = Fence(epoch.stat.version + 1, session, info.nonce)
         self._unanswered.pop(tp, None)  # it checks an epoch that is over now
         was = decode_offset(offset_path, old.data) if old is not None else None
-        return Claim(fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was)
+        reset = info.reset if info.reset is not None and info.reset.new == offset else None
+        return Claim(fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was, reset)
 
     async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
         """Get the owner node back in a new session, under the same epoch: nothing is lost and nothing repeated.
@@ -337,6 +354,29 @@ class Ownership:
         """Give a partition up without a commit, if the owner node is ours at all."""
         await self.release(tp, fence, None)
 
+    async def clear(self, tp: TopicPartition, dead_sessions: Collection[int] = ()) -> None:
+        """Delete an owner node of ours, or of one of `dead_sessions`, under which nothing is held: others wait for it.
+
+        The epoch is checked. A request of this kind that executes late would else delete the node of our next claim. It is
+        moved on where something that nobody knows of could still execute: a commit of the dead process, or a recovery of
+        ours without an answer.
+
+        Raises:
+            RefusedError: the epoch moved, or the node went, just now; look again.
+            TransientError: no answer; ask again.
+        """
+        session = self._session(f"removal of the owner node of {tp}")
+        epoch_path, owner_path = self.paths.epoch(*tp), self.paths.owner(*tp)
+        # The owner last: what is ours then was not claimed under a later epoch than the one that is checked.
+        asked = self.zk.get(epoch_path), self.zk.get(owner_path)
+        epoch, owner = [await call for call in asked]
+        if epoch is None or owner is None or owner.stat.ephemeral_owner not in {session, *dead_sessions}:
+            return
+        version = epoch.stat.version
+        certain = owner.stat.ephemeral_owner == session and self._unanswered.get(tp) != session
+        guard: Op = Check(epoch_path, version) if certain else SetData(epoch_path, epoch.data, version)
+        await self.zk.transaction([guard, Delete(owner_path)])
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def _look(self, tp: TopicPartition) -> tuple[Node | None, Node | None, Node | None, Node | None]:
@@ -347,8 +387,8 @@ class Ownership:
         """
         paths = self.paths
         calls = [
-            self.zk.get(paths.gate(tp.topic)),
-            self.zk.get(paths.member(self.consumer_id)),
+            self._get_once(paths.gate(tp.topic)),
+            self._get_once(paths.member(self.consumer_id)),
             self.zk.get(paths.epoch(*tp)),
             self.zk.get(paths.owner(*tp)),
         ]
@@ -357,6 +397,13 @@ class Ownership:
             if node is None:
                 self._missing(tp.topic, path)
         return gate, member, epoch, owner
+
+    def _get_once(self, path: str) -> Call[Node | None]:
+        """Ask for a node that all partitions have in common, or wait for the answer that is on its way already."""
+        call = self._asking.get(path)
+        if call is None or call.done:
+            call = self._asking[path] = self.zk.get(path)
+        return call
 
     def _look_for_missing(self, topic: str, refused: RefusedError) -> None:
         """A refusal because a node is not there, which `ensure` had made: make it again."""
@@ -372,14 +419,20 @@ class Ownership:
                 path,
             )
 
-    def _topic_before(self, path: str, epoch: Node) -> tuple[str | None, tuple[str, ...]]:
-        """Return the topic id in the epoch node, and the former ones; none if it holds nothing that we know."""
+    def _before(self, path: str, epoch: Node) -> EpochInfo:
+        """Return what the epoch node says of the topic and of a reset; nothing, if it holds nothing that we know."""
         try:
             info = decode_epoch(path, epoch.data)
         except BadNodeError as error:
             log.warning("%s; claimed all the same, what it held is overwritten", error)
             info = None
-        return (info.topic_id, info.former) if info is not None else (None, ())
+        return info or EpochInfo("", 0, "")
+
+    async def _stands_at(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether the group's offset is `offset`: a hint, for somebody who commits may come before our claim."""
+        path = self.paths.offset(*tp)
+        node = await self.zk.get(path)
+        return node is not None and decode_offset(path, node.data) == offset
 
     def _session(self, what: str) -> int:
         connection = self.zk.connection

@@ -26,11 +26,20 @@ def path_part(name: str, what: str) -> str:
 class GroupPaths:
     """The nodes of one consumer group, under an optional chroot (handled by the client)."""
 
+    #: The folder with a child for each group.
+    GROUPS = "/consumers"
+
     def __init__(self, group: str) -> None:
         self.root = f"/consumers/{path_part(group, 'group')}"
         self.ids = f"{self.root}/ids"
         self.pauses = f"{self.root}/pauses"
         self.rebalance = f"{self.root}/rebalance"
+        self.subscriber = f"{self.root}/subscriber"
+        #: Each has a child for each topic.
+        self.all_gates = f"{self.root}/gates"
+        self.all_offsets = f"{self.root}/offsets"
+        self.all_epochs = f"{self.root}/epochs"
+        self.all_owners = f"{self.root}/owners"
 
     def member(self, consumer_id: str) -> str:
         return f"{self.ids}/{path_part(consumer_id, 'consumer id')}"
@@ -79,3 +88,37 @@ class GroupPaths:
     def topic_parents(self, topic: str) -> list[str]:
         """The persistent folders that a topic needs besides (`epochs/<topic>` is made with its data)."""
         return [self.owners(path_part(topic, "topic")), self.offsets(topic)]
+
+
+class CommandPaths:
+    """The nodes of commands that are carried out whoever lives: resets of offsets."""
+
+    #: One child for each reset; its name is never used again.
+    RESETS = "/inbound/commands/reset-offset"
+    #: Names that were used by whoever derives them from something that lasts, such as a manifest's content. They stay when
+    #: the command itself is cleared away: the manifest may lie in its folder for years.
+    USED_NAMES = "/inbound/commands/reset-offset-names"
+
+    def parents(self) -> list[str]:
+        """The persistent folders, parents first."""
+        return ["/inbound", "/inbound/commands", self.RESETS, self.USED_NAMES]
+
+    def reset(self, name: str) -> str:
+        """The command itself: specification and status."""
+        return f"{self.RESETS}/{path_part(name, 'name of a reset')}"
+
+    def leader(self, name: str) -> str:
+        """Ephemeral: who carries it out at the moment. A courtesy, no lock: steps are safe with several of them."""
+        return f"{self.reset(name)}/leader"
+
+    def used_name(self, name: str) -> str:
+        """Says that a command of this name was submitted once."""
+        return f"{self.USED_NAMES}/{path_part(name, 'name of a reset')}"
+
+    def targets(self, name: str, by: str, chunk: int) -> str:
+        """Where the partitions of one chunk are moved to, as `by` has resolved it; made before anything is moved."""
+        return f"{self.reset(name)}/targets-{by}-{chunk}"
+
+    def applied(self, name: str, chunk: int) -> str:
+        """Made by the transaction that moves the partitions of one chunk."""
+        return f"{self.reset(name)}/applied-{chunk}"

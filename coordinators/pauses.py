@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from inbound.coordinators.nodes import FORMAT
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_OPS,
     Create,
@@ -93,32 +94,6 @@ def one_line(text: str) -> str:
 # -- a member's side -----------------------------------------------------------------------------------------------
 
 
-class _Watch:
-    """A watch that is set again only when it has fired: the client would else collect one for each look.
-
-    Armed by one thread, fired by any. `_armed_in` is the connection that it was set on; watches do not outlive theirs.
-    """
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self._armed_in = 0
-
-    def arm(self, generation: int) -> Callable[[], None] | None:
-        """Return what to set as the watch, or None where it is set already."""
-        if self._armed_in == generation:
-            return None
-        self._armed_in = generation
-        return self._fired
-
-    def disarm(self) -> None:
-        """Nobody knows whether it was set."""
-        self._armed_in = 0
-
-    def _fired(self) -> None:
-        self._armed_in = 0
-        self._changed()
-
-
 class PauseReader:
     """How one member follows the pauses of its group, and hears that it is to rebalance. Controller's thread.
 
@@ -138,8 +113,8 @@ class PauseReader:
         self._zk = zk
         self._paths = paths
         self._consumer_id = consumer_id
-        self._pauses = _Watch(on_pause)
-        self._rebalance = _Watch(on_rebalance)
+        self._pauses = Watch(on_pause)
+        self._rebalance = Watch(on_rebalance)
 
     async def read(self) -> tuple[int, tuple[Pause, ...]]:
         """Return the pauses that concern the member, and the generation of the connection that they were read on.
@@ -158,7 +133,7 @@ class PauseReader:
             names = await listing
             if names is None:  # the folder was deleted by hand; its return is watched for instead
                 names = []
-                await self._zk.get(self._paths.pauses, self._pauses._fired)
+                await self._zk.get(self._paths.pauses, self._pauses.fired)
             found = [await self._read(name) for name in sorted(names) if named(name).concerns(self._consumer_id)]
         except BaseException:
             self._pauses.disarm()

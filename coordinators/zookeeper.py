@@ -7,7 +7,9 @@ seeded scheduler drive the very code that runs in production.
 
 from __future__ import annotations
 
+import inspect
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -31,6 +33,8 @@ class Stat(NamedTuple):
     ephemeral_owner: int  # session id; 0 where the node is persistent
     czxid: int
     mzxid: int
+    ctime: float = 0.0  # when it was made and written last, in seconds since 1970; for people. 0: not known
+    mtime: float = 0.0
 
 
 class Node(NamedTuple):
@@ -98,7 +102,7 @@ class Connection(NamedTuple):
 
 
 class Call(Generic[T]):
-    """The answer to one request: completed once, by any thread; awaited by one task."""
+    """The answer to one request: completed once, by any thread; awaited by any number of tasks."""
 
     __slots__ = ("_callbacks", "_error", "_lock", "_value", "deadline", "done", "what")
 
@@ -163,7 +167,8 @@ class ZooKeeper(ABC):
     """A connection to ZooKeeper for one process. Every method may be called from any thread and returns at once.
 
     A request made while there is no connection fails with ZkUnavailableError (it was never sent). One whose answer is
-    lost, or late, fails with ZkAmbiguousError. A refused transaction fails with RefusedError.
+    lost, or late, fails with ZkAmbiguousError. A refused transaction fails with RefusedError; what a node's access rights
+    do not allow, with ZkDeniedError.
     """
 
     #: What messages call it.
@@ -182,9 +187,17 @@ class ZooKeeper(ABC):
     def connection(self) -> Connection | None:
         """The connection with its session, or None while there is none."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why there is no connection, or why it is of no use: what to do, for people. None: all is well, or unknown."""
+        return None
+
     @abstractmethod
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
-        """Read a node; None where there is none. The watch (on a present or absent node) fires at most once."""
+        """Read a node; None where there is none. The watch (on a present or absent node) fires at most once.
+
+        Watches on nodes that never change stay for as long as the connection: see `loosely`.
+        """
 
     @abstractmethod
     def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
@@ -231,6 +244,23 @@ class ZooKeeper(ABC):
 
     def _new_call(self, what: str) -> Call[Any]:
         return Call(what, self.clock.now() + self.call_timeout)
+
+
+def loosely(watch: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls `watch`, and does not keep the object alive whose method it is.
+
+    A client keeps a watch until its node changes, which most never do; a channel that was closed long ago would be kept
+    with it, and all that it has read. Whoever sets a watch on a method keeps its object for as long as it listens.
+    """
+    if not inspect.ismethod(watch):
+        return watch
+    kept = weakref.WeakMethod(watch)
+
+    def fire() -> None:
+        if (call := kept()) is not None:
+            call()
+
+    return fire
 
 
 def unavailable(what: str) -> ZkUnavailableError:

@@ -1,0 +1,128 @@
+"""Whether a subscription is served, as Knative's `SubscriberStatus` says it: worked out from what all its members say.
+
+Each member says in its id node which generation it runs and why it does not move, if so. The longest-serving one puts
+what follows from that into the group's `subscriber` node. Pure, but for the bytes of that node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from inbound.coordinators.base import GroupView, Member
+from inbound.coordinators.nodes import FORMAT, BadNodeError, read_object
+
+Ready = Literal["True", "False", "Unknown"]
+
+#: So many are named in a message; of the others only the number is said.
+NAMED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriberSaid:
+    """What one member says of the subscription in its id node."""
+
+    uid: str
+    generation: int | None  # None: the configuration counts none, and members compare digests
+    digest: str  # of the options
+    stopped: tuple[str, ...] = ()  # why it does not consume, or some of its partitions not
+    note: str | None = None  # what people should know although it consumes: the subscriber is down
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON takes it, without what is not said."""
+        return {key: value for key, value in asdict(self).items() if value not in (None, ())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriberStatus:
+    """One subscription's condition; names in camel case are Knative's."""
+
+    uid: str
+    observedGeneration: int | None
+    ready: Ready
+    message: str
+
+    def encode(self) -> bytes:
+        return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+
+
+def decode_status(path: str, data: bytes) -> SubscriberStatus:
+    """Read a `subscriber` node.
+
+    Raises:
+        BadNodeError: it is no JSON object of a version that we know.
+    """
+    body = read_object(path, data)
+    try:
+        ready = body["ready"]
+        if ready not in ("True", "False", "Unknown"):
+            raise ValueError(ready)
+        return SubscriberStatus(
+            uid=str(body["uid"]),
+            observedGeneration=body.get("observedGeneration"),
+            ready=ready,
+            message=str(body.get("message") or ""),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadNodeError(f"{path}: not the status of a subscription ({error!r}); is another tool using it?") from None
+
+
+def status_of(said: SubscriberSaid, view: GroupView | None, *, connected: bool) -> SubscriberStatus:
+    """Return what follows for the subscription that `said` (our own word) is about.
+
+    `view` is the group as last seen, None where it was not seen yet; its `owned` are the partitions that somebody reads.
+    """
+    ready: Ready = "True"
+    if not connected:
+        ready, message = "Unknown", "ZooKeeper does not answer; what holds is known when it is back"
+    elif view is None:
+        ready, message = "Unknown", "not known yet: this process is still joining the group"
+    elif reasons := _reasons(said, view):
+        ready, message = "False", "; ".join(reasons)
+    else:
+        message = "; ".join(_notes(view.members))
+    return SubscriberStatus(uid=said.uid, observedGeneration=said.generation, ready=ready, message=message)
+
+
+def _reasons(said: SubscriberSaid, view: GroupView) -> list[str]:
+    """Return why the group does not consume on all members, all partitions, in the generation that we run."""
+    if not view.members:
+        return ["the group has no member"]
+    reasons = []
+    if not sum(view.partitions.values()):
+        reasons.append("its topic has no partition that Kafka knows of")
+    free = view.free()
+    if free:
+        total = sum(view.partitions.values())
+        reasons.append(f"no owner for {len(free)} of {total} partitions: {_some(map(str, free))}")
+    for member in sorted(view.members, key=lambda m: (m.joined, m.consumer_id)):
+        reasons += _of_member(said, member)
+    return reasons
+
+
+def _of_member(said: SubscriberSaid, member: Member) -> list[str]:
+    theirs = member.subscriber
+    if not isinstance(theirs, Mapping) or "uid" not in theirs:
+        return [f"member {member.consumer_id} does not say which generation it runs; is it of an older version?"]
+    reasons = []
+    if theirs["uid"] != said.uid:
+        reasons.append(f"member {member.consumer_id} serves the subscriber {theirs['uid']}")
+    elif said.generation is not None and theirs.get("generation") != said.generation:
+        reasons.append(f"member {member.consumer_id} is at generation {theirs.get('generation')}")
+    elif said.generation is None and theirs.get("digest") != said.digest:
+        reasons.append(f"member {member.consumer_id} runs other options")
+    stopped = theirs.get("stopped") or ()
+    return reasons + ([f"member {member.consumer_id}: {_some(stopped)}"] if stopped else [])
+
+
+def _notes(members: Collection[Member]) -> list[str]:
+    notes = (m.subscriber.get("note") for m in members if m.subscriber is not None)
+    return sorted({str(note) for note in notes if note})
+
+
+def _some(words: Collection[str] | Any) -> str:
+    listed: Sequence[str] = [str(word) for word in words]
+    more = len(listed) - NAMED
+    return ", ".join(listed[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,135 @@
+"""The transport over `requests`, each request in a thread: slower, but adapters and authentication plug in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ReadTimeoutError
+
+from inbound.config.units import format_duration
+from inbound.daemon_threads import DaemonThreads
+from inbound.processors.dispatch.transport import (
+    MOST_READ,
+    MOST_READ_OF_A_REPLY,
+    Answer,
+    Done,
+    Target,
+    Transport,
+)
+from inbound.processors.sinks.http_client import TIMED_POOLS
+
+#: Requests at a time, for all targets; each has a thread.
+THREADS = 64
+_CHUNK = 16 * 1024
+
+
+class TimedAdapter(HTTPAdapter):
+    """An adapter whose read timeout is for the whole answer, however slowly its bytes come; of `requests` it is for each read."""
+
+    def init_poolmanager(self, *args: Any, **more: Any) -> None:
+        super().init_poolmanager(*args, **more)
+        self.poolmanager.pool_classes_by_scheme = TIMED_POOLS
+
+
+class RequestsTransport(Transport):
+    """Posts by `requests.Session`s, one for each target. To plug something in, make a subclass and override `session`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads = DaemonThreads(THREADS)  # a receiver that hangs must not keep the process from ending
+        self._sessions: dict[Target, requests.Session] = {}
+        self._closed = False
+
+    def session(self, target: Target) -> requests.Session:
+        """Make the session for `target`; override it to mount adapters or to set `auth`."""
+        session = requests.Session()
+        session.trust_env = False
+        adapter = TimedAdapter(pool_connections=1, pool_maxsize=target.connections, max_retries=0, pool_block=True)
+        session.mount("http://", adapter)
+        session.mount("https://", adapter)
+        session.verify = str(target.ca_file) if target.ca_file is not None else True
+        if target.client_cert is not None:
+            session.cert = (str(target.client_cert), str(target.client_key or target.client_cert))
+        return session
+
+    def post(self, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
+        if target not in self._sessions:
+            self._sessions[target] = self.session(target)
+        self._threads.submit(self._post, self._sessions[target], target, lines, body, done)
+
+    def retire(self, target: Target) -> None:
+        session = self._sessions.pop(target, None)
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for session in self._sessions.values():
+            session.close()
+
+    def _post(self, session: requests.Session, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
+        answer = self._answer(session, target, lines, body)
+        if not self._closed:
+            self._loop.call_soon_threadsafe(done, answer)
+
+    def _answer(self, session: requests.Session, target: Target, lines: list[bytes], body: bytes) -> Answer:
+        headers: dict[str, str | None] = {"Accept-Encoding": "identity"}
+        for line in (*target.headers, *lines):
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name] = value.strip()
+        deadline = time.monotonic() + target.timeout
+        most = MOST_READ_OF_A_REPLY if target.wants_reply else MOST_READ
+        late = Answer(0, problem=f"no whole answer within timeout ({format_duration(target.timeout)})")
+        try:
+            with session.post(
+                target.url, data=body, headers=headers, timeout=(target.connect_timeout, target.timeout),
+                allow_redirects=False, stream=True,
+            ) as response:  # fmt: skip
+                chunks, size = [], 0
+                for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                    if time.monotonic() > deadline:
+                        return late
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > most:
+                        break
+                received = [(n.lower().encode(), v.encode("latin-1")) for n, v in response.headers.items()]
+                return Answer(
+                    response.status_code,
+                    received if target.wants_reply else (),
+                    b"".join(chunks)[:most],
+                    _seconds(response.headers) if response.status_code >= 300 else None,
+                    cut=size > most,
+                )
+        except requests.ConnectTimeout:
+            return Answer(
+                0, problem=f"no connection within connect_timeout ({format_duration(target.connect_timeout)})"
+            )
+        except (requests.Timeout, ReadTimeoutError):  # the second is that of the body, which is read past `requests`
+            return late
+        except requests.exceptions.SSLError as error:
+            return Answer(0, problem=f"TLS: {error}; correct `ca_file` or `client_cert`, or the receiver's certificate")
+        except Exception as error:  # whatever an adapter raises: there was no answer
+            return Answer(0, problem=f"the connection broke ({type(error).__name__}: {error})")
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that Retry-After asks for; None where it does not, or cannot be read.
+
+    A date counts from the answer's own Date: the receiver's clock is not ours.
+    """
+    retry_after = headers.get("Retry-After", "")
+    if retry_after.isdigit():
+        return float(retry_after)
+    try:
+        until, now = (parsedate_to_datetime(text) for text in (retry_after, headers.get("Date", "")))
+        return max(0.0, (until - now).total_seconds())
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,182 @@
+"""Which events of one partition may be sent now, and up to where everything is finished. Pure: no I/O, no clock.
+
+An event is open from its admission until it is finished (delivered, dead-lettered, or passed over). Those of one lane
+go one after the other: a lane is the whole partition, or one record key; without order every event has its own.
+
+The window counts from the group's commit, not from the first open event: what is finished behind an open one is sent
+again after a crash just as what is on its way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from inbound.processors.batch import Record
+
+Ordering = Literal["partition", "key", "none"]
+
+
+class Lane:
+    """What must go one after the other."""
+
+    __slots__ = ("key", "out", "waiting")
+
+    def __init__(self, key: bytes | None) -> None:
+        self.key = key
+        self.out = 0  # events of it that are being sent, in one request
+        self.waiting: deque[Entry] = deque()
+
+
+class Entry:
+    """One open event."""
+
+    __slots__ = ("finished", "lane", "payload", "record")
+
+    def __init__(self, record: Record, lane: Lane | None) -> None:
+        self.record = record
+        self.lane = lane  # None: nothing need wait for it
+        self.finished = False
+        self.payload: object = None  # what the sender keeps with it
+
+    @property
+    def offset(self) -> int:
+        return self.record.offset
+
+
+class Window:
+    """The open events of one partition, from one claim of it."""
+
+    def __init__(self, size: int, ordering: Ordering) -> None:
+        """`size` is how many events there may be behind the group's commit that were admitted."""
+        self.size = size
+        self.ordering: Ordering = ordering
+        self.wanted: Ordering = ordering  # taken on when nothing is open any more
+        self.next_offset = 0  # the end of what was admitted
+        self.in_flight = 0
+        self.unsent = 0  # admitted and not taken
+        self.passed = 0  # events that the front has passed
+        self._open: deque[Entry] = deque()  # in offset order; finished ones in between stay until those before them are
+        self._admitted: deque[int] = deque()  # offsets behind the commit
+        self._ready: deque[Entry] = deque()
+        self._lanes: dict[bytes | None, Lane] = {}
+
+    @property
+    def front(self) -> int:
+        """The offset of the first open event; without one, the end of what was admitted."""
+        return self._open[0].record.offset if self._open else self.next_offset
+
+    @property
+    def open(self) -> int:
+        """How many events are not finished, or stand behind one that is not."""
+        return len(self._open)
+
+    @property
+    def ready(self) -> bool:
+        """Whether an event waits for nothing but to be sent."""
+        return bool(self._ready)
+
+    @property
+    def room_left(self) -> bool:
+        """Whether more records may come before another commit; as of the last look."""
+        return len(self._admitted) < self.size
+
+    def room(self, committed: int) -> int:
+        """Return how many more records may be admitted, with the group's commit at `committed`."""
+        admitted = self._admitted
+        while admitted and admitted[0] < committed:
+            admitted.popleft()
+        if self.wanted != self.ordering:
+            if self._open:
+                return 0  # the old order counts for what is open, the new one for what comes
+            self.ordering = self.wanted
+        return max(0, self.size - len(admitted))
+
+    def admit(self, records: Sequence[Record], next_offset: int) -> None:
+        """Open these, in offset order; the offset to read after them is `next_offset`."""
+        lane: Lane | None
+        for record in records:
+            if self.ordering == "none" or (self.ordering == "key" and record.key is None):
+                lane = None
+            else:
+                key = record.key if self.ordering == "key" else None
+                lane = self._lanes.get(key)
+                if lane is None:
+                    lane = self._lanes[key] = Lane(key)
+            entry = Entry(record, lane)
+            self._open.append(entry)
+            self.unsent += 1
+            self._admitted.append(record.offset)
+            if lane is None or not (lane.out or lane.waiting):
+                self._ready.append(entry)
+                if lane is not None:
+                    lane.out = 1  # reserved: whoever comes after it waits
+            else:
+                lane.waiting.append(entry)
+        self.next_offset = next_offset
+
+    def take(self) -> Entry | None:
+        """Return an event to be sent now, or None."""
+        if not self._ready:
+            return None
+        self.in_flight += 1
+        self.unsent -= 1
+        return self._ready.popleft()
+
+    def take_more(self, first: Entry, fits: Callable[[Entry], bool]) -> list[Entry]:
+        """Return what may go with `first` in one request, as long as each `fits`: lane by lane, each in its order."""
+        taken: list[Entry] = []
+        entry: Entry = first
+        while True:
+            lane = entry.lane
+            while lane is not None and lane.waiting:
+                if not fits(lane.waiting[0]):
+                    return self._out(taken)
+                taken.append(lane.waiting.popleft())
+                lane.out += 1
+            if not self._ready or not fits(self._ready[0]):
+                return self._out(taken)
+            entry = self._ready.popleft()
+            taken.append(entry)
+
+    def finish(self, entry: Entry) -> None:
+        """Close an event that was taken; the next of its lane may go when the last of its request is closed."""
+        entry.finished = True
+        self.in_flight -= 1
+        lane = entry.lane
+        if lane is not None:
+            lane.out -= 1
+            if not lane.out:
+                if lane.waiting:
+                    lane.out = 1
+                    self._ready.append(lane.waiting.popleft())
+                else:
+                    del self._lanes[lane.key]
+        opened = self._open
+        while opened and opened[0].finished:
+            opened.popleft()
+            self.passed += 1
+
+    def close(self) -> None:
+        """Send nothing more; what is on its way may still be finished."""
+        self._ready.clear()
+        self.unsent = 0
+        for lane in self._lanes.values():
+            lane.waiting.clear()
+
+    def _out(self, taken: list[Entry]) -> list[Entry]:
+        self.in_flight += len(taken)
+        self.unsent -= len(taken)
+        return taken
+
+
+def offsets(entries: Iterable[Entry]) -> str:
+    """Return the offsets of these for a message: `17`, or `17 to 116 (100 events)`."""
+    found = [entry.offset for entry in entries]
+    return str(found[0]) if len(found) == 1 else f"{min(found)} to {max(found)} ({len(found)} events)"
+
+
+def lanes(entries: Sequence[Entry]) -> set[Lane]:
+    """Return what the order of these events is by; empty where nothing need wait for them."""
+    return {entry.lane for entry in entries if entry.lane is not None}
