@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import logging
-import threading
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from inspect import iscoroutinefunction
+from typing import Any, Protocol, TypeAlias, TypeVar
 
+from inbound.clock import Clock, SystemClock
+from inbound.errors import ConfigError
 from inbound.processors.batch import Batch, BatchResponse
+from inbound.processors.spans import NO_TRACING, Tracing
+from inbound.processors.stopping import StopEvent
 from inbound.topic_partition import TopicPartition
+
+T = TypeVar("T")
+#: What a callback returns: the answer itself, or a coroutine of it where the callback is `async def`.
+MaybeLater: TypeAlias = T | Awaitable[T]
+
+
+class TopicWriter(Protocol):
+    """Publishes to one topic."""
+
+    def send(self, records: Sequence[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]]) -> None:
+        """Publish (key, value, headers) of each, and wait until all are acknowledged. Any thread; it blocks.
+
+        Raises:
+            BrokerUnavailableError: not all were; publish them again.
+        """
+
+
+def no_topics(topic: str) -> TopicWriter:
+    """Stand in where there is no Kafka to publish to."""
+    raise ConfigError(f"topic {topic}: nothing can be published from here: the processor runs without a channel")
 
 
 @dataclass
@@ -22,12 +47,34 @@ class Context:
     #: The class's `Options` model filled from the configuration's `options`, or the plain mapping where it has none.
     options: Any = field(default_factory=dict)
     #: Set when the channel is about to stop: finish what you do, start nothing long.
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: StopEvent = field(default_factory=StopEvent)
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("inbound.processor"))
+    #: The channel's clock: what measures time by it can be tested without waiting.
+    clock: Clock = field(default_factory=SystemClock)
+    #: Seconds that callbacks have to end in when the channel stops.
+    shutdown_timeout: float = 25.0
+    #: Commits what is before an offset, for a processor that answers `next` and finishes records later: see `advance`.
+    commit: Callable[[Batch, int], None] = field(default=lambda batch, offset: None, repr=False)
+    #: Makes what publishes to a topic of the channel's Kafka; the channel closes it.
+    open_topic: Callable[[str], TopicWriter] = field(default=no_topics, repr=False)
+    #: What spans are asked for, by a processor that sets `makes_spans`.
+    tracing: Tracing = field(default=NO_TRACING, repr=False)
+
+    def advance(self, batch: Batch, offset: int) -> None:
+        """Have what is before `offset` committed, as soon as the partition is in nobody's hands.
+
+        For a processor that has answered `next` and finished records after that. `batch` is any batch of the same claim;
+        `offset` is at most the end of what was answered for. Of a claim that has ended nothing is committed. Any thread.
+        """
+        self.commit(batch, offset)
 
     def wait(self, seconds: float) -> bool:
         """Sleep, but wake early when the channel stops. Returns True if it is stopping."""
         return self.stopping.wait(seconds)
+
+    async def sleep(self, seconds: float) -> bool:
+        """What `wait` is in a coroutine: others run meanwhile. Returns True if the channel is stopping."""
+        return await self.stopping.sleep(seconds)
 
 
 class BatchEventProcessor(ABC):
@@ -36,24 +83,85 @@ class BatchEventProcessor(ABC):
     Callbacks for one partition never overlap; those for different partitions run at the same time in up to `workers`
     threads. Whatever a callback raises goes to `on_exception`, and never ends the channel.
 
+    Where `on_next_batch` is `async def`, the other callbacks may be too, and all of them run on one event loop in a thread of
+    its own, with as many partitions under way at once as there are; `workers` has no part in it. What does not `await` but
+    blocks holds up all of them. `open` and `close` run on that loop too: what belongs to a loop is made and closed there. A
+    coroutine that does not end within `shutdown_timeout` is cancelled.
+
     Set `Options` to a pydantic model to have the configuration's `options` validated before anything starts. Set
     `ordered = False` if batches of one partition may run in any order (replay uses it).
     """
 
     Options: type[Any] | None = None
     ordered: bool = True
+    #: How much is read ahead where the configuration does not say, in bytes; None: as much as for all others.
+    prefetch_bytes: int | None = None
+    #: Whether it makes spans of its own, by `Context.tracing`; else each batch has one around `on_next_batch`.
+    makes_spans: bool = False
 
-    def open(self, context: Context) -> None:
+    @property
+    def not_sent(self) -> int:
+        """Records that were committed and then not delivered, since the start: for status and metrics. Any thread."""
+        return 0
+
+    @property
+    def max_read_rate(self) -> float | None:
+        """Records per second that the processor takes at most; None: as many as come. Any thread."""
+        return None
+
+    def set_max_read_rate(self, per_second: float | None) -> None:
+        """Take at most so many from now on; None: as many as come. Any thread.
+
+        For a processor that paces itself; see `max_read_rate`. It holds until the options change.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no read rate")
+
+    def status(self) -> Mapping[str, Any]:
+        """What the processor says of itself, for status and metrics, as JSON takes it. Any thread; it must not block."""
+        return {}
+
+    def waits(self) -> Mapping[TopicPartition, tuple[str, str]]:
+        """What partitions wait for that are in no callback: a kind, and a sentence for people. For `inbound explain`.
+
+        Kinds are `subscriber`, `dead-letters`, `undecodable`, `window` (what was taken on is not finished) and `rate` (it rests
+        to keep to a rate). Any thread; it must not block.
+        """
+        return {}
+
+    def room(self, partition: TopicPartition, committed: int) -> int | None:
+        """How many records of `partition` the next batch may have; None: as many as the configuration says.
+
+        With 0 nothing is handed out until another commit of the partition has landed, or new records have come. Called as
+        the other callbacks are, but it must not block; `committed` is the group's commit.
+        """
+        return None
+
+    def open(self, context: Context) -> MaybeLater[None]:
         """Called once, before the first batch. An error here ends the process: it cannot do its work."""
 
     @abstractmethod
-    def on_next_batch(self, batch: Batch) -> BatchResponse:
+    def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
         """Handle one batch and say how to go on. At least one record, all of one partition, in offset order."""
 
-    def on_batch_processed(self, batch: Batch) -> None:
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> MaybeLater[int | None]:
+        """Called once for each claim of `partition`, before its first batch; for who keeps offsets beside the results.
+
+        Return the offset to read first, or None to go on at `committed`, the group's commit (None: it has none yet).
+        What you return wins over the commit, and replaces it before the first batch. Below the log's start or beyond its
+        end it counts as a commit that is there would: see `on_exception` and `on_truncation`. Whatever is no offset, and
+        whatever is raised, is tried again after 1 s, doubling to 60 s, and holds the partition after
+        `on_error.max_attempts`: nothing is read before you have answered.
+
+        Not called again when a session that had expired is recovered under the same claim, nor for a topic that was
+        deleted and created anew: that is read from its start. A partition that is given up before its first batch ends
+        without another callback.
+        """
+        return None
+
+    def on_batch_processed(self, batch: Batch) -> MaybeLater[None]:
         """Called after the commit of `batch` has landed, before the partition's next batch."""
 
-    def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+    def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
         """Called with what went wrong on `partition`; None takes the default.
 
         OffsetOutOfRangeError: an offset in the answer is ignored, Kafka is asked for a valid one. TransientError: the
@@ -62,25 +170,55 @@ class BatchEventProcessor(ABC):
         """
         return None
 
-    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
+    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
         """Called before `partition` is given up in good order. `next_offset` is the one to be read next.
 
         `BatchResponse.advance()` commits everything handed out so far; None leaves the commit where it is.
         """
         return None
 
-    def on_reset(self, partition: TopicPartition, old_offset: int, new_offset: int) -> None:
-        """Called after somebody moved the group's offset, before the first batch from there."""
+    def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> MaybeLater[None]:
+        """Called after a reset has moved the group's offset, before the first batch from there, and before `on_claim`.
 
-    def on_idle(self, partition: TopicPartition) -> BatchResponse | None:
+        `old_offset` is the group's offset before, None if it had none. It comes with each claim as long as nothing has been
+        committed since: once, as a rule, and again after a crash. What it raises is logged, and reading begins all the same.
+        """
+
+    def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
         """Called once when `partition` has had nothing to read for `idle_time`; again only after more records."""
         return None
 
-    def on_pause(self, partition: TopicPartition) -> None:
+    def on_pause(self, partition: TopicPartition) -> MaybeLater[None]:
         """Called when reading of `partition` is paused."""
 
-    def on_resume(self, partition: TopicPartition) -> None:
+    def on_resume(self, partition: TopicPartition) -> MaybeLater[None]:
         """Called when reading of `partition` goes on."""
 
-    def close(self) -> None:
+    def close(self) -> MaybeLater[None]:
         """Called once, after the last callback."""
+
+
+def is_async(cls: type[BatchEventProcessor]) -> bool:
+    """Return whether processors of this class run on an event loop."""
+    return iscoroutinefunction(cls.on_next_batch)
+
+
+def gives_starts(cls: type[BatchEventProcessor]) -> bool:
+    """Return whether processors of this class say themselves where a claim begins."""
+    return cls.on_claim is not BatchEventProcessor.on_claim
+
+
+def has_room(cls: type[BatchEventProcessor]) -> bool:
+    """Return whether processors of this class are to be asked how much they take."""
+    return cls.room is not BatchEventProcessor.room
+
+
+def paces(cls: type[BatchEventProcessor]) -> bool:
+    """Return whether processors of this class have a read rate that can be set."""
+    return cls.set_max_read_rate is not BatchEventProcessor.set_max_read_rate
+
+
+def async_callbacks(cls: type[BatchEventProcessor]) -> list[str]:
+    """Return the names of the callbacks that are coroutines."""
+    names = ("open", *(name for name in vars(BatchEventProcessor) if name.startswith("on_")), "close")
+    return [name for name in names if iscoroutinefunction(getattr(cls, name))]

@@ -33,6 +33,14 @@ class Record(Protocol):
         """In the record's order, repeated names kept."""
 
 
+def record_size(record: Record) -> int:
+    """Return the decoded bytes of a record: key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers or ():
+        size += len(name) + len(value or b"")
+    return size
+
+
 class PlainRecord(NamedTuple):
     """A record made by hand: in tests of processors, and by the fakes."""
 
@@ -67,6 +75,8 @@ class Batch:
     #: Set when ownership was lost, or became doubtful, while you work on this batch: your answer may not be committed,
     #: and another consumer may already be handed the same records.
     lost: threading.Event = field(default_factory=threading.Event)
+    #: What the channel knows the claim by; nothing for anybody else.
+    claim: object = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -84,15 +94,29 @@ class Batch:
     @property
     def event_offsets(self) -> Sequence[int]:
         """The offset of each of `events`, in the same order."""
+        return [record.offset for record in self.event_records]
+
+    @property
+    def event_records(self) -> Sequence[Record]:
+        """The record of each of `events`, in the same order."""
         if not self.undecodable:
-            return [record.offset for record in self.records]
+            return self.records
         others = {undecodable.record.offset for undecodable in self.undecodable}
-        return [record.offset for record in self.records if record.offset not in others]
+        return [record for record in self.records if record.offset not in others]
 
     @property
     def undecodable(self) -> Sequence[Undecodable]:
         """The records of this batch that are no CloudEvents, each with the reason."""
         return self._decoded[1]
+
+    def before(self, offset: int) -> Batch | None:
+        """Return the part of this batch that ends before `offset`; None if that holds no record."""
+        if offset >= self.next_offset:
+            return self
+        records = [record for record in self.records if record.offset < offset]
+        if not records:
+            return None
+        return Batch(self.topic, self.partition, self.first_offset, offset, records, self.epoch, self.lost, self.claim)
 
     @cached_property
     def _decoded(self) -> tuple[list[CloudEvent], list[Undecodable]]:
@@ -113,7 +137,8 @@ class Verb(Enum):
 class BatchResponse:
     """A processor's answer. Made by `advance`, `revert` and `next`, never changed afterwards.
 
-    `wait` is in seconds until the next read of this partition; `max_bytes` bounds the next read only.
+    `wait` is in seconds until the next read of this partition; `max_bytes` bounds the next read only; `commit_within`
+    is in seconds, and None where nothing is committed before another answer says so.
     """
 
     verb: Verb
@@ -121,6 +146,7 @@ class BatchResponse:
     wait: float = 0.0
     max_bytes: int | None = None
     skip: bool = False
+    commit_within: float | None = None
 
     @classmethod
     def advance(
@@ -138,21 +164,39 @@ class BatchResponse:
         return cls(Verb.REVERT, offset, wait, max_bytes)
 
     @classmethod
-    def next(cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None) -> BatchResponse:
-        """Commit nothing and read on after the batch, or from `offset`."""
-        return cls(Verb.NEXT, offset, wait, max_bytes)
+    def next(
+        cls,
+        offset: int | None = None,
+        *,
+        wait: float = 0.0,
+        max_bytes: int | None = None,
+        commit_within: float | None = None,
+    ) -> BatchResponse:
+        """Commit nothing and read on after the batch, or from `offset`.
+
+        With `commit_within`, what is before that offset is committed so many seconds later at the latest, also when
+        nothing more comes, and when the partition is given up in good order. The seconds count from the first such
+        answer since the last commit; `on_batch_processed` is not called for such a commit.
+        """
+        return cls(Verb.NEXT, offset, wait, max_bytes, commit_within=commit_within)
 
     def __post_init__(self) -> None:
-        problem = _problem(self.offset, self.wait, self.max_bytes)
+        problem = _problem(self.offset, self.wait, self.max_bytes, self.commit_within)
         if problem:
             raise ValueError(f"BatchResponse.{self.verb.value}: {problem}")
 
 
-def _problem(offset: Any, wait: Any, max_bytes: Any) -> str | None:
+def _problem(offset: Any, wait: Any, max_bytes: Any, commit_within: Any) -> str | None:
     if offset is not None and (type(offset) is not int or offset < 0):
         return f"offset must be an integer of at least 0, got {offset!r}"
-    if not isinstance(wait, (int, float)) or not 0 <= wait < float("inf"):
+    if not _are_seconds(wait):
         return f"wait must be seconds of at least 0, got {wait!r}"
     if max_bytes is not None and (type(max_bytes) is not int or max_bytes < 1):
         return f"max_bytes must be an integer of at least 1, got {max_bytes!r}"
+    if commit_within is not None and not _are_seconds(commit_within):
+        return f"commit_within must be seconds of at least 0, got {commit_within!r}"
     return None
+
+
+def _are_seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < float("inf")

@@ -11,7 +11,7 @@ stays one. There, data without a content type is JSON.) A binary record with a n
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from cloudevents.core.base import BaseCloudEvent
@@ -19,6 +19,7 @@ from cloudevents.core.v1.event import CloudEvent
 
 from inbound.processors.batch import Record, Undecodable
 from inbound.processors.cloudevents_values import (
+    CORE,
     STRUCTURED_CONTENT_TYPE,
     ContentType,
     Kind,
@@ -41,9 +42,11 @@ Headers: TypeAlias = list[tuple[str, bytes | None]]
 
 #: Header name -> attribute; "" for a header that is none of the binding's. Only names that can be used are kept, and
 #: only so many: they come from the network.
-_attribute_of: dict[str, str] = {}
-_NAMES_KEPT = 4096
+attribute_of: dict[str, str] = {}
+NAMES_KEPT = 4096
 _CONTENT_TYPE = "content-type"
+NO_VALUE = f"content-type is {STRUCTURED_CONTENT_TYPE}, but the record has no value"
+NO_OBJECT = "the JSON is no object, so no event"
 _NO_EVENT = f"no CloudEvent: no ce_specversion header and content-type is not {STRUCTURED_CONTENT_TYPE}"
 
 
@@ -64,11 +67,26 @@ def decode_records(topic: str, partition: int, records: Sequence[Record]) -> tup
 
 def decode_record(record: Record) -> CloudEvent:
     """Decode one record. Raises Refused, a ValueError that says why it is no CloudEvent."""
+    attributes, kind = read_headers(record.headers)
+    if attributes is None:
+        return _event(*_read_envelope(record.value))
+    check_attributes(attributes)
+    return _event(attributes, read_data(record.value, kind))
+
+
+def read_headers(
+    headers: Iterable[tuple[str, bytes | None]],
+) -> tuple[dict[str, Any] | None, ContentType | None]:
+    """Return the attributes that a record's headers carry, and what its data is.
+
+    The attributes are None where the record is in structured mode. Otherwise they are texts, with `datacontenttype`
+    among them if the record says it, and not looked at as a whole yet (`check_attributes`). Raises Refused.
+    """
     attributes: dict[str, Any] = {}
     kind: ContentType | None = None
     problem = ""  # kept until all headers are seen: in structured mode the ce_ headers do not count
-    for name, raw in record.headers:
-        attribute = _attribute_of.get(name)
+    for name, raw in headers:
+        attribute = attribute_of.get(name)
         if attribute is None:
             attribute = _learn(name)
             if attribute is None:
@@ -91,14 +109,20 @@ def decode_record(record: Record) -> CloudEvent:
             if not value.isprintable():
                 problem = problem or _problem_of(attribute, value)
     if kind and kind.kind is Kind.EVENT:
-        return _decode_structured(record.value)
+        return None, kind
     if kind and kind.kind is Kind.FOREIGN_EVENT:
         raise Refused(f"content-type is {kind.text!r}; of the event formats only {STRUCTURED_CONTENT_TYPE} is read")
     if not attributes and not problem:
         raise Refused(_NO_EVENT)
     if problem:
         raise Refused(problem)
-    return _decode_binary(attributes, kind, record.value)
+    if kind:
+        if "datacontenttype" in attributes:
+            raise Refused("both content-type and ce_datacontenttype are there")
+        attributes["datacontenttype"] = kind.text
+    elif "datacontenttype" in attributes:
+        kind = content_type(attributes["datacontenttype"])
+    return attributes, kind
 
 
 def _learn(header: str) -> str | None:
@@ -114,8 +138,8 @@ def _learn(header: str) -> str | None:
         attribute = lower[3:]
         if not is_name(attribute):
             return None
-    if len(_attribute_of) < _NAMES_KEPT:
-        _attribute_of[header] = attribute
+    if len(attribute_of) < NAMES_KEPT:
+        attribute_of[header] = attribute
     return attribute
 
 
@@ -127,28 +151,27 @@ def _problem_of(attribute: str, value: str) -> str:
     return ""
 
 
-def _decode_binary(attributes: dict[str, Any], kind: ContentType | None, value: bytes | None) -> CloudEvent:
-    if kind:
-        if "datacontenttype" in attributes:
-            raise Refused("both content-type and ce_datacontenttype are there")
-        attributes["datacontenttype"] = kind.text
-    elif "datacontenttype" in attributes:
-        kind = content_type(attributes["datacontenttype"])
-    check_attributes(attributes)
-    return _event(attributes, read_data(value, kind))
-
-
-def _decode_structured(value: bytes | None) -> CloudEvent:
+def _read_envelope(value: bytes | None) -> tuple[dict[str, Any], Any]:
     if value is None:
-        raise Refused(f"content-type is {STRUCTURED_CONTENT_TYPE}, but the record has no value")
+        raise Refused(NO_VALUE)
     members = read_json(value)
     if not isinstance(members, dict):
-        raise Refused("the JSON is no object, so no event")
+        raise Refused(NO_OBJECT)
+    return check_envelope(members)
+
+
+def check_envelope(members: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the attributes and the data of an event of the JSON format, given what its JSON was parsed to.
+
+    `time` becomes a datetime, and `data_base64` what the content type says. `members` is used up. Raises Refused.
+    """
     has_data = members.get("data") is not None
     data = members.pop("data", None)
     encoded = members.pop("data_base64", None)
     attributes = {name: member for name, member in members.items() if member is not None}
     for name, member in attributes.items():
+        if type(member) is str and name in CORE and member.isprintable():
+            continue  # what nearly all are, at a third of the price
         if not is_name(name):
             raise Refused(f"member {name[:80]!r} cannot be an attribute: only a-z and 0-9 are allowed in its name")
         check_attribute(name, member)
@@ -158,7 +181,7 @@ def _decode_structured(value: bytes | None) -> CloudEvent:
             raise Refused("both data and data_base64 are there")
         declared = attributes.get("datacontenttype")
         data = read_data(read_base64(encoded), content_type(declared) if declared else None)
-    return _event(attributes, data)
+    return attributes, data
 
 
 def _event(attributes: dict[str, Any], data: Any) -> CloudEvent:

@@ -22,11 +22,12 @@ _SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**31), 2**31 - 1
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII).fullmatch
 _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([^\s;"']+)""", re.IGNORECASE).search
 #: Control characters, surrogates and the code points that Unicode keeps for no character.
-_FORBIDDEN = re.compile(
+_FORBIDDEN_CHARACTER = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
     + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
     + "]"
-).search
+)
+_FORBIDDEN = _FORBIDDEN_CHARACTER.search
 _NAME = re.compile(r"[a-z0-9]+").fullmatch
 
 
@@ -103,6 +104,11 @@ def check_text(name: str, value: str) -> None:
     bad = _FORBIDDEN(value)
     if bad:
         raise Refused(f"{name} holds U+{ord(bad[0]):04X}, which is not allowed in an attribute")
+
+
+def replace_forbidden(text: str) -> str:
+    """Return `text` with U+FFFD for each character that no attribute may hold."""
+    return text if text.isprintable() else _FORBIDDEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def check_attributes(attributes: dict[str, Any]) -> None:
@@ -214,6 +220,22 @@ def write_data(data: Any, declared: str | None) -> tuple[bytes | None, str | Non
         except LookupError as error:
             raise ValueError(f"data cannot be written as {declared!r}: {error}; give bytes") from error
     raise ValueError(f"data is a {type(data).__name__}, which cannot be written as {declared!r}: give str or bytes")
+
+
+def write_text(text: str, declared: str) -> bytes:
+    """Write `text` in the character set that a content type names, without one in UTF-8.
+
+    Raises ValueError for a character set that is not known, or that does not have the text.
+    """
+    named = _CHARSET(declared)
+    charset = named[1] if named else "utf-8"
+    try:
+        raw = text.encode(charset)
+        if raw.decode(charset) == text:
+            return raw
+    except LookupError:
+        pass
+    raise ValueError(f"text cannot be written as {declared!r}")
 
 
 def write_attribute(name: str, value: Any) -> str | int | bool:

@@ -5,9 +5,23 @@ from __future__ import annotations
 import importlib
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from inbound.config import schema
+from inbound.config.problems import unknown_key
+from inbound.config.values import wrong, wrong_at
 from inbound.processors.sinks.base import BatchEventSink, EventSink, Sink
+from inbound.processors.sinks.schema import sink_schema
 
 SinkClass: TypeAlias = type[BatchEventSink] | type[EventSink]
 
@@ -15,6 +29,7 @@ SinkClass: TypeAlias = type[BatchEventSink] | type[EventSink]
 SHIPPED = {
     "log": "inbound.processors.sinks.log:LogSink",
     "jsonl": "inbound.processors.sinks.jsonl:JsonlSink",
+    "http": "inbound.processors.sinks.http:HttpSink",
 }
 _ALLOWED = f"{', '.join(SHIPPED)}, or module:Class for one of your own"
 
@@ -39,11 +54,18 @@ class SinkChoice(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _resolve(self) -> SinkChoice:
-        sink_class = load_sink_class(self.type)
+    def _resolve(self, info: ValidationInfo) -> SinkChoice:
+        try:
+            sink_class = load_sink_class(self.type)
+        except ValueError as error:
+            raise wrong_at("SinkChoice", [(("type",), wrong(str(error)), self.type)]) from error
         self._made_of = sink_class
-        self._options = _validated(self.type, sink_class, self.model_extra or {})
+        self._options = _validated(self.type, sink_class, self.model_extra or {}, info.context)
         return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return sink_schema({name: load_sink_class(name) for name in SHIPPED}, handler)
 
     @property
     def options(self) -> Any:
@@ -52,7 +74,9 @@ class SinkChoice(BaseModel):
 
     def make(self) -> BatchEventSink | EventSink:
         """Make the sink, not yet opened."""
-        return self._made_of()
+        made = self._made_of.made_for(self._options)
+        assert isinstance(made, (BatchEventSink, EventSink)), made
+        return made
 
 
 def load_sink_class(name: str) -> SinkClass:
@@ -71,14 +95,26 @@ def load_sink_class(name: str) -> SinkClass:
     return found
 
 
-def _validated(name: str, sink_class: type[Sink], options: dict[str, Any]) -> Any:
-    if sink_class.Options is None:
+def _validated(name: str, sink_class: type[Sink], options: dict[str, Any], context: Any) -> Any:
+    model = sink_class.Options
+    if model is None:
         if options:
-            raise ValueError(f"sink {name!r} takes no options, but was given {', '.join(sorted(options))}")
+            raise wrong_at("options", [((key,), wrong(f"sink {name!r} takes no options"), None) for key in options])
         return {}
     try:
-        return sink_class.Options.model_validate(options)
+        return model.model_validate(options, context=context)
     except ValidationError as error:
-        problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
-        allowed = ", ".join(sink_class.Options.model_fields)
-        raise ValueError(f"sink {name!r}: {'; '.join(problems)} (its options: {allowed})") from error
+        details = [_problem(name, model, problem) for problem in error.errors()]
+        raise ValidationError.from_exception_data("options", details) from error
+
+
+def _problem(name: str, model: type[Any], problem: ErrorDetails) -> InitErrorDetails:
+    """Return one problem of a sink's options, as it was raised; with an unknown key those of the sink are named."""
+    place, kind = problem["loc"], problem["type"]
+    details = InitErrorDetails(type=kind, loc=place, input=problem["input"], ctx=problem.get("ctx", {}))
+    if kind == "extra_forbidden":
+        _, around = schema.walk(model, place)
+        details["type"] = wrong(f"sink {name!r}: {unknown_key(str(place[-1]), schema.keys(around))}")
+    elif "url" not in problem:  # none of pydantic's own errors
+        details["type"] = PydanticCustomError(kind, "{message}", {"message": problem["msg"]})
+    return details

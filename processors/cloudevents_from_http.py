@@ -1,0 +1,191 @@
+"""HTTP messages as Kafka records, each binding as its specification 1.0.2 says. No event object is made on the way.
+
+What is copied is copied as bytes, and nothing is invented. What is accepted here `decode_record` takes for the same event.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
+from inbound.processors.cloudevents_json import elements_of, parse_json
+from inbound.processors.cloudevents_kafka import NAMES_KEPT, NO_OBJECT, check_envelope
+from inbound.processors.cloudevents_plain import HTTP_SAFE, Written, check_data, is_plain, is_plain_envelope
+from inbound.processors.cloudevents_values import (
+    REQUIRED,
+    STRUCTURED_CONTENT_TYPE,
+    ContentType,
+    Kind,
+    Refused,
+    check_attributes,
+    check_text,
+    content_type_of_header,
+    is_name,
+)
+
+HttpHeaders = Iterable[tuple[bytes, bytes]]
+
+_REQUIRED = frozenset(f"ce-{name}".encode() for name in REQUIRED)
+_NO_EVENT = (
+    f"no CloudEvent: no ce-specversion header, and Content-Type is neither {STRUCTURED_CONTENT_TYPE} nor a batch"
+)
+#: Header name -> attribute; "" for a header that is none of the binding's. Names come from the network: only so many
+#: are kept.
+_attribute_of: dict[bytes, str] = {}
+_header_of = Written(lambda name: f"ce_{name}")
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})").search
+_PERCENT = re.compile(rb"%(..)", re.DOTALL)
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+
+
+class RecordParts(NamedTuple):
+    """Key, value and headers of a record that is to be published."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+def is_event(headers: HttpHeaders) -> bool:
+    """Tell whether a message means to be a CloudEvent, or a batch of them; it may still be a broken one.
+
+    It does if its Content-Type says so, or if a header of one of the attributes that every event has is there.
+    """
+    for name, value in headers:
+        lower = name.lower()
+        if lower in _REQUIRED:
+            return True
+        if lower == b"content-type" and value.strip().lower().startswith(b"application/cloudevents"):
+            return True
+    return False
+
+
+def http_to_records(headers: HttpHeaders, body: bytes) -> list[RecordParts]:
+    """Return the records that carry the event, or the events, of an HTTP message; an empty batch gives none.
+
+    A binary message becomes a binary record, a structured one a structured record with the very body, a batch a
+    structured record for each event with its text as it is in the body. The extension `partitionkey` is the record's
+    key. An empty body without content type is no data: a null value. Names of headers are compared without regard to
+    case. Raises Refused if it is no CloudEvent; in a batch, with the position of the first that is none.
+    """
+    attributes, declared, problem = _read_headers(headers)
+    if declared and declared.kind is Kind.EVENT:
+        return [_structured(body, parse_json(body), declared.text.encode())]
+    if declared and declared.kind is Kind.FOREIGN_EVENT:
+        if declared.text.partition(";")[0].strip().lower() == BATCH_CONTENT_TYPE:
+            return _batched(body)
+        known = f"{STRUCTURED_CONTENT_TYPE} and {BATCH_CONTENT_TYPE}"
+        raise Refused(f"Content-Type is {declared.text!r}; of the event formats only {known} are read")
+    if problem:
+        raise Refused(problem)
+    return [_binary(attributes, declared, body)]
+
+
+def _read_headers(headers: HttpHeaders) -> tuple[dict[str, bytes], ContentType | None, str]:
+    """Return the attributes that headers carry, still encoded, and what the body is.
+
+    The third is what is wrong with the names of attributes. It is not raised: in structured mode they do not count.
+    """
+    attributes: dict[str, bytes] = {}
+    declared: ContentType | None = None
+    problem = ""
+    for name, raw in headers:
+        attribute = _attribute_of.get(name)
+        if attribute is None:
+            attribute = _learn(name)
+            if attribute is None:
+                problem = problem or f"header {name[:80]!r} names no attribute: after ce- only a-z and 0-9 are allowed"
+        if not attribute:
+            continue
+        if attribute == "content-type":
+            if declared:
+                raise Refused("header Content-Type is there more than once")
+            declared = content_type_of_header(raw.strip(b" \t"))
+            if not declared.text:
+                raise Refused("header Content-Type is empty; leave it out where there is no data")
+            continue
+        if attribute in attributes:
+            problem = problem or f"header ce-{attribute} is there more than once"
+        attributes[attribute] = raw
+    return attributes, declared, problem
+
+
+def _learn(header: bytes) -> str | None:
+    """Return the attribute that `header` carries, and remember it; None if it carries one that cannot be."""
+    lower = header.lower()
+    attribute = ""
+    if lower == b"content-type":
+        attribute = "content-type"
+    elif lower.startswith(b"ce-"):
+        attribute = lower[3:].decode("latin-1")
+        if not is_name(attribute):
+            return None
+    if len(_attribute_of) < NAMES_KEPT:
+        _attribute_of[header] = attribute
+    return attribute
+
+
+def _binary(attributes: dict[str, bytes], declared: ContentType | None, body: bytes) -> RecordParts:
+    if not (all(attributes.values()) and is_plain(attributes, HTTP_SAFE)):
+        if not attributes:
+            raise Refused(_NO_EVENT)
+        if "datacontenttype" in attributes:
+            raise Refused("header ce-datacontenttype is not allowed; the header Content-Type is that attribute")
+        attributes = {name: _decoded(name, raw) for name, raw in attributes.items()}
+        check_attributes({name: raw.decode() for name, raw in attributes.items()})
+    check_data(body, declared)
+    headers = [(_header_of[name], raw) for name, raw in attributes.items()]
+    if declared:
+        headers.append(("content-type", declared.text.encode()))
+    return RecordParts(attributes.get("partitionkey") or None, body if body or declared else None, headers)
+
+
+def _decoded(attribute: str, raw: bytes) -> bytes:
+    """Undo the quoting and the percent-encoding of a header's value. Raises Refused."""
+    raw = raw.strip(b" \t")
+    if b'"' in raw:
+        if b'"' in _QUOTED.sub(b"", raw):
+            raise Refused(f"header ce-{attribute} has a quote that does not end: {raw[:80]!r}")
+        raw = _QUOTED.sub(lambda quoted: _ESCAPED.sub(rb"\1", quoted[1]), raw)
+    if b"%" in raw:
+        if _BAD_PERCENT(raw):
+            raise Refused(f"header ce-{attribute} has a % without two hexadecimal digits: {raw[:80]!r}; write %25")
+        raw = _PERCENT.sub(lambda digits: bytes.fromhex(digits[1].decode("ascii")), raw)
+    try:
+        check_text(f"header ce-{attribute}", raw.decode())
+    except UnicodeDecodeError:
+        raise Refused(f"header ce-{attribute} is not UTF-8: {raw[:80]!r}") from None
+    return raw
+
+
+def _structured(json: bytes, members: Any, declared: bytes) -> RecordParts:
+    if not isinstance(members, dict):
+        raise Refused(NO_OBJECT)
+    key = members.get("partitionkey")
+    if not is_plain_envelope(members):
+        check_envelope(members)
+    if key is not None:
+        key = (key if isinstance(key, str) else str(key).lower()).encode()
+    return RecordParts(key or None, json, [("content-type", declared)])
+
+
+def _batched(body: bytes) -> list[RecordParts]:
+    parsed = parse_json(body)
+    if not isinstance(parsed, list):
+        raise Refused("the JSON is no array, so no batch of events")
+    count = len(parsed)
+    for number, members in enumerate(parsed, 1):
+        if not isinstance(members, dict):
+            raise Refused(f"event {number} of {count}: {NO_OBJECT}")
+    texts = elements_of(body, parsed)
+    declared = STRUCTURED_CONTENT_TYPE.encode()
+    records = []
+    for number, (text, members) in enumerate(zip(texts, parsed, strict=True), 1):
+        try:
+            records.append(_structured(text, members, declared))
+        except Refused as refused:
+            raise Refused(f"event {number} of {count}: {refused}") from None
+    return records

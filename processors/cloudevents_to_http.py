@@ -1,0 +1,234 @@
+"""Kafka records as HTTP messages, each binding as its specification 1.0.2 says. No event object is made on the way.
+
+What is copied is copied as bytes: nothing is parsed and written anew, and nothing is invented. What is refused here is
+what `decode_record` refuses, for the same reasons.
+"""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, NamedTuple
+
+from inbound.processors.batch import Record
+from inbound.processors.cloudevents_http import percent_encoded
+from inbound.processors.cloudevents_json import data_of, parse_json
+from inbound.processors.cloudevents_kafka import NO_OBJECT, NO_VALUE, check_envelope, read_headers
+from inbound.processors.cloudevents_plain import (
+    HTTP_SAFE,
+    JSON_SAFE,
+    Written,
+    check_data,
+    is_header_text,
+    is_plain_envelope,
+    is_sendable,
+    plain_event,
+)
+from inbound.processors.cloudevents_values import (
+    STRUCTURED_CONTENT_TYPE,
+    ContentType,
+    Kind,
+    Refused,
+    check_attributes,
+    content_type,
+    read_base64,
+    read_data,
+    write_json,
+    write_text,
+)
+
+STRUCTURED_LINE: Final = f"content-type: {STRUCTURED_CONTENT_TYPE}".encode()
+#: Extensions that are headers of HTTP as well: the trace in which the event began goes on.
+TRACE: Final[tuple[str, ...]] = ("traceparent", "tracestate")
+
+
+class HttpParts(NamedTuple):
+    """Headers and body of a request. The lines are such as `b"ce-id: 42"`: ASCII, without line ends.
+
+    The value of a line may be empty: `b"ce-comment: "`.
+    """
+
+    lines: list[bytes]
+    body: bytes
+
+
+#: What stands before an attribute's value.
+_line = Written(lambda name: f"ce-{name}: ".encode())
+_member = Written(lambda name: f'"{name}":"'.encode())
+
+
+def record_to_binary(record: Record) -> HttpParts:
+    """Return the request that carries a record's event in binary mode: its attributes as headers, its data as the body.
+
+    An event that binary mode cannot carry is given in structured mode, which a receiver tells by the content type:
+    one whose content type no header can carry (or only to be taken for an event's), or whose JSON has data that does
+    not fit its content type. Raises Refused for a record that is no CloudEvent.
+    """
+    plain = plain_event(record.headers, HTTP_SAFE)
+    if plain is None:
+        return _to_binary(record)
+    attributes, declared = plain
+    value = record.value
+    check_data(value, declared)
+    lines = [_line[name] + raw for name, raw in attributes.items()]
+    if declared:
+        lines.append(b"content-type: " + declared.text.encode())
+    for name in TRACE:
+        if name in attributes:
+            lines.append(name.encode() + b": " + attributes[name])
+    return HttpParts(lines, value or b"")
+
+
+def record_to_structured(record: Record) -> HttpParts:
+    """Return the request that carries a record's event in structured mode, as JSON.
+
+    Raises Refused for a record that is no CloudEvent.
+    """
+    plain = plain_event(record.headers, JSON_SAFE)
+    if plain:
+        trace = {name: raw.decode() for name, raw in plain[0].items() if name in TRACE}
+        return HttpParts([STRUCTURED_LINE, *_trace_lines(trace)], _plain_json(*plain, record.value))
+    attributes, declared = read_headers(record.headers)
+    if attributes is None:
+        return _as_it_is(declared, read_envelope(record.value))
+    return HttpParts([STRUCTURED_LINE, *_trace_lines(attributes)], _json(attributes, declared, record.value))
+
+
+def record_to_json(record: Record) -> bytes:
+    """Return a record's event as one object of the JSON format: a structured record's value, as it is.
+
+    Raises Refused for a record that is no CloudEvent.
+    """
+    plain = plain_event(record.headers, JSON_SAFE)
+    if plain:
+        return _plain_json(*plain, record.value)
+    attributes, declared = read_headers(record.headers)
+    if attributes is None:
+        return read_envelope(record.value).json
+    return _json(attributes, declared, record.value)
+
+
+class Envelope(NamedTuple):
+    """An event in the JSON format that was found valid."""
+
+    json: bytes
+    attributes: dict[str, Any]  # as the JSON has them; none is None
+    has_data: bool  # whether there is a member `data`, even if it is null
+    data: Any
+    base64: str | None
+
+
+def read_envelope(value: bytes | None) -> Envelope:
+    """Read an event in the JSON format. Raises Refused where `decode_record` does."""
+    if value is None:
+        raise Refused(NO_VALUE)
+    members = parse_json(value)
+    if not isinstance(members, dict):
+        raise Refused(NO_OBJECT)
+    has_data, encoded = "data" in members, members.get("data_base64")
+    if is_plain_envelope(members):
+        return Envelope(value, members, has_data, members.pop("data", None), None)
+    _, data = check_envelope(members)  # takes the data out of the members
+    attributes = {name: member for name, member in members.items() if member is not None}
+    return Envelope(value, attributes, has_data, data, encoded)
+
+
+def _to_binary(record: Record) -> HttpParts:
+    attributes, declared = read_headers(record.headers)
+    value = record.value
+    if attributes is None:
+        return _envelope_to_binary(declared, read_envelope(value))
+    if declared and not is_sendable(declared):
+        return HttpParts([STRUCTURED_LINE, *_trace_lines(attributes)], _json(attributes, declared, value))
+    check_attributes(dict(attributes))
+    check_data(value, declared)
+    return HttpParts(_binary_lines(attributes), value or b"")
+
+
+def _envelope_to_binary(format: ContentType | None, envelope: Envelope) -> HttpParts:
+    data = _data_of(envelope)
+    if data is None:
+        return _as_it_is(format, envelope)
+    body, declared = data
+    if declared is None:
+        return HttpParts(_binary_lines(envelope.attributes), body)
+    if not is_sendable(content_type(declared)):
+        return _as_it_is(format, envelope)
+    envelope.attributes["datacontenttype"] = declared
+    return HttpParts(_binary_lines(envelope.attributes), body)
+
+
+def _data_of(envelope: Envelope) -> tuple[bytes, str | None] | None:
+    """Return an event's data as bytes, and their content type; None where that type does not fit the data."""
+    declared = envelope.attributes.get("datacontenttype")
+    if envelope.base64 is not None:
+        return read_base64(envelope.base64), declared
+    if not envelope.has_data:
+        return b"", declared
+    implied = declared or "application/json"
+    if content_type(implied).kind is Kind.JSON:
+        return data_of(envelope.json.decode()).encode(), implied
+    if envelope.data is None:
+        return b"", declared
+    if not isinstance(envelope.data, str):
+        return None
+    try:
+        return write_text(envelope.data, implied), declared
+    except ValueError:
+        return None
+
+
+def _as_it_is(format: ContentType | None, envelope: Envelope) -> HttpParts:
+    line = STRUCTURED_LINE
+    if format and is_header_text(format.text):  # it may have parameters
+        line = f"content-type: {format.text}".encode()
+    return HttpParts([line, *_trace_lines(envelope.attributes)], envelope.json)
+
+
+def _binary_lines(attributes: Mapping[str, Any]) -> list[bytes]:
+    lines = []
+    for name, value in attributes.items():
+        text = value if isinstance(value, str) else str(value).lower()
+        raw = text.encode()
+        if name == "datacontenttype":
+            lines.append(b"content-type: " + raw)
+        else:
+            lines.append(_line[name] + (percent_encoded(text).encode() if raw.translate(None, HTTP_SAFE) else raw))
+    return lines + _trace_lines(attributes)
+
+
+def _trace_lines(attributes: Mapping[str, Any]) -> list[bytes]:
+    lines = []
+    for name in TRACE:
+        value = attributes.get(name)
+        if isinstance(value, str) and is_header_text(value):
+            lines.append(f"{name}: {value}".encode())
+    return lines
+
+
+def _plain_json(attributes: dict[str, bytes], declared: ContentType | None, value: bytes | None) -> bytes:
+    members = [_member[name] + raw + b'"' for name, raw in attributes.items()]
+    if declared:
+        members.append(b'"datacontenttype":' + encode_basestring_ascii(declared.text).encode())
+    if value is not None:
+        members += _data_members(value, declared)
+    return b"{" + b",".join(members) + b"}"
+
+
+def _json(attributes: dict[str, Any], declared: ContentType | None, value: bytes | None) -> bytes:
+    check_attributes(dict(attributes))
+    members = [write_json(attributes)[1:-1]]
+    if value is not None:
+        members += _data_members(value, declared)
+    return b"{" + b",".join(members) + b"}"
+
+
+def _data_members(value: bytes, declared: ContentType | None) -> list[bytes]:
+    """Return no member or one. Raises Refused for data that is not of the declared content type."""
+    if declared and declared.kind is Kind.JSON:
+        check_data(value, declared)
+        return [b'"data":' + value] if value else []
+    if declared and declared.kind is Kind.TEXT:
+        return [b'"data":' + encode_basestring_ascii(read_data(value, declared)).encode()]
+    return [b'"data_base64":"' + b2a_base64(value, newline=False) + b'"']

@@ -1,0 +1,44 @@
+"""Values of options about HTTP: headers that stand in files, and what TLS needs; the rest is in `config/http_values.py`."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from inbound.config.http_values import HEADER_VALUE, HeaderFile, header_names, header_value, http_url
+from inbound.config.known_secrets import remember
+from inbound.errors import ConfigError
+
+__all__ = ["HEADER_VALUE", "HeaderFile", "header_names", "header_text", "header_value", "http_url", "tls_context"]
+
+
+def header_text(who: str, name: str, value: str | HeaderFile) -> str:
+    """Return a header's value, read from its file if it stands in one. Raises ConfigError, in the name of `who`."""
+    if isinstance(value, str):
+        return value
+    try:
+        read = value.file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not ASCII"
+        raise ConfigError(
+            f"{who}: header {name}: cannot read {value.file} ({reason}): correct the file, or `file`"
+        ) from None
+    if not HEADER_VALUE(read):
+        raise ConfigError(f"{who}: header {name}: {value.file} must hold one line of printable ASCII; correct it")
+    remember(read)
+    return read
+
+
+def tls_context(who: str, ca_file: Path | None, client_cert: Path | None, client_key: Path | None) -> ssl.SSLContext:
+    """Return a context that uses these PEM files. Raises ConfigError, in the name of `who`: one cannot be used."""
+    name, path = "ca_file", ca_file
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        if client_cert:
+            name, path = "client_cert", client_cert
+            # With an empty passphrase: else OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(client_cert, client_key, password="")
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or error
+        raise ConfigError(f"{who}: {name}: cannot use {path} ({reason}): correct the file, or `{name}`") from None
+    return context

@@ -1,0 +1,143 @@
+"""The `http` sink: posts each event, or each batch, to a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cloudevents.core.v1.event import CloudEvent
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from urllib3.util import Url, parse_url
+
+from inbound.config.values import Part, Problem, duration, wrong, wrong_at
+from inbound.processors.base import Context
+from inbound.processors.batch import Batch, Record
+from inbound.processors.cloudevents_http import HttpMessage, encode_batch, encode_binary, encode_structured
+from inbound.processors.http_values import HeaderFile, header_names, header_text, header_value, http_url, tls_context
+from inbound.processors.sinks.base import BatchEventSink, EventSink
+from inbound.processors.sinks.http_client import HttpClient
+from inbound.processors.spans import Spans, posted
+
+
+class HttpOptions(Part):
+    """Where to post, what, and how long that may take."""
+
+    url: Annotated[str, BeforeValidator(http_url)] = Field(
+        repr=False, description="http or https; redirects are not followed"
+    )
+    mode: Literal["binary", "structured"] = Field(
+        default="binary", description="attributes as headers and data as the body, or the whole event as JSON"
+    )
+    batch: bool = Field(
+        default=False, description="one request for each batch, a JSON array: only for receivers that asked for it"
+    )
+    headers: Annotated[
+        dict[str, Annotated[str | HeaderFile, BeforeValidator(header_value)]], AfterValidator(header_names)
+    ] = Field(default_factory=dict, repr=False, description="sent with every request; {file: path} for secrets")
+    connect_timeout: Annotated[float, duration(over=True)] = Field(default=5.0, description="time to get a connection")
+    timeout: Annotated[float, duration(over=True)] = Field(default=30.0, description="time for the whole request")
+    ca_file: Path | None = Field(
+        default=None, description="who may sign the receiver's certificate; default: the system's"
+    )
+    client_cert: Path | None = Field(default=None, description="our certificate, PEM; it may hold the key too")
+    client_key: Path | None = Field(default=None, description="the key of `client_cert`, PEM, without passphrase")
+
+    @model_validator(mode="after")
+    def _check(self) -> HttpOptions:
+        problems: list[Problem] = []
+        if self.batch and "mode" in self.model_fields_set:
+            problems.append((("mode",), wrong("is for single events, but batch is true; remove one of the two"), None))
+        if self.client_key and not self.client_cert:
+            problems.append((("client_key",), wrong("is used only with client_cert; give that too"), None))
+        if not self.url.lower().startswith("https:"):
+            for name in ("ca_file", "client_cert"):
+                if getattr(self, name):
+                    problems.append(((name,), wrong("is used only where url is https; change one of the two"), None))
+        if problems:
+            raise wrong_at("HttpOptions", problems)
+        return self
+
+
+class HttpSink(EventSink):
+    """Posts each event to a URL; 2xx is success, anything else an error. Nothing is tried twice here."""
+
+    Options = HttpOptions
+
+    @classmethod
+    def made_for(cls, options: HttpOptions) -> HttpSink | HttpBatchSink:
+        return HttpBatchSink() if options.batch else cls()
+
+    def open(self, context: Context) -> None:
+        """Read the files that are named. Raises ConfigError; the receiver need not be there yet."""
+        options: HttpOptions = context.options
+        self._encode = encode_binary if options.mode == "binary" else encode_structured
+        self._client = _client(options)
+        self._tracing = context.tracing
+
+    def send(self, event: CloudEvent) -> None:
+        """Post `event`. Raises SinkError, or ValueError for an event that HTTP cannot carry."""
+        self._client.deliver(self._encode(event))
+
+    def send_record(self, event: CloudEvent, record: Record) -> None:
+        """Do what `send` does, in the trace of the record."""
+        spans = self._tracing.spans
+        if spans is None or type(self).send is not HttpSink.send:  # what somebody's own class does with it comes first
+            self.send(event)
+        else:
+            _deliver(self._client, spans, self._encode(event), [event], [record])
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class HttpBatchSink(BatchEventSink):
+    """Posts all events of a batch in one request."""
+
+    Options = HttpOptions
+    takes_other_records = False
+
+    def open(self, context: Context) -> None:
+        """Read the files that are named. Raises ConfigError; the receiver need not be there yet."""
+        self._client = _client(context.options)
+        self._tracing = context.tracing
+
+    def send(self, batch: Batch) -> None:
+        """Post the events of `batch`. Raises SinkError, or ValueError for an event that JSON cannot carry."""
+        if not batch.events:
+            return
+        spans = self._tracing.spans
+        message = encode_batch(batch.events)
+        if spans is None:
+            self._client.deliver(message)
+        else:
+            _deliver(self._client, spans, message, batch.events, batch.event_records)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _deliver(
+    client: HttpClient, spans: Spans, message: HttpMessage, events: Sequence[CloudEvent], records: Sequence[Record]
+) -> None:
+    """Post `message` in a span. Raises SinkError unless the answer is 2xx."""
+    # The event's own extension, which names where it began; of several events each may be of another trace.
+    began = (
+        [(name, events[0].get_extension(name)) for name in ("traceparent", "tracestate")] if len(events) == 1 else []
+    )
+    lines = [f"{name}: {value}".encode() for name, value in began if value is not None]
+    client.check(posted(client.post, message, spans.deliver(client, records, lines)))
+
+
+def _client(options: HttpOptions) -> HttpClient:
+    url: Url = parse_url(options.url)
+    headers = {name: header_text("http sink", name, value) for name, value in options.headers.items()}
+    return HttpClient(
+        url,
+        headers=headers,
+        connect_timeout=options.connect_timeout,
+        timeout=options.timeout,
+        tls=tls_context("http sink", options.ca_file, options.client_cert, options.client_key)
+        if url.scheme == "https"
+        else None,
+    )
