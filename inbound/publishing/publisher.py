@@ -65,8 +65,16 @@ class Publisher:
     Used by one thread, whose owner closes it.
     """
 
-    def __init__(self, properties: Mapping[str, Any], topic: str) -> None:
-        """Connect. Raises BrokerUnavailableError: no broker answers; ConfigError: a property cannot be used."""
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        topic: str,
+        around: Callable[[Producer], Producer] = lambda producer: producer,
+    ) -> None:
+        """Connect. `around` is given the producer, and returns the one that is used.
+
+        Raises BrokerUnavailableError: no broker answers; ConfigError: a property cannot be used.
+        """
         settings = {
             "client_id": "inbound-publish",
             "linger_ms": 5,
@@ -84,8 +92,8 @@ class Publisher:
         except (kafka.errors.KafkaConfigurationError, ValueError) as error:
             raise ConfigError(f"kafka: {error}") from None
         except (kafka.errors.KafkaError, OSError) as error:
-            raise away(properties, error) from None
-        self._sending = Sending(producer, topic)
+            raise away(settings, error) from None
+        self._sending = Sending(around(producer), topic)
 
     @property
     def delivered(self) -> int:
@@ -116,6 +124,7 @@ class Sending:
         self._topic = topic
         self._clock = clock or SystemClock()
         self._waiting: deque[tuple[int, Delivery]] = deque()
+        self._sent = 0
         self.delivered = 0
 
     def publish(
@@ -129,13 +138,31 @@ class Sending:
         """Send all `records`, at most `rate` a second, and wait until every one has arrived.
 
         `stop` ends it early, after those sent so far have arrived. `progress` is told, now and then, how many were
-        sent. Raises PublishError: a record was refused or did not arrive; its number, from 1, is in the message.
+        sent. Raises PublishError: a record was refused or did not arrive; its number, from 1, is in the message. A
+        ConfigError that `records` raise, and Ctrl-C, come through after what was sent before has arrived.
         """
-        stop = stop or threading.Event()
+        began = self._clock.now()
+        self._sent = self.delivered = 0
+        try:
+            self._send(records, rate, stop or threading.Event(), progress)
+        except (ConfigError, KeyboardInterrupt):
+            self._arrive()
+            raise
+        self._arrive()
+        if progress:
+            progress(self._sent)
+        return Published(self._sent, self._clock.now() - began)
+
+    def _send(
+        self,
+        records: Iterable[Encoded],
+        rate: float | None,
+        stop: threading.Event,
+        progress: Callable[[int], None] | None,
+    ) -> None:
         clock, send, topic = self._clock, self._producer.send, self._topic
         began = shown = clock.now()
-        sent = self.delivered = 0
-        for key, value, headers in records:
+        for sent, (key, value, headers) in enumerate(records):
             now = clock.now()
             if rate is not None and (ahead := began + sent / rate - now) > _SHORTEST_WAIT:
                 clock.wait(stop, ahead)
@@ -145,19 +172,19 @@ class Sending:
                 self._waiting.append((sent + 1, send(topic, value=value, key=key, headers=headers)))
             except (kafka.errors.KafkaError, ValueError, TypeError) as error:
                 raise self._failed(sent + 1, error) from None
-            sent += 1
+            self._sent = sent + 1
             self._confirm(WINDOW)
             if progress and now - shown >= _PROGRESS_EVERY:
                 shown = now
-                progress(sent)
+                progress(self._sent)
+
+    def _arrive(self) -> None:
+        """Wait until all that was sent has arrived."""
         try:
             self._producer.flush(timeout=DELIVERY_TIMEOUT)
         except kafka.errors.KafkaError as error:
             raise self._failed(self.delivered + 1, error) from None
         self._confirm(0)
-        if progress:
-            progress(sent)
-        return Published(sent, clock.now() - began)
 
     def close(self) -> None:
         self._producer.close(timeout=5)

@@ -1,15 +1,18 @@
-"""Where published events come from: a file of JSON lines, or numbered ones made up here.
+"""Where published records come from: lines of a file or a stream, or numbered events made up here.
 
 A line is one CloudEvent in the JSON format, such as
 `{"specversion": "1.0", "id": "1", "source": "/shop", "type": "shop.order", "partitionkey": "anna", "data": {"sum": 3}}`.
-Its extension `partitionkey`, if there, becomes the record's key. Empty lines are passed over.
+Its extension `partitionkey`, if there, becomes the record's key. Empty lines are passed over. A plain line is the value
+of a record as it stands, also if it is empty.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 from cloudevents.core.v1.event import CloudEvent
 
@@ -21,6 +24,8 @@ from inbound.processors.cloudevents_values import STRUCTURED_CONTENT_TYPE
 #: Key, value and headers of a record.
 Encoded: TypeAlias = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
+#: A longer line is no record, but a file of another kind, which must not fill the memory. Bytes.
+LONGEST_LINE = 16 * 2**20
 #: So many bad lines are named; the rest is counted.
 _NAMED = 10
 _AS_STRUCTURED = (("content-type", STRUCTURED_CONTENT_TYPE.encode()),)
@@ -33,32 +38,60 @@ class Line(NamedTuple):
     text: bytes
 
 
-def lines_of(path: Path) -> Iterator[Line]:
-    """Yield the lines of a file. Raises ConfigError if it cannot be read."""
+@dataclass(frozen=True)
+class Format:
+    """What a line is, and what becomes of it: an event in binary mode, or `structured`; or `plain`, as it stands."""
+
+    structured: bool = False
+    plain: bool = False
+    #: Key of every record; None: the event's partitionkey, if it has one.
+    key: bytes | None = None
+
+    def encode(self, text: bytes) -> Encoded:
+        """Return the record for one line. Raises ValueError that says what is wrong with it."""
+        if self.plain:
+            return self.key, text, []
+        event = decode_record(PlainRecord(0, value=text, headers=_AS_STRUCTURED))
+        key = partition_key(event) if self.key is None else self.key
+        if self.structured:
+            return encode_structured(event, key)
+        encoded = encode_binary(event, key)
+        if key is None and encoded[1] is None:
+            raise ValueError(
+                "an event with neither data nor partitionkey has no binary form here; add one, or --structured"
+            )
+        return encoded
+
+
+def lines_of(path: Path, *, plain: bool = False) -> Iterator[Line]:
+    """Yield the lines of a file. Raises ConfigError if it cannot be read, or a line is too long."""
     try:
         with path.open("rb") as file:
-            for number, text in enumerate(file, 1):
-                if stripped := text.strip():
-                    yield Line(number, stripped)
+            yield from lines_in(file, str(path), plain=plain)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; name a file of JSON lines with --file") from None
 
 
-def encode_line(text: bytes, *, structured: bool) -> Encoded:
-    """Return the record for one line. Raises ValueError that says what is wrong with it."""
-    event = decode_record(PlainRecord(0, value=text, headers=_AS_STRUCTURED))
-    key = partition_key(event)
-    if structured:
-        return encode_structured(event, key)
-    encoded = encode_binary(event, key)
-    if key is None and encoded[1] is None:
-        raise ValueError(
-            "an event with neither data nor partitionkey has no binary form here; add one, or --structured"
-        )
-    return encoded
+def lines_in(stream: BinaryIO, name: str, *, plain: bool = False) -> Iterator[Line]:
+    """Yield the lines of a stream as they come, one in memory at a time; empty ones only where lines are `plain`.
+
+    Raises ConfigError if the stream cannot be read, or a line is too long.
+    """
+    for number in itertools.count(1):
+        try:
+            text = stream.readline(LONGEST_LINE + 1)
+        except OSError as error:
+            raise ConfigError(f"{name}:{number}: cannot be read: {error.strerror}") from None
+        if not text:
+            return
+        if len(text) > LONGEST_LINE:
+            raise ConfigError(f"{name}:{number}: longer than 16 MiB; a record takes 1 MiB, so split it")
+        text = text.removesuffix(b"\n").removesuffix(b"\r") if plain else text.strip()
+        if text or plain:
+            yield Line(number, text)
 
 
-def check_lines(lines: Iterable[Line], name: str, *, structured: bool) -> int:
+def check_lines(lines: Iterable[Line], name: str, form: Format) -> int:
     """Look at every line before any is published. Returns how many there are.
 
     Raises ConfigError that names file and line of each bad one, up to ten, and what is wrong with it.
@@ -68,7 +101,7 @@ def check_lines(lines: Iterable[Line], name: str, *, structured: bool) -> int:
     for number, text in lines:
         count += 1
         try:
-            encode_line(text, structured=structured)
+            form.encode(text)
         except ValueError as error:
             problems.append(f"{name}:{number}: {error}")
     if problems:
@@ -83,16 +116,18 @@ def check_lines(lines: Iterable[Line], name: str, *, structured: bool) -> int:
     return count
 
 
-def records_of(lines: Iterable[Line], name: str, *, structured: bool) -> Iterator[Encoded]:
-    """Yield the record of each line. Raises ConfigError if the file has changed since it was checked."""
+def records_of(lines: Iterable[Line], name: str, form: Format, *, checked: bool) -> Iterator[Encoded]:
+    """Yield the record of each line. Raises ConfigError at a bad one; where they were `checked`, the file has changed."""
     for number, text in lines:
         try:
-            yield encode_line(text, structured=structured)
+            record = form.encode(text)
         except ValueError as error:
+            cause = "the file changed while it was published: " if checked else ""
             raise ConfigError(
-                f"{name}:{number}: {error}; the file changed while it was published: lines before this one are in the "
-                "topic, the others are not"
+                f"{name}:{number}: {error}; {cause}lines before this one are in the topic, the others are not. Put it right, "
+                f"and publish from line {number} on"
             ) from None
+        yield record
 
 
 def numbered(count: int, *, source: str, size: int = 0, structured: bool = False) -> Iterator[Encoded]:

@@ -9,6 +9,7 @@ import kafka
 import kafka.errors
 
 from inbound.errors import BrokerUnavailableError, ConfigError
+from inbound.kafka.kafka_python import away as no_answer
 from inbound.kafka.kafka_python import to_kafka_python
 
 #: How long to look for a broker, and for an answer. Milliseconds.
@@ -24,11 +25,9 @@ def settings_for(properties: Mapping[str, Any], known: Mapping[str, Any]) -> dic
     return {name: value for name, value in settings.items() if name in known}
 
 
-def away(properties: Mapping[str, Any], error: Exception) -> BrokerUnavailableError:
-    """Return the error for brokers that do not answer."""
-    servers = properties.get("bootstrap.servers", "")
-    said = str(error) or type(error).__name__  # kafka-python's texts begin with the name
-    return BrokerUnavailableError(f"Kafka at {servers} does not answer ({said}); check that a broker runs there")
+def away(settings: Mapping[str, Any], error: Exception) -> BrokerUnavailableError:
+    """Return the error for brokers that a client made with `settings` gets no answer of, or that do not let it in."""
+    return no_answer(settings.get("bootstrap_servers", ""), settings, error)
 
 
 def prepare_topic(
@@ -40,14 +39,13 @@ def prepare_topic(
         ConfigError: it is missing and not to be created, cannot be created, or has another number of partitions.
         BrokerUnavailableError: no broker answers.
     """
+    settings = settings_for(properties, kafka.KafkaAdminClient.DEFAULT_CONFIG)
     try:
-        admin = kafka.KafkaAdminClient(
-            **{"client_id": "inbound-publish", **settings_for(properties, kafka.KafkaAdminClient.DEFAULT_CONFIG)}
-        )
+        admin = kafka.KafkaAdminClient(**{"client_id": "inbound-publish", **settings})
     except kafka.errors.KafkaConfigurationError as error:
         raise ConfigError(f"kafka: {error}") from None
     except (kafka.errors.KafkaError, OSError) as error:
-        raise away(properties, error) from None
+        raise away(settings, error) from None
     try:
         if topic not in admin.list_topics():
             if not create:
@@ -59,7 +57,7 @@ def prepare_topic(
     except kafka.errors.BrokerResponseError as error:
         raise ConfigError(f"topic {topic}: the broker refused: {error}") from None
     except kafka.errors.KafkaError as error:
-        raise away(properties, error) from None
+        raise away(settings, error) from None
     finally:
         admin.close()
     if partitions is not None and found != partitions:
@@ -91,4 +89,4 @@ def log_ends(properties: Mapping[str, Any], topic: str, partitions: int) -> dict
         finally:
             consumer.close(autocommit=False, timeout_ms=3000)
     except (kafka.errors.KafkaError, OSError) as error:
-        raise away(properties, error) from None
+        raise away(settings, error) from None

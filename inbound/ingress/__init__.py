@@ -1,0 +1,1 @@
+"""The ingress: CloudEvents by HTTP, acknowledged by Kafka, then answered with 202."""

@@ -1,0 +1,321 @@
+"""What becomes of a request: checked, turned into records, written, and answered once Kafka has all of them.
+
+All in the event loop's thread. Nothing is answered with 202 before every event of the request is acknowledged.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from inbound.config import IngressConfig
+from inbound.ingress.answers import ACCEPTED, Answer
+from inbound.ingress.connection import Request
+from inbound.ingress.producers import Cause, Failure, Producer
+from inbound.ingress.routing import RULES, NoTopicError, Router
+from inbound.ingress.topics import TopicWatch
+from inbound.processors.cloudevents_bridge import RecordParts, Refused, http_to_records
+from inbound.processors.spans import NO_TRACING, Hop, Tracing, headers_with_hop
+
+#: After how many seconds a client may ask again when there is too much to do, and when Kafka is away.
+RETRY_PRESSED, RETRY_AWAY = 1, 2
+#: A list of topics that is older does not prove that one is missing. Seconds.
+FRESH = 1.0
+#: Routes that are remembered: they depend on what the network sends.
+_ROUTES_KEPT = 4096
+_STATUS = {
+    Cause.AWAY: (503, RETRY_AWAY),
+    Cause.FULL: (429, RETRY_PRESSED),
+    Cause.TOO_LARGE: (413, None),
+    Cause.NO_TOPIC: (404, None),
+    Cause.REFUSED: (503, RETRY_AWAY),
+}
+
+
+@dataclass
+class Counters:
+    """Written by the event loop alone; read by any thread."""
+
+    answers: Counter[int] = field(default_factory=Counter)  # by status
+    written_events: int = 0  # acknowledged by Kafka, whatever the request was answered
+    accepted_events: int = 0  # answered with 202
+    failed_events: int = 0  # given to the producer, and not acknowledged
+    received_bytes: int = 0  # of bodies
+    in_flight_bytes: int = 0
+    in_flight_events: int = 0
+
+
+class Receiver:
+    """The handler of the connections."""
+
+    def __init__(
+        self,
+        config: IngressConfig,
+        producer: Producer,
+        watch: TopicWatch,
+        begin_polling: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
+        self._config = config
+        self._router = Router(config)
+        self._producer = producer
+        self._send = producer.send
+        self._watch = watch
+        self._begin_polling = begin_polling
+        self._clock = clock
+        self._tracing = tracing
+        self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
+        self._looking: list[tuple[Request, list[RecordParts]]] = []  # until the topics are read anew
+        #: None: no token is asked for.
+        self.token: str | None = None
+        #: Whether a browser's page may post: only where whoever posts must know or show something.
+        self.from_pages = config.token_file is not None or (config.tls is not None and config.tls.client_ca is not None)
+        self.draining = False
+        self.counters = Counters()
+
+    # -- connection.Handler ------------------------------------------------------------------------------------------
+
+    def head(self, request: Request) -> Answer | None:
+        answer = self._check_head(request)
+        if answer is None:
+            if self._tracing.spans is not None:
+                scheme = "http" if self._config.tls is None else "https"
+                host = request.special.get("host", b"").decode("latin-1")
+                target = request.target.decode("latin-1")
+                request.served = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
+            length = request.special.get("content-length")
+            answer = self._reserve(request, int(length)) if length is not None else None
+        if answer is not None:
+            self.count(answer)
+        return answer
+
+    def grows(self, request: Request, count: int) -> Answer | None:
+        self.counters.received_bytes += count
+        if request.size <= request.reserved:
+            return None
+        answer = self._reserve(request, request.size)
+        if answer is not None:
+            self.count(answer)
+        return answer
+
+    def count(self, answer: Answer) -> None:
+        self.counters.answers[answer.status] += 1
+
+    def complete(self, request: Request) -> None:
+        try:
+            records = http_to_records(request.headers, bytes(request.body))
+        except Refused as refused:
+            self._respond(request, Answer(415 if _is_format(str(refused)) else 400, str(refused)))
+            return
+        request.body = b""
+        if not records:
+            self._respond(request, ACCEPTED)
+            return
+        if request.size + request.head_size > self._config.max_event_bytes:
+            too_large = self._too_large(records)
+            if too_large is not None:
+                self._respond(request, too_large)
+                return
+        self._route(request, records)
+
+    def over(self, request: Request) -> None:
+        self.counters.in_flight_bytes -= request.reserved
+        request.reserved = 0
+        if request.served is not None:
+            request.served.end(request.answer.status if request.answer is not None else None)
+
+    # -- the topics --------------------------------------------------------------------------------------------------
+
+    def topics_changed(self) -> None:
+        """The topics were read anew: go on with those that waited for it."""
+        waiting, self._looking = self._looking, []
+        for request, records in waiting:
+            self._route(request, records)
+
+    def _route(self, request: Request, records: list[RecordParts]) -> None:
+        candidates = request.candidates
+        watch = self._watch
+        if watch.away is not None:
+            self._respond(request, _away(watch.away))
+            return
+        try:
+            topic = self._router.choose(candidates, watch.existing)
+        except NoTopicError as error:
+            if self._clock() - watch.read_at > FRESH:
+                self._looking.append((request, records))
+                watch.miss(candidates[0])
+            else:
+                self._respond(request, Answer(404, str(error)))
+            return
+        self._write(request, topic, records)
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _write(self, request: Request, topic: str, records: list[RecordParts]) -> None:
+        counters = self.counters
+        writing = _Writing(self, request, topic, len(records))
+        if request.served is not None:
+            writing.hop = hop = request.served.publish(topic, len(records))
+            records = [record._replace(headers=headers_with_hop(record.headers, hop)) for record in records]
+        if not counters.in_flight_events:
+            self._begin_polling()
+        counters.in_flight_events += len(records)
+        taken, failure = self._send(topic, records, writing.delivered)
+        if failure is not None:
+            writing.refused(failure, len(records) - taken)
+
+    def written(self, writing: _Writing) -> None:
+        """Every event of a request is acknowledged, or has failed."""
+        counters = self.counters
+        counters.in_flight_events -= writing.count
+        counters.written_events += writing.count - writing.failed
+        if writing.hop is not None:
+            writing.hop.end(problem=self._told(writing) if writing.failed else None)
+        if not writing.failed:
+            counters.accepted_events += writing.count
+            counters.answers[202] += 1
+            writing.request.respond(ACCEPTED)
+            return
+        counters.failed_events += writing.failed
+        failure = self._failure(writing)
+        if failure.cause is Cause.AWAY:
+            self._watch.doubt(failure.text)
+        elif failure.cause is Cause.NO_TOPIC:
+            self._watch.miss(writing.topic)
+        status, retry_after = _STATUS[failure.cause]
+        reason = f"topic {writing.topic}: {failure.cause.value} ({failure.text})"
+        if writing.count > 1:
+            landed = writing.count - writing.failed
+            reason += f"; {landed} of {writing.count} events were written: sent again, they come twice"
+        self._respond(writing.request, Answer(status, reason, retry_after))
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _failure(self, writing: _Writing) -> Failure:
+        return writing.failure if isinstance(writing.failure, Failure) else self._producer.failure(writing.failure)
+
+    def _told(self, writing: _Writing) -> str:
+        failure = self._failure(writing)
+        return f"{failure.cause.value} ({failure.text})"
+
+    def _respond(self, request: Request, answer: Answer) -> None:
+        self.count(answer)
+        request.respond(answer)
+
+    def _check_head(self, request: Request) -> Answer | None:
+        special = request.special
+        host = special.get("host", b"")
+        if request.method != b"POST":
+            return self._page(request)
+        if self.token is not None and not _knows(self.token, special.get("authorization", b"")):
+            reason = "this needs `Authorization: Bearer` with the token of ingress.token_file"
+            return Answer(401, reason, headers=("WWW-Authenticate: Bearer",))
+        if "origin" in special and not self.from_pages:
+            return Answer(403, "events are not taken from pages in a browser, unless ingress.token_file or tls is set")
+        if special.get("content-encoding", b"identity").strip().lower() != b"identity":
+            return Answer(415, "Content-Encoding is not taken: send the body as it is")
+        known = self._routes.get((host, request.target))
+        if known is not None:
+            request.candidates = known
+            return None
+        try:
+            request.candidates = self._router.candidates(host.decode("latin-1"), request.target.decode("latin-1"))
+        except NoTopicError as error:
+            return Answer(404, str(error))
+        if len(self._routes) >= _ROUTES_KEPT:
+            self._routes.clear()
+        self._routes[host, request.target] = request.candidates
+        return None
+
+    def _page(self, request: Request) -> Answer:
+        """Answer what is no POST."""
+        path = request.target.partition(b"?")[0]
+        if path not in (b"/healthz", b"/readyz") or request.method not in (b"GET", b"HEAD"):
+            return Answer(405, f"CloudEvents are taken by POST: to {RULES}", headers=("Allow: POST",))
+        if path == b"/readyz" and (self.draining or self._watch.away is not None):
+            return Answer(503, "stopping" if self.draining else f"Kafka is away: {self._watch.away}")
+        return Answer(200, "ok")
+
+    def _too_large(self, records: list[RecordParts]) -> Answer | None:
+        most = self._config.max_event_bytes
+        for number, record in enumerate(records, 1):
+            if (size := _size(record)) > most:
+                which = f"event {number} of {len(records)}" if len(records) > 1 else "the event"
+                reason = f"{which} has {size} bytes, more than ingress.max_event_bytes ({most}); nothing was written"
+                return Answer(413, reason)
+        return None
+
+    def _reserve(self, request: Request, size: int) -> Answer | None:
+        """Take `size` bytes of what may be in flight for `request`; or say why not."""
+        most = self._config.max_request_bytes
+        if size > most:
+            reason = f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one"
+            return Answer(413, reason, last=True)
+        counters = self.counters
+        more = size - request.reserved
+        if counters.in_flight_bytes + more > self._config.max_in_flight_bytes:
+            if self._watch.away is not None:
+                return _away(self._watch.away)
+            return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
+        counters.in_flight_bytes += more
+        request.reserved = size
+        return None
+
+
+class _Writing:
+    """The events of one request on their way."""
+
+    __slots__ = ("count", "failed", "failure", "hop", "left", "receiver", "request", "topic")
+
+    def __init__(self, receiver: Receiver, request: Request, topic: str, count: int) -> None:
+        self.receiver = receiver
+        self.request = request
+        self.topic = topic
+        self.count = self.left = count
+        self.failed = 0
+        self.failure: Any = None  # the first one: a Failure, or an error of the client
+        self.hop: Hop | None = None
+
+    def delivered(self, error: Any, _: Any) -> None:
+        """One was acknowledged, or failed."""
+        self.left -= 1
+        if error is not None:
+            self.failed += 1
+            self.failure = self.failure or error
+        if not self.left:
+            self.receiver.written(self)
+
+    def refused(self, failure: Failure, count: int) -> None:
+        """The last `count` were not even taken."""
+        self.left -= count
+        self.failed += count
+        self.failure = self.failure or failure
+        if not self.left:
+            self.receiver.written(self)
+
+
+def _away(why: str) -> Answer:
+    return Answer(503, f"Kafka is away: {why}", RETRY_AWAY)
+
+
+def _knows(token: str, authorization: bytes) -> bool:
+    scheme, _, given = authorization.partition(b" ")
+    return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token.encode())
+
+
+def _is_format(reason: str) -> bool:
+    """Whether what is wrong is the event format, not the event."""
+    return "of the event formats only" in reason
+
+
+def _size(record: RecordParts) -> int:
+    key, value, headers = record
+    size = (len(key) if key else 0) + (len(value) if value else 0)
+    for name, data in headers:
+        size += len(name) + len(data)
+    return size

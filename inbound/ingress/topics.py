@@ -1,0 +1,104 @@
+"""Which topics there are, and whether Kafka answers at all: asked by a thread of its own, known to the event loop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from inbound.errors import InboundError
+from inbound.ingress.producers import Producer
+
+log = logging.getLogger(__name__)
+
+#: How often topics are looked at while nothing is missed, and while Kafka is away or something is. Seconds.
+EVERY, SOON = 30.0, 0.5
+
+
+class TopicWatch:
+    """Asks from `start` to `close`. What it finds are plain attributes that any thread may read."""
+
+    def __init__(self, producer: Producer, changed: Callable[[], None], create_partitions: int | None = None) -> None:
+        self._producer = producer
+        self._changed = changed  # called by the thread after each look
+        self._partitions = create_partitions
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._missed: set[str] = set()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="ingress-topics", daemon=True)
+        #: Topics that exist, as last read.
+        self.existing: frozenset[str] = frozenset()
+        #: Why Kafka cannot be written to; None: it answers.
+        self.away: str | None = "not asked yet"
+        #: When it was last read, on the monotonic clock.
+        self.read_at = float("-inf")
+        self.alive_at = time.monotonic()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def look(self) -> None:
+        """Ask once before `start`, so that nobody who posts first is refused for not knowing; may wait for seconds."""
+        self._look()
+
+    def close(self) -> None:
+        self._over.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def miss(self, topic: str) -> None:
+        """Somebody posts to `topic`, which is not there: look again, and make it if that is configured."""
+        with self._lock:
+            self._missed.add(topic)
+        self._wake.set()
+
+    def doubt(self, why: str) -> None:
+        """An event was not acknowledged in time: Kafka counts as away until it answers again."""
+        if self.away is None:
+            self.away = why
+            log.warning("ingress: Kafka does not acknowledge (%s): events are refused until it answers", why)
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._wake.clear()
+            self._look()
+            self.alive_at = time.monotonic()
+            self._changed()
+            # A crowd that misses topics must not make a crowd of questions.
+            self._over.wait(SOON)
+            if self.away is None:
+                self._wake.wait(EVERY)
+
+    def _look(self) -> None:
+        with self._lock:
+            missed, self._missed = self._missed, set()
+        began = time.monotonic()
+        try:
+            existing = self._producer.topics()
+            for topic in missed - existing if self._partitions is not None else ():
+                self._create(topic, self._partitions or 1)
+                existing |= {topic}
+        except InboundError as error:
+            if self.away in (None, "not asked yet"):
+                log.warning("ingress: Kafka does not answer: %s; events are refused until it does", error)
+            self.away = str(error)
+            return
+        except Exception:
+            log.exception("ingress: the topics could not be read")
+            self.away = "the topics could not be read; see the log"
+            return
+        if self.away is not None:
+            log.info("ingress: Kafka answers, %d topics", len(existing))
+        self.existing, self.read_at, self.away = existing, began, None
+
+    def _create(self, topic: str, partitions: int) -> None:
+        self._producer.create(topic, partitions)
+        log.info("ingress: topic %s was made with %d partitions", topic, partitions)
