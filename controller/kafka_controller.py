@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Counters:
 
     evaluations: int = 0
     sessions: int = 0
+    suspensions: int = 0
 
 
 class KafkaController:
@@ -77,9 +79,11 @@ class KafkaController:
         self.fatal: InboundError | None = None
         self._clock = clock
         self._rng = rng
-        self._channels: list[_Channel] = []
+        self._channels: list[_Channel] = []  # replaced as a whole: other threads look at it
+        self._channels_lock = threading.Lock()
         self._generation = 0
         self._session: int | None = None
+        self._session_began = float("-inf")
         self._doubted = False
         self._verified = False
         self._contact: Call[None] | None = None
@@ -88,13 +92,27 @@ class KafkaController:
         self._tell_at = 0.0
 
     def add(self, consumer: KafkaConsumer) -> None:
-        """Take on a channel; before the first `run_once`."""
-        self._channels.append(_Channel(consumer))
+        """Take on a channel. Any thread; the caller wakes the controller."""
+        with self._channels_lock:
+            self._channels = [*self._channels, _Channel(consumer, due=self._clock.now())]
+
+    async def remove(self, consumer: KafkaConsumer) -> None:
+        """Let go of a channel that has left its group; the evaluation under way, if there is one, ends before."""
+        for channel in self._channels:
+            while channel.consumer is consumer and channel.running is not None and not channel.running.done:
+                await self.tasks.sleep(COALESCE)
+        with self._channels_lock:
+            self._channels = [c for c in self._channels if c.consumer is not consumer]
 
     @property
     def session(self) -> int | None:
         """The session that we are, or were last, connected in."""
         return self._session
+
+    @property
+    def session_began(self) -> float:
+        """The clock time at which we heard of that session."""
+        return self._session_began
 
     def evaluate(self, consumer: KafkaConsumer, *, delay: float = COALESCE) -> None:
         """Ask for an evaluation of a channel soon. Any thread; the caller wakes the controller."""
@@ -146,6 +164,7 @@ class KafkaController:
             self._tell_away()
             if self.state in (State.JOINING, State.MEMBER):
                 self.state = step(self.state, Event.DISCONNECTED)
+                self.counters.suspensions += 1
                 log.warning(
                     "ZooKeeper: connection lost; batches in flight end, nothing new is handed out until it is back"
                 )
@@ -157,6 +176,7 @@ class KafkaController:
             return
         self._generation = connection.generation
         if connection.session.id != self._session:
+            self._session_began = self._clock.now()
             self.counters.sessions += 1
             log.info(
                 "ZooKeeper: session %#x, timeout %.1f s%s", connection.session.id, connection.session.timeout,

@@ -9,12 +9,14 @@
 - An unexpected error, or a refused authentication, ends kazoo's thread for good: here it is told and tried again.
 - The chroot is not created, but for its last part.
 - `stop()` can hang: it is bounded.
+- TLS and log-in: see `kazoo_security`.
 """
 
 from __future__ import annotations
 
 import inspect
 import logging
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -22,23 +24,28 @@ from typing import Any
 
 import kazoo
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.exceptions import ConnectionDropped, NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.connection import STOP_CONNECTING
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from inbound.clock import Clock
+from inbound.controller.kazoo_security import KazooSecurity
+from inbound.controller.zookeeper_access import OPEN, Access
 from inbound.coordinators.zookeeper import Connection, Session
 from inbound.errors import ConfigError, InboundError
 
 log = logging.getLogger(__name__)
 
-#: kazoo's own talk: a warning for every refused connection attempt. Ours says each reason once.
-kazoo_log = logging.getLogger("kazoo.client")
+#: kazoo's own talk: a warning for every refused connection attempt. Ours says each reason once. Below INFO it shows
+#: requests as they are, with passwords.
+kazoo_log = logging.getLogger("kazoo.client.inbound")
+kazoo_log.addFilter(lambda record: record.levelno >= logging.INFO)
 
 MAX_RECONNECT_DELAY = 1.0
+#: So many different reasons why there is no connection are remembered as logged.
+MOST_TOLD = 100
 _JITTER = 0.4
 #: Bounds on the time that one server gets to accept a TCP connection. Seconds.
 MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT = 0.5, 2.0
@@ -62,6 +69,7 @@ class KazooLink:
         clock: Clock,
         on_contact: Callable[[Session, float], None],
         on_change: Callable[[], None],
+        access: Access = OPEN,
     ) -> None:
         self.where = f"ZooKeeper at {hosts}{chroot}"
         self.chroot = chroot.rstrip("/")
@@ -74,6 +82,9 @@ class KazooLink:
         self._stopping = False
         self._has_chroot = not self.chroot
         self._troubles: dict[str, str] = {}
+        self._told: set[tuple[str, str]] = set()  # what was logged since there was a connection
+        self._refused_at = float("-inf")
+        self.security = KazooSecurity(access)
         try:
             # Without the chroot: paths come with it already, and it has to be made first.
             self._client = KazooClient(
@@ -91,6 +102,20 @@ class KazooLink:
     @property
     def connection(self) -> Connection | None:
         return self._connection
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no connection: what was said last; None while there is one, or nothing is known."""
+        said = list(self._troubles.items())
+        return ": ".join(said[-1]) if said and self._connection is None else None
+
+    def reconnect(self) -> None:
+        """Break the connection, to connect anew, in the same session, with files as they are now. Any thread."""
+        try:
+            if self._connection is not None:
+                self._client._connection._socket.shutdown(socket.SHUT_RDWR)
+        except (OSError, AttributeError):
+            pass  # it broke meanwhile
 
     def start(self) -> None:
         """Begin to connect, in the background."""
@@ -139,6 +164,8 @@ class KazooLink:
             self._kazoo_notify_pending = client._notify_pending
             self._kazoo_invoke = handler._invoke
             self._kazoo_create_connection = threads.create_connection
+            select = threads.select
+            known = known and handler.sasl_options is None
         except AttributeError:
             known = False
         if not known:
@@ -147,15 +174,28 @@ class KazooLink:
             )
         share = session_timeout / 3 / len(client.hosts)
         self._connect_timeout = min(max(share, MIN_CONNECT_TIMEOUT), MAX_CONNECT_TIMEOUT)
+        self._usual = (ConnectionDropped, threads.timeout_exception)
         self._handshake_timeout = self._connect_timeout
         handler._connect = self._connect
         handler._invoke = self._handshake
         handler._connect_loop = self._connect_loop
         client._notify_pending = self._notify_pending
         threads.create_connection = self._create_connection
+        if self.security.access.tls is not None:
+            threads.select = self.security.select(select)
 
-    def _create_connection(self, *arguments: Any, timeout: float, **options: Any) -> Any:
-        return self._kazoo_create_connection(*arguments, timeout=min(timeout, self._connect_timeout), **options)
+    def _create_connection(self, *arguments: Any, hostname: str, timeout: float, **options: Any) -> Any:
+        connection = self._kazoo_create_connection(
+            *arguments, hostname=hostname, timeout=min(timeout, self._connect_timeout), **options
+        )
+        if self.security.access.tls is None:
+            return connection
+        connection.settimeout(min(timeout, self._handshake_timeout))
+        try:
+            return self.security.encrypt(connection, hostname)
+        except TimeoutError:
+            self._handshake_timeout *= 2  # as in `_handshake`
+            raise
 
     def _handshake(self, timeout: float, request: Any, xid: Any = None) -> Any:
         """Ask for the session. A server that is just starting takes connections and answers none of them.
@@ -173,15 +213,26 @@ class KazooLink:
 
         kazoo returns two thirds of the negotiated time as its read time-out, in milliseconds.
         """
-        sent_at = self._clock.now()
+        self._client._stopped.wait(self._refused_at + MAX_RECONNECT_DELAY - self._clock.now())
+        sent_at, handler, before = self._clock.now(), self._client._connection, self._client._state
         try:
+            handler.sasl_options = self.security.begin()
             read_timeout, connect_timeout = self._kazoo_connect(host, hostip, port)
-            self._ensure_chroot(connect_timeout / 1000)
+            self.security.log_in(lambda request, xid: self._kazoo_invoke(connect_timeout / 1000, request, xid))
+            self._look_at_chroot(connect_timeout / 1000)
         except SessionExpiredError:
             raise  # the next attempt begins a new one
         except Exception as error:
-            self._tell(f"{host}:{port}", str(error) or type(error).__name__)
-            raise
+            got_session = self._client._state != before
+            self._tell(f"{host}:{port}", self.security.explain(error, session=got_session))
+            if isinstance(error, self._usual):
+                raise
+            self._refused_at = self._clock.now()  # kazoo forgets its delay whenever it had a session
+            raise ConnectionDropped(
+                f"{type(error).__name__} while connecting"
+            ) from error  # it would end kazoo's thread
+        finally:
+            handler.sasl_options = None
         session = Session(self._client._session_id, read_timeout * 1.5 / 1000)
         self._on_contact(session, sent_at)
         with self._lock:
@@ -189,21 +240,24 @@ class KazooLink:
                 self._generation += 1
                 self._connection = Connection(self._generation, session)
         self._troubles.clear()
+        self._told.clear()
         self._handshake_timeout = self._connect_timeout
         self._on_change()
         return read_timeout, connect_timeout
 
-    def _ensure_chroot(self, timeout: float) -> None:
-        """Create the chroot, parents first. Nothing else is sent meanwhile: nobody knows of the connection yet."""
-        if self._has_chroot:
-            return
+    def _look_at_chroot(self, timeout: float) -> None:
+        """Create the chroot, parents first. Nothing else is sent meanwhile: nobody knows of the connection yet.
+
+        Where that is done the look is for the answer alone: servers refuse who did not log in at the first request.
+        """
         try:
-            self._kazoo_invoke(timeout, wire.Exists(self.chroot, None), xid=1)
+            self._kazoo_invoke(timeout, wire.Exists(self.chroot or "/", None), xid=1)
         except NoNodeError:
-            parts = self.chroot.split("/")
+            parts = [] if self._has_chroot else self.chroot.split("/")
             for depth in range(2, len(parts) + 1):
+                path = "/".join(parts[:depth])
                 try:
-                    self._kazoo_invoke(timeout, wire.Create("/".join(parts[:depth]), b"", OPEN_ACL_UNSAFE, 0), xid=1)
+                    self._kazoo_invoke(timeout, wire.Create(path, b"", self.security.acl, 0), xid=1)
                 except NodeExistsError:
                     pass  # the parent, or another consumer was faster
         self._has_chroot = True
@@ -237,9 +291,16 @@ class KazooLink:
         self._on_change()
 
     def _tell(self, what: str, why: str) -> None:
-        """Log a reason why there is no connection, once until there was one."""
-        if self._troubles.get(what) != why and not self._stopping:
-            self._troubles[what] = why
+        """Log a reason why there is no connection, once until there was one.
+
+        Also where reasons take turns: a server that refuses us, and is too slow to say so every other time.
+        """
+        self._troubles.pop(what, None)
+        self._troubles[what] = why  # the last one said stands last
+        if (what, why) not in self._told and not self._stopping:
+            if len(self._told) >= MOST_TOLD:
+                self._told.clear()  # something in them is new each time
+            self._told.add((what, why))
             log.warning("%s: %s: %s; trying again at most every %.0f s", self.where, what, why, MAX_RECONNECT_DELAY)
 
     def _stop(self) -> None:

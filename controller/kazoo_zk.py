@@ -9,6 +9,8 @@ from typing import Any
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
+    InvalidACLError,
+    NoAuthError,
     NoNodeError,
     OperationTimeoutError,
     RequestTimeoutError,
@@ -19,10 +21,10 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from inbound.clock import Clock
 from inbound.controller.kazoo_link import KazooLink
+from inbound.controller.zookeeper_access import OPEN, Access
 from inbound.coordinators.zookeeper import (
     Call,
     Check,
@@ -36,9 +38,10 @@ from inbound.coordinators.zookeeper import (
     Stat,
     ZooKeeper,
     ambiguous,
+    loosely,
     unavailable,
 )
-from inbound.errors import InboundError
+from inbound.errors import InboundError, ZkDeniedError
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +63,10 @@ _REASONS = {
 }
 _EPHEMERAL = 1
 STOP_TIMEOUT = 5.0
+#: So long a refused access to a node counts as what is wrong, in seconds: all who are refused try again before.
+DENIAL_SHOWN = 15.0
+#: After a refusal the password's file is looked at, at most so often, in seconds.
+LOOK_AT_PASSWORD = 1.0
 
 
 class KazooZooKeeper(ZooKeeper):
@@ -69,22 +76,45 @@ class KazooZooKeeper(ZooKeeper):
     """
 
     def __init__(
-        self, hosts: str, *, chroot: str = "", session_timeout: float, clock: Clock, call_timeout: float | None = None
+        self,
+        hosts: str,
+        *,
+        chroot: str = "",
+        session_timeout: float,
+        clock: Clock,
+        call_timeout: float | None = None,
+        access: Access = OPEN,
     ) -> None:
         """Make a client; `start` connects it. Times in seconds; `call_timeout` is half the session by default.
 
+        `access` says how it connects and logs in, and who may use what it makes.
+
         Raises:
-            ConfigError: `hosts` is no list of host:port.
+            ConfigError: `hosts` is no list of host:port, or a library for `access` is not installed.
             InboundError: the installed kazoo is of a version that inbound does not know.
         """
         super().__init__(clock, call_timeout or max(1.0, session_timeout / 2))
-        self._link = KazooLink(hosts, chroot, session_timeout, clock, self.heard, lambda: self.on_change())
+        self._link = KazooLink(hosts, chroot, session_timeout, clock, self.heard, lambda: self.on_change(), access)
+        self._denied: tuple[float, str] = (float("-inf"), "")
+        self._looked_at = float("-inf")
         self.where = self._link.where
         self._chroot = self._link.chroot
 
     @property
     def connection(self) -> Connection | None:
         return self._link.connection
+
+    @property
+    def problem(self) -> str | None:
+        at, denied = self._denied
+        return self._link.trouble or (denied if self.clock.now() < at + DENIAL_SHOWN else None)
+
+    def reconnect(self) -> None:
+        """Connect anew, in the same session, with passwords and certificates as their files are now. Any thread.
+
+        What is not answered yet becomes ambiguous, as at any loss of a connection.
+        """
+        self._link.reconnect()
 
     def start(self) -> None:
         """Begin to connect, and go on trying until `close`. Returns at once."""
@@ -121,6 +151,27 @@ class KazooZooKeeper(ZooKeeper):
         call: Call[list[Stat | None]] = self._new_call(_described(ops))
         request = wire.Transaction([self._encoded(op) for op in ops])
         self._send(call, request, lambda results: self._stats(call, ops, results))
+        return call
+
+    # -- access rights -----------------------------------------------------------------------------------------------
+
+    @property
+    def closes_nodes(self) -> bool:
+        """Whether what it makes is not everybody's."""
+        return self._link.security.access.acl != "open"
+
+    def differs(self, path: str) -> Call[bool | None]:
+        """Say whether a node's access rights are others than it would get if we made it; None where there is none."""
+        call: Call[bool | None] = self._new_call(f"look at the access rights of {path}")
+        security = self._link.security
+        self._send(call, wire.GetACL(self._full(path)), lambda answer: security.differs(answer[0]), absent=True)
+        return call
+
+    def correct(self, path: str) -> Call[None]:
+        """Give a node the access rights that it would get if we made it; nothing is done where there is none."""
+        call: Call[None] = self._new_call(f"change of the access rights of {path}")
+        request = wire.SetACL(self._full(path), self._link.security.acl, -1)
+        self._send(call, request, lambda answer: None, absent=True)
         return call
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -165,7 +216,7 @@ class KazooZooKeeper(ZooKeeper):
         path = self._full(op.path)
         match op:
             case Create():
-                return wire.Create(path, op.data, OPEN_ACL_UNSAFE, _EPHEMERAL if op.ephemeral else 0)
+                return wire.Create(path, op.data, self._link.security.acl, _EPHEMERAL if op.ephemeral else 0)
             case SetData():
                 return wire.SetData(path, op.data, op.version)
             case Delete():
@@ -181,16 +232,31 @@ class KazooZooKeeper(ZooKeeper):
         for index, (op, outcome) in enumerate(zip(ops, results, strict=True)):
             if isinstance(outcome, Exception) and not isinstance(outcome, (RolledBackError, RuntimeInconsistency)):
                 reason = _REASONS.get(type(outcome).__name__)
-                raise self._odd(call, outcome) if reason is None else RefusedError(index, op, reason)
+                raise self._odd(call, outcome, op.path) if reason is None else RefusedError(index, op, reason)
         return [_stat(outcome) if isinstance(outcome, ZnodeStat) else None for outcome in results]
 
-    def _odd(self, call: Call[Any], error: Exception) -> InboundError:
-        return InboundError(f"{self.where}: {call.what} failed: {error!r}; check the nodes' access rights")
+    def _odd(self, call: Call[Any], error: Exception, path: str | None = None) -> InboundError:
+        security = self._link.security
+        what = call.what if path is None or path in call.what else f"{call.what} (at {path})"
+        if isinstance(error, InvalidACLError):
+            return ZkDeniedError(f"{self.where}: {what}: {security.explain(error, session=True)}")
+        if not isinstance(error, NoAuthError):
+            return InboundError(f"{self.where}: {what} failed: {error!r}; see the server's log")
+        who = security.access.identity
+        text = f"{what} is not allowed to {who}: {security.denied()}"
+        now = self.clock.now()
+        self._denied = (now, text)
+        if now >= self._looked_at + LOOK_AT_PASSWORD:
+            self._looked_at = now
+            if security.outdated():
+                log.info("%s: the password of %s has changed; connecting anew with it", self.where, who)
+                self.reconnect()
+        return ZkDeniedError(f"{self.where}: {text}")
 
 
 def _once(watch: Callable[[], None]) -> Callable[[Any], None]:
     """Wrap a watch for kazoo. All watches of one client fire on one thread."""
-    left = [watch]
+    left = [loosely(watch)]
 
     def fire(event: Any) -> None:
         if left:
@@ -210,4 +276,4 @@ def _node(answer: tuple[bytes, ZnodeStat]) -> Node:
 
 
 def _stat(stat: ZnodeStat) -> Stat:
-    return Stat(stat.version, stat.ephemeralOwner, stat.czxid, stat.mzxid)
+    return Stat(stat.version, stat.ephemeralOwner, stat.czxid, stat.mzxid, stat.ctime / 1000, stat.mtime / 1000)

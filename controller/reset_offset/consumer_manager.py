@@ -1,0 +1,350 @@
+"""ConsumerManager: the lifecycle and the lock of each group of consumers that a process runs, for data planes of any kind.
+
+    manager = ConsumerManager(clock.now)
+    manager.add("orders-svc", lifecycle)          # has `stop()` and `start()`
+    await manager.stop("orders-svc", token)       # locks it first
+    manager.request("orders-svc", "resume", f)    # False: it waits, and is carried out when the group is unlocked
+    await manager.start("orders-svc", token)      # and unlocks it
+
+Consumers of inbound itself need no such lock: the gate is part of each transaction by which one of them takes a partition,
+so what an operator or a new configuration wants meanwhile takes effect when it opens (`inbound.resets`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from inbound.coordinators.zookeeper import Call
+from inbound.errors import ResetError
+
+log = logging.getLogger(__name__)
+
+#: A lock that is not renewed for so long is free: seconds. Its owner repeats what it asks for much more often, and another
+#: leader that goes on in its place needs some seconds only.
+LOCK_SECONDS = 60.0
+
+
+class GroupLockedError(ResetError):
+    """Another reset has locked the group: wait until that is over, or until its lock has expired."""
+
+
+class GroupLifecycle(Protocol):
+    """Stops and starts the consumers of one group. Both are idempotent, never block, and are called by any thread."""
+
+    def stop(self) -> Call[None]:
+        """Begin to stop: batches in hand end and are committed. The Call completes when nobody reads any more."""
+
+    def start(self) -> Call[None]:
+        """Begin to start. The Call completes when that has come about."""
+
+
+class Life(Enum):
+    """Where a group is."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    STARTING = "starting"
+
+
+@dataclass(frozen=True)
+class GroupStatus:
+    """What is known of a group."""
+
+    group: str
+    life: Life
+    token: str | None = None  # of the lock; None: it is not locked
+    owner: str = ""  # who holds it, for people
+    expires_in: float | None = None  # seconds
+    waiting: tuple[str, ...] = ()  # what was asked for meanwhile, in its order
+
+    def told(self) -> str:
+        """Return it in one line for people."""
+        if self.token is None:
+            return f"group {self.group}: {self.life.value}"
+        by = f" by {self.owner}" if self.owner else ""
+        waits = f"; waiting for its end: {', '.join(self.waiting)}" if self.waiting else ""
+        return (
+            f"group {self.group}: {self.life.value}, locked{by} ({self.token}) for another {self.expires_in or 0.0:.0f} s "
+            f"at most{waits}"
+        )
+
+
+@dataclass
+class _Lock:
+    token: str
+    owner: str
+    seconds: float
+    until: float
+
+
+@dataclass
+class _Group:
+    lifecycle: GroupLifecycle
+    life: Life = Life.RUNNING
+    moving: Call[None] | None = None  # the stop or start that is under way
+    lock: _Lock | None = None
+    waiting: dict[str, Callable[[], object]] = field(default_factory=dict)
+    catching_up: bool = False  # what has waited is being carried out; what is asked for now goes behind it
+
+
+class ConsumerManager:
+    """All methods from any thread. What was asked for meanwhile is carried out by the thread that ends the lock."""
+
+    def __init__(self, now: Callable[[], float], *, lock_seconds: float = LOCK_SECONDS) -> None:
+        """`now` returns seconds on a clock that does not jump; locks expire by it."""
+        self._now = now
+        self._lock_seconds = lock_seconds
+        self._mutex = threading.Lock()
+        self._groups: dict[str, _Group] = {}
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    def add(self, group: str, lifecycle: GroupLifecycle) -> None:
+        """Take on a group that runs, or the new lifecycle of one that is known; a lock of it stays."""
+        with self._mutex:
+            known = self._groups.get(group)
+            if known is None:
+                self._groups[group] = _Group(lifecycle)
+            else:
+                known.lifecycle = lifecycle
+
+    def remove(self, group: str) -> None:
+        """Forget a group, with its lock and what waits for it."""
+        with self._mutex:
+            self._groups.pop(group, None)
+
+    def status(self, group: str) -> GroupStatus:
+        """Return what is known of a group.
+
+        Raises:
+            ResetError: it is not known.
+        """
+        self.expire()
+        with self._mutex:
+            found = self._known(group)
+            lock = found.lock
+            if lock is None:
+                return GroupStatus(group, found.life, waiting=tuple(found.waiting))
+            left = max(0.0, lock.until - self._now())
+            return GroupStatus(group, found.life, lock.token, lock.owner, left, tuple(found.waiting))
+
+    def statuses(self) -> list[GroupStatus]:
+        """Return what is known of all groups, by name."""
+        with self._mutex:
+            names = sorted(self._groups)
+        found = []
+        for name in names:
+            with suppress(ResetError):  # removed meanwhile
+                found.append(self.status(name))
+        return found
+
+    # -- the lock ------------------------------------------------------------------------------------------------------
+
+    def lock(self, group: str, token: str, *, owner: str = "", seconds: float | None = None) -> None:
+        """Lock a group for `seconds` from now, or renew the lock that `token` has: from now on nothing else starts it.
+
+        Raises:
+            GroupLockedError: another token has locked it, and that has not expired.
+            ResetError: the group is not known.
+        """
+        self.expire()
+        with self._mutex:
+            self._take(group, token, owner, seconds)
+
+    def unlock(self, group: str, token: str) -> tuple[str, ...]:
+        """End the lock of `token`, and carry out what was asked for meanwhile. Returns the names of that.
+
+        Of a group that is not locked, or by another token, nothing: to unlock twice is safe. It does not start the group.
+
+        Raises:
+            ResetError: the group is not known.
+        """
+        with self._mutex:
+            found = self._known(group)
+            if found.lock is None or found.lock.token != token:
+                return ()
+            found.lock = None
+        return self._catch_up(group, found)
+
+    def expire(self) -> list[str]:
+        """End the locks whose owners have not been heard of in time; their groups go on as before. Returns those groups.
+
+        Called by every other method, and to be called now and then by who embeds this: else nobody finds out in time.
+        """
+        now = self._now()
+        with self._mutex:
+            over = [(name, g, g.lock) for name, g in self._groups.items() if g.lock is not None and g.lock.until <= now]
+            for _, group, _ in over:
+                group.lock = None
+        for name, group, lock in over:
+            assert lock is not None
+            log.warning(
+                "group %s: the lock of %s (%s) was not renewed for %.0f s and is free; the group is started again", name,
+                lock.owner or "somebody unknown", lock.token, lock.seconds,
+            )  # fmt: skip
+            self._move(group, Life.STARTING)
+            self._catch_up(name, group)
+        return [name for name, _, _ in over]
+
+    # -- what a reset asks for -------------------------------------------------------------------------------------------
+
+    def stop(self, group: str, token: str, *, owner: str = "", seconds: float | None = None) -> Call[None]:
+        """Lock a group, or renew its lock, and have it stopped. Asked again it answers what the first one does.
+
+        Raises:
+            GroupLockedError: another token has locked it.
+            ResetError: the group is not known.
+        """
+        self.expire()
+        with self._mutex:
+            found = self._take(group, token, owner, seconds)
+        return self._move(found, Life.STOPPING)
+
+    def start(self, group: str, token: str) -> Call[None]:
+        """Have a group started, and unlock it when it is; what was asked for meanwhile is carried out then.
+
+        Without a lock (it has expired, or this was done before) it is started if it does not run.
+
+        Raises:
+            GroupLockedError: another token has locked it: what that has stopped is not for this one to start.
+            ResetError: the group is not known.
+        """
+        self.expire()
+        with self._mutex:
+            found = self._known(group)
+            self._refuse_other(group, found, token)
+        started = self._move(found, Life.STARTING)
+        started.when_done(lambda: self._started(group, token, started))
+        return started
+
+    # -- what others ask for -----------------------------------------------------------------------------------------------
+
+    def request(self, group: str, what: str, action: Callable[[], object]) -> bool:
+        """Carry `action` out, or let it wait while the group is locked: a resume, a reload, an edit, a rebalance.
+
+        `what` names it for people. Of several of one name that wait only the last one is carried out. Returns False if it
+        waits. What an action raises that has waited is logged; of one that is carried out at once it comes through.
+
+        Raises:
+            ResetError: the group is not known.
+        """
+        self.expire()
+        with self._mutex:
+            found = self._known(group)
+            if found.lock is not None or found.catching_up:
+                found.waiting.pop(what, None)  # the last one goes to the end
+                found.waiting[what] = action
+                return False
+        action()
+        return True
+
+    # -- inside ------------------------------------------------------------------------------------------------------------
+
+    def _known(self, group: str) -> _Group:
+        found = self._groups.get(group)
+        if found is None:
+            raise ResetError(
+                f"group {group}: this process does not run it; it runs {', '.join(sorted(self._groups)) or 'none'}"
+            )
+        return found
+
+    def _refuse_other(self, group: str, found: _Group, token: str) -> None:
+        lock = found.lock
+        if lock is not None and lock.token != token:
+            raise GroupLockedError(
+                f"group {group}: locked by {lock.owner or 'another reset'} ({lock.token}); wait until that is over, it "
+                f"expires in {max(0.0, lock.until - self._now()):.0f} s if it is not renewed"
+            )
+
+    def _take(self, group: str, token: str, owner: str, seconds: float | None) -> _Group:
+        found = self._known(group)
+        self._refuse_other(group, found, token)
+        lasts = self._lock_seconds if seconds is None else seconds
+        name = owner or (found.lock.owner if found.lock is not None else "")
+        found.lock = _Lock(token, name, lasts, self._now() + lasts)
+        return found
+
+    def _move(self, found: _Group, to: Life) -> Call[None]:
+        """Have a group stopped or started; once, as long as nothing else was asked for and nothing has failed."""
+        there = Life.STOPPED if to is Life.STOPPING else Life.RUNNING
+        with self._mutex:
+            if found.life is there and found.moving is None:
+                return _done(there)
+            if found.life is to and found.moving is not None:
+                return found.moving
+            moving = found.moving = Call(f"{to.value} of a group")
+            found.life, lifecycle = to, found.lifecycle
+        try:
+            answer = lifecycle.stop() if to is Life.STOPPING else lifecycle.start()
+        except Exception as error:
+            self._moved(found, moving, to, error)
+            moving.fail(error)
+            return moving
+        answer.when_done(lambda: self._answered(found, moving, to, there, answer))
+        return moving
+
+    def _answered(self, found: _Group, moving: Call[None], to: Life, there: Life, answer: Call[None]) -> None:
+        try:
+            answer.result()
+        except BaseException as error:
+            self._moved(found, moving, to, error)
+            moving.fail(error)
+            return
+        self._moved(found, moving, there, None)
+        moving.succeed(None)
+
+    def _moved(self, found: _Group, moving: Call[None], life: Life, error: BaseException | None) -> None:
+        with self._mutex:
+            if found.moving is moving:  # else something else was asked for meanwhile
+                found.moving, found.life = None, life
+        if error is not None:
+            log.error(
+                "a group could not come through %s: %s; it is tried when it is asked for again", life.value, error
+            )
+
+    def _started(self, group: str, token: str, started: Call[None]) -> None:
+        try:
+            started.result()
+        except BaseException:
+            return  # whoever waits for the Call hears of it; the lock stays until it is asked for again, or expires
+        with self._mutex:
+            found = self._groups.get(group)
+            if found is None or found.life is not Life.RUNNING:
+                return  # stopped again meanwhile: that is another lock
+        self.unlock(group, token)
+
+    def _catch_up(self, group: str, found: _Group) -> tuple[str, ...]:
+        """Carry out what has waited, in its order; what is asked for meanwhile goes to the end of it."""
+        done: list[str] = []
+        with self._mutex:
+            if found.catching_up:
+                return ()
+            found.catching_up = True
+        while True:
+            with self._mutex:
+                if found.lock is not None or not found.waiting:  # locked anew: the rest goes on waiting
+                    found.catching_up = False
+                    return tuple(done)
+                what = next(iter(found.waiting))
+                action = found.waiting.pop(what)
+            done.append(what)
+            try:
+                action()
+            except Exception as error:
+                log.error(
+                    "group %s: %s, which had waited for a reset, failed: %s; ask for it again", group, what, error
+                )
+                log.debug("group %s: where it failed", group, exc_info=True)
+
+
+def _done(there: Life) -> Call[None]:
+    call: Call[None] = Call(there.value)
+    call.succeed(None)
+    return call

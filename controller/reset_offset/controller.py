@@ -1,0 +1,287 @@
+"""ResetController: finds resets, carries them out or watches others do it, and clears away what has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode
+from inbound.controller.reset_offset.commands import prune, read_all
+from inbound.controller.reset_offset.data_plane import DataPlane, ZkDataPlane
+from inbound.controller.reset_offset.group import open_abandoned
+from inbound.controller.reset_offset.model import RefMapper, TopicLogs
+from inbound.controller.reset_offset.reconciler import Reconciler
+from inbound.controller.reset_offset.signals import Signal, Watches
+from inbound.controller.reset_offset.states import State
+from inbound.coordinators.nodes import OPEN
+from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call, Create, Delete, RefusedError, ZooKeeper
+from inbound.errors import InboundError, TransientError
+
+log = logging.getLogger(__name__)
+
+#: How often to look without being told, in seconds: for resets, and what becomes of one that another carries out.
+LOOK_EVERY, FOLLOW_EVERY = 60.0, 5.0
+#: How soon after ZooKeeper did not answer, and after what waiting a moment does not mend. Seconds.
+RETRY, AFTER_ERROR = 0.25, 5.0
+#: A leader under which nothing has changed for so long is not waited for: it may be stuck. Two leaders do no harm.
+OVERTAKE = 15.0
+
+
+@dataclass(eq=False)
+class Ended:
+    """For metrics: how many resets this process has led to their end, and how many seconds the last one of each took."""
+
+    count: dict[State, int] = field(default_factory=dict)
+    seconds: dict[State, float] = field(default_factory=dict)
+
+
+class _Lead:
+    """What one process keeps about one reset."""
+
+    def __init__(self, controller: ResetController, name: str) -> None:
+        self.name = name
+        self.signal = Signal(controller.zk.clock)
+        self.watches = Watches(controller.zk, self.signal.set)
+        self.reconciler = controller.reconciler(name, self.watches)
+        self.command: ResetCommand | None = None
+        self.group: str | None = None  # also when the command is gone
+        self.leads_in: int | None = None  # the session that our leader node belongs to
+        self.unchanged: tuple[int, float] = (-1, 0.0)  # the version under another leader, and since when
+        self.overtakes = False  # that leader is not waited for any more
+        self.told = ""
+
+    def heard(self, command: ResetCommand | None) -> None:
+        """Take what the command is now; None: it is gone."""
+        self.command = command
+        if command is not None and command.info is not None:
+            self.group = command.info.group
+
+
+class ResetController:
+    """One process's part in resets. Runs as coroutines on `tasks`: `run` for good, or `lead` for one reset.
+
+    Resets of different groups go side by side. Whoever makes a reset's `leader` node carries it out; it goes with its
+    session, and then another process goes on. That only saves work: steps are safe with any number of leaders.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        tasks: Tasks,
+        logs: TopicLogs,
+        *,
+        mapper: RefMapper | None = None,
+        plane: DataPlane | None = None,
+        name: str = "",
+        groups: Callable[[], Iterable[str]] = tuple,
+        largest: int = MAX_TRANSACTION_BYTES,
+    ) -> None:
+        """Do nothing yet.
+
+        `mapper` None: it is left to others to find topic and group. `plane` None: consumers of inbound. `name` stands in
+        the leader node, for people. `groups` are those whose gates are opened if their reset is gone, beside those whose
+        reset went away while we looked on. What moves more
+        than fits into a transaction of `largest` bytes takes several.
+        """
+        self.zk = zk
+        self._largest = largest
+        self.ended = Ended()
+        self._tasks = tasks
+        self._logs = logs
+        self._mapper = mapper
+        self._plane = plane
+        self._name = name
+        self._groups = groups
+        self._signal = Signal(zk.clock)
+        self._watches = Watches(zk, self._signal.set)
+        self._leads: dict[str, tuple[_Lead, Call[ResetCommand | None]]] = {}
+        self._finished: dict[str, ResetCommand] = {}  # need not be read again
+        self._orphans: set[str] = set()  # groups whose reset went away before its end: perhaps nobody of them runs
+        self._told: set[str] = set()
+        self._closing = False
+
+    def reconciler(self, name: str, watches: Watches) -> Reconciler:
+        """Return what carries out the reset of that name."""
+        plane = self._plane
+        return Reconciler(
+            self.zk, name, logs=self._logs, mapper=self._mapper, watches=watches, largest=self._largest,
+            plane=plane if plane is not None else ZkDataPlane(self.zk, watches),
+        )  # fmt: skip
+
+    def look(self) -> None:
+        """Look at once: at all resets, and whether replicas of the data plane have answered. Any thread."""
+        self._signal.set()
+        for lead, _ in list(self._leads.values()):
+            lead.signal.set()
+
+    def close(self) -> None:
+        """Begin nothing more: what is under way stays for others. Any thread."""
+        self._closing = True
+        self.look()
+
+    @property
+    def unfinished(self) -> int:
+        """How many resets are known that have not ended, whoever carries them out. Any thread."""
+        return sum(not call.done for _, call in list(self._leads.values()))
+
+    @property
+    def known(self) -> list[ResetCommand]:
+        """The resets as this process last read them: those under way, and those that have ended. Any thread."""
+        under_way = [lead.command for lead, _ in list(self._leads.values()) if lead.command is not None]
+        told = {command.name: command for command in (*list(self._finished.values()), *under_way)}
+        return list(told.values())
+
+    async def run(self) -> None:
+        """Carry out whatever comes, until `close`. Returns only then."""
+        while not self._closing:
+            wait = LOOK_EVERY
+            try:
+                await self._look_around()
+            except TransientError as error:
+                log.debug("resets of offsets: %s", error)
+                self._watches.forget()
+                wait = RETRY
+            except InboundError as error:
+                self._tell(str(error))
+            except Exception:
+                log.exception(
+                    "resets of offsets: a defect of inbound, please report it; tried again in %.0f s", AFTER_ERROR
+                )
+                wait = AFTER_ERROR
+            await self._signal.wait(wait)
+
+    async def lead(self, name: str) -> ResetCommand | None:
+        """Carry one reset out to its end, or watch others do so; return it as it ended. None: it is gone, or `close`."""
+        return await self._carry(_Lead(self, name))
+
+    # -- all resets --------------------------------------------------------------------------------------------------
+
+    async def _look_around(self) -> None:
+        names = await self._watches.children(PATHS.RESETS) or []
+        unknown = [name for name in names if name not in self._finished]
+        commands = await read_all(self.zk, unknown, lambda error: self._tell(str(error)))
+        for command in commands:
+            if command.finished:
+                self._finished[command.name] = command
+            else:
+                self._begin(command)
+        for gone in set(self._finished) - set(names):
+            del self._finished[gone]
+        for name, (_, call) in list(self._leads.items()):
+            if call.done:
+                self._end(name)
+        await prune(self.zk, self.zk.clock.wall(), list(self._finished.values()))
+        for group in dict.fromkeys([*self._groups(), *self._orphans]):
+            await self._open_gates(group)
+            self._orphans.discard(group)
+
+    def _begin(self, command: ResetCommand) -> None:
+        name = command.name
+        if name not in self._leads or self._leads[name][1].done:
+            lead = _Lead(self, name)
+            lead.heard(command)
+            call = self._tasks.spawn(self._carry(lead), f"reset {name}")
+            self._leads[name] = lead, call
+            call.when_done(self._signal.set)
+
+    def _end(self, name: str) -> None:
+        lead, _ = self._leads.pop(name)
+        command = lead.command
+        if command is None and lead.group is not None:
+            self._orphans.add(lead.group)
+        if command is not None and command.ended is not None and lead.leads_in is not None:
+            self.ended.count[command.state] = self.ended.count.get(command.state, 0) + 1
+            self.ended.seconds[command.state] = max(0.0, command.ended - command.created)
+
+    async def _open_gates(self, group: str) -> None:
+        """Open what nobody else will open: see `open_abandoned`."""
+        paths = GroupPaths(group)
+        calls = [(t, self.zk.get(paths.gate(t))) for t in await self.zk.children(paths.all_gates) or ()]
+        gates = [(topic, await call) for topic, call in calls]
+        for topic in [topic for topic, gate in gates if gate is not None and gate.data != OPEN]:
+            closed_by = await open_abandoned(self.zk, paths.gate(topic))
+            if closed_by is not None:
+                log.warning(
+                    "the gate %s was still closed by %s, which is gone: opened, the group goes on. Cancel resets rather than "
+                    "delete their nodes", paths.gate(topic), closed_by,
+                )  # fmt: skip
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            log.error("resets of offsets: %s", text)
+
+    # -- one reset ---------------------------------------------------------------------------------------------------
+
+    async def _carry(self, lead: _Lead) -> ResetCommand | None:
+        while not self._closing:
+            try:
+                wait = await self._step(lead)
+            except TransientError as error:
+                log.debug("reset %s: %s", lead.name, error)
+                lead.watches.forget()
+                wait = RETRY
+            except InboundError as error:
+                if lead.told != str(error):
+                    lead.told = str(error)
+                    log.error("reset %s: %s; trying again every %.0f s", lead.name, error, AFTER_ERROR)
+                wait = AFTER_ERROR
+            except Exception:  # also of a RefMapper or a data plane of somebody else
+                log.exception("reset %s: failed unexpectedly; tried again in %.0f s", lead.name, AFTER_ERROR)
+                wait = AFTER_ERROR
+            if wait is None:
+                await self._resign(lead)
+                return lead.command
+            if wait > 0:
+                await lead.signal.wait(wait)
+        return None
+
+    async def _step(self, lead: _Lead) -> float | None:
+        """Do a step of a reset if we lead it, else see how it goes. Returns when to come back; None: it has ended."""
+        if not (lead.overtakes or await self._leads_it(lead)):
+            path = PATHS.reset(lead.name)
+            node = await lead.watches.get(path)
+            lead.heard(None if node is None else decode(path, node))
+            if lead.command is None or lead.command.finished:
+                return None
+            now = self.zk.clock.now()
+            version, since = lead.unchanged
+            if version != lead.command.version:
+                lead.unchanged = lead.command.version, now
+            if version != lead.command.version or now - since < OVERTAKE:
+                return FOLLOW_EVERY
+            lead.overtakes = True
+        wait = await lead.reconciler.step()
+        lead.heard(lead.reconciler.command)
+        return wait
+
+    async def _leads_it(self, lead: _Lead) -> bool:
+        connection = self.zk.connection
+        if connection is None:
+            raise TransientError(f"reset {lead.name}: no connection to ZooKeeper")
+        session = connection.session.id
+        if lead.leads_in == session:
+            return True
+        path = PATHS.leader(lead.name)
+        node = await lead.watches.get(path)
+        if node is None:
+            try:
+                await self.zk.transaction([Create(path, self._name.encode(), ephemeral=True)])
+            except RefusedError as refused:
+                return refused.reason == "NoNode"  # the reset itself is gone, and the step will say so
+        elif node.stat.ephemeral_owner != session:
+            return False
+        lead.leads_in = session
+        return True
+
+    async def _resign(self, lead: _Lead) -> None:
+        """Take our leader node away, so that it need not wait for our session. A courtesy too."""
+        if lead.leads_in is None:
+            return
+        try:
+            await self.zk.transaction([Delete(PATHS.leader(lead.name))])
+        except InboundError as error:
+            log.debug("reset %s: its leader node goes with our session (%s)", lead.name, error)

@@ -1,0 +1,188 @@
+"""Where a reset moves each partition to, and what it refuses. Pure: no I/O, no clock; any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+
+from inbound.controller.reset_offset.model import Moved, ResetSpec, To, TopicLog
+from inbound.errors import ResetError
+
+#: A time that lies no further ahead, in seconds, is taken as now: whoever asks may have another machine's clock.
+CLOCK_ALLOWANCE = 5.0
+#: So many partitions are named in one message.
+NAMED = 10
+
+#: Which field of the specification each needs.
+_FIELD: Mapping[To, str | None] = {
+    To.EARLIEST: None,
+    To.LATEST: None,
+    To.TIME: "time",
+    To.SHIFT: "shift",
+    To.OFFSET: "offset",
+    To.OFFSETS: "offsets",
+}
+
+
+def check(spec: ResetSpec, log: TopicLog, now: float) -> None:
+    """Refuse what cannot be done, before anything is stopped. `now` is in seconds since 1970.
+
+    What depends on the group's offsets is known only once the group has stopped, and is left to `resolve`.
+
+    Raises:
+        ResetError: a field is missing or one too many, the time lies ahead, or a partition or an offset does not exist;
+            the message says which there are.
+    """
+    _check_fields(spec, log.topic)
+    if spec.time is not None:
+        _check_time(spec.time, log.topic, now)
+    _check_offsets(spec, chosen(spec, log), log)
+
+
+def resolve(spec: ResetSpec, committed: Mapping[int, int | None], log: TopicLog) -> list[Moved]:
+    """Return every partition that moves, in order, with the group's offset before and after.
+
+    `committed` holds the group's offsets; a partition that is missing there, or None, has none. A time needs `at_time` of
+    the log for each partition. One whose offset is already the new one is moved all the same: that it stands there is what
+    was asked for.
+
+    Raises:
+        ResetError: a partition or an offset does not exist (any more), or there is no offset to shift from.
+    """
+    _check_fields(spec, log.topic)
+    partitions = chosen(spec, log)
+    _check_offsets(spec, partitions, log)
+    if spec.to is To.SHIFT:
+        _check_committed(partitions, committed, log.topic)
+    return [Moved(p, committed.get(p), _target(spec, p, committed.get(p), log)) for p in partitions]
+
+
+def chosen(spec: ResetSpec, log: TopicLog) -> list[int]:
+    """Return the partitions that move, in order: the ones asked for, those that have an offset of their own, or all.
+
+    Raises:
+        ResetError: one of them does not exist, none is left, or one that was asked for has no offset of its own.
+    """
+    given = spec.offsets if spec.offsets is not None else log.ranges
+    wanted = sorted(set(given) if spec.partitions is None else set(spec.partitions))
+    if unknown := [p for p in wanted if p not in log.ranges]:
+        raise ResetError(
+            f"{log.topic} has no {_partitions(unknown)}; it has {_partitions(log.ranges)}: name those, or leave them out"
+        )
+    if missing := [p for p in wanted if p not in given]:
+        raise ResetError(
+            f"{log.topic}: no offset is given for {_partitions(missing)}, only for {_partitions(given)}; add it, or leave it "
+            "out of the partitions"
+        )
+    if not wanted:
+        raise ResetError(f"{log.topic}: no partition is named; it has {_partitions(log.ranges)}")
+    return wanted
+
+
+def in_words(spec: ResetSpec) -> str:
+    """Return what is asked for: `to the earliest offset, partitions 0 to 3`."""
+    what = {
+        To.EARLIEST: "to the earliest offset",
+        To.LATEST: "to the latest offset",
+        To.TIME: f"to {time_text(spec.time)}",
+        To.SHIFT: f"by {spec.shift or 0:+d}",
+        To.OFFSET: f"to offset {spec.offset}",
+        To.OFFSETS: f"to the offsets given for {_partitions(spec.offsets or ())}",
+    }[spec.to]
+    return what if spec.partitions is None else f"{what}, {_partitions(spec.partitions)}"
+
+
+def time_text(time: float | None) -> str:
+    """Return seconds since 1970 as RFC 3339, to the millisecond, as Kafka counts."""
+    if time is None:
+        return "no time"
+    try:
+        text = datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time:.0f} s since 1970"
+    return text.replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+def numbers(partitions: Iterable[int]) -> str:
+    """Return numbers in order, with runs drawn together: `0 to 3, 7`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(partitions)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
+    return ", ".join(texts[:NAMED]) + (f" and {len(texts) - NAMED} more" if len(texts) > NAMED else "")
+
+
+def _partitions(partitions: Collection[int]) -> str:
+    if not partitions:
+        return "no partitions"
+    return f"partition{'' if len(set(partitions)) == 1 else 's'} {numbers(partitions)}"
+
+
+def _check_fields(spec: ResetSpec, topic: str) -> None:
+    needed = _FIELD[spec.to]
+    fields = [field for field in _FIELD.values() if field is not None]
+    if needed is not None and getattr(spec, needed) is None:
+        raise ResetError(f"{topic}: a reset to {spec.to.value} needs its {needed}; give it")
+    for field in fields:
+        if field != needed and getattr(spec, field) is not None:
+            raise ResetError(f"{topic}: a reset to {spec.to.value} takes no {field}; leave it out")
+
+
+def _check_time(time: float, topic: str, now: float) -> None:
+    if not time >= 0:  # NaN too. To Kafka -1 ms and -2 ms are names of the log's end and start.
+        raise ResetError(
+            f"{topic}: {time_text(time)} is before 1970; give a time since then, or go to the earliest offset"
+        )
+    if time > now + CLOCK_ALLOWANCE:
+        raise ResetError(
+            f"{topic}: {time_text(time)} lies ahead; it is {time_text(now)} now: give a time up to then, or go to the latest "
+            "offset"
+        )
+
+
+def _check_offsets(spec: ResetSpec, partitions: Iterable[int], log: TopicLog) -> None:
+    given = dict.fromkeys(log.ranges, spec.offset) if spec.to is To.OFFSET else spec.offsets or {}
+    problems = []
+    for partition in partitions:
+        offset = given.get(partition)
+        start, end = log.ranges[partition]
+        if offset is not None and not start <= offset <= end:
+            problems.append(f"{log.topic}/{partition}: offset {offset} is outside the log; valid is {start} to {end}")
+    if problems:
+        raise ResetError("\n".join(_first(problems)))
+
+
+def _check_committed(partitions: Iterable[int], committed: Mapping[int, int | None], topic: str) -> None:
+    # Where it would begin is for whoever claims it to say (`auto_offset_reset`), and may differ between them.
+    if never := [p for p in partitions if committed.get(p) is None]:
+        raise ResetError(
+            f"{topic}: the group has no offset yet in {_partitions(never)}, so there is nothing to shift from; name the other "
+            "partitions, or give an offset, a time, earliest or latest"
+        )
+
+
+def _target(spec: ResetSpec, partition: int, old: int | None, log: TopicLog) -> int:
+    """Return the new offset of one partition of what has been checked."""
+    start, end = log.ranges[partition]
+    if spec.to is To.EARLIEST:
+        return start
+    if spec.to is To.LATEST:
+        return end
+    if spec.to is To.TIME:
+        if partition not in log.at_time:
+            raise ResetError(
+                f"{log.topic}/{partition}: the brokers were not asked where {time_text(spec.time)} begins; ask for that time"
+            )
+        # What retention has deleted between the two questions is no target any more.
+        return max(log.at_time[partition], start)
+    if spec.to is To.SHIFT:
+        return min(max((old or 0) + (spec.shift or 0), start), end)
+    return (spec.offset or 0) if spec.offsets is None else spec.offsets[partition]
+
+
+def _first(lines: list[str]) -> list[str]:
+    more = len(lines) - NAMED
+    return lines if more <= 0 else [*lines[:NAMED], f"and {more} more partitions"]

@@ -1,0 +1,108 @@
+"""Offsets as CSV, as kafka-consumer-groups writes and reads them: no header, the group first where there are several."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from inbound.coordinators.paths import path_part
+from inbound.errors import ConfigError
+from inbound.offsets.model import Row
+
+#: Longer names are quoted, whatever is in them: Kafka's tool does not look at those.
+_LONGEST_PLAIN = 24
+_ODD = re.compile(r'[,"\x00-\x20]')
+_FORMAT = "need topic,partition,offset, or with several groups group,topic,partition,offset"
+#: Kafka's offsets are numbers of 64 bits.
+_LARGEST = 2**63 - 1
+
+
+class Wanted(NamedTuple):
+    """One line: the offset that a partition is to have. `line` is where it stands in the file."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    line: int = 0
+
+
+def csv_text(rows: Iterable[Row], *, groups: bool) -> str:
+    """Return a line for each partition that has an offset; with `groups` each begins with its group."""
+    lines = []
+    for row in rows:
+        if row.committed is not None:
+            names = [row.group, row.topic] if groups else [row.topic]
+            lines.append(f"{','.join([*map(_quoted, names), str(row.partition), str(row.committed)])}\n")
+    return "".join(lines)
+
+
+def read_csv(text: str, name: str, group: str | None = None, default: str | None = None) -> list[Wanted]:
+    """Return what the lines of a file say.
+
+    `group` is the only one that they may be about; without it, `default` is whose a line is that names none.
+
+    Raises:
+        ConfigError: lines that cannot be used, each with file and line.
+    """
+    found: list[Wanted] = []
+    problems: list[str] = []
+    seen: dict[tuple[str, str, int], int] = {}
+    reader = csv.reader(text.splitlines(), strict=True)
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            problems.append(f"{name}:{reader.line_num}: {error}; {_FORMAT}")
+            break  # where the next line begins is not known
+        if cells is None:
+            break
+        if not any(cell.strip() for cell in cells):
+            continue
+        where = f"{name}:{reader.line_num}"
+        try:
+            one = _wanted([cell.strip() for cell in cells], group, default, reader.line_num)
+        except ConfigError as error:
+            problems.append(f"{where}: {error}")
+            continue
+        before = seen.setdefault(one[:3], one.line)
+        if before != one.line:
+            problems.append(
+                f"{where}: {one.topic}/{one.partition} stands in line {before} already; keep one of the two"
+            )
+        found.append(one)
+    if not found and not problems:
+        problems.append(f"{name}: holds no offsets; {_FORMAT}, a line for each partition")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return found
+
+
+def _wanted(cells: list[str], group: str | None, default: str | None, line: int) -> Wanted:
+    if len(cells) not in (3, 4):
+        raise ConfigError(f"has {len(cells)} columns; {_FORMAT}")
+    named = cells[0] if len(cells) == 4 else group or default
+    if named is None:
+        raise ConfigError("names no group; give one with --group")
+    if group is not None and named != group:
+        raise ConfigError(f"is of group {named!r}, not of {group!r}; leave --group out, or take the line out")
+    topic, partition, offset = cells[-3:]
+    return Wanted(
+        path_part(named, "group"), path_part(topic, "topic"),
+        _number(partition, "partition", 2**31 - 1), _number(offset, "offset", _LARGEST), line,
+    )  # fmt: skip
+
+
+def _number(text: str, what: str, largest: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) > largest:
+        raise ConfigError(f"{what} {text!r} is no number from 0 to {largest}")
+    return int(text)
+
+
+def _quoted(name: str) -> str:
+    if len(name) <= _LONGEST_PLAIN and not _ODD.search(name):
+        return name
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
