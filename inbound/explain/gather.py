@@ -1,0 +1,240 @@
+"""Takes the facts of a running channel. Any thread: it only looks, and what it sees may be a moment old."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from inbound import turn
+from inbound.channel import InboundKafkaChannel
+from inbound.explain.facts import ChannelFacts, Facts, PartitionFacts, SessionFacts
+from inbound.partition import Fate, Partition, Place
+from inbound.topic_partition import TopicPartition
+
+#: Records that the client has not fetched so long after their leader told of them are not on their way. Seconds.
+UNFETCHED = 1.0
+#: A leader that does not answer is away after so long: not while a connection is made anew, or the machine is held up. Seconds.
+LEADERLESS = 2.0
+#: An internal thread that has not come back for so long is stuck, if it is in no callback. Seconds.
+STUCK = 15.0
+#: What brokers say when we may not, or nobody knows us.
+_REFUSED = re.compile("authori[sz]ation|authentication|sasl|AccessDenied", re.IGNORECASE)
+
+
+#: The file from which processors are called.
+_TURN = f'"{turn.__file__}"'
+#: Stands for what needs no look where a partition does not rest.
+_AT_REST = ("rate", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is known of a partition's progress; see `inbound.explain.detector`."""
+
+    advanced_for: float = 0.0
+    still_for: float = 0.0
+    settling_for: float | None = None
+    rate: float = 0.0
+    held_for: float = 0.0
+
+
+class View:
+    """One channel at one moment: what partitions share is looked at once, and only if somebody wants to know."""
+
+    def __init__(self, channel: InboundKafkaChannel, *, stacks: bool = False) -> None:
+        self._channel = channel
+        self._parts = channel.parts
+        self.now = channel.parts.clock.now()
+        self._waits: Mapping[TopicPartition, tuple[str, str]] | None = None
+        self._facts: ChannelFacts | None = None
+        self._stacks = _stacks(channel) if stacks else {}
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether nothing stands against all partitions of the channel."""
+        parts, connection = self._parts, self._parts.zk.connection
+        return (
+            connection is not None
+            and parts.zk.certain(connection.session.id)
+            and not parts.schedule.paused
+            and not self._channel.membership.resets.closed
+            and (parts.ledger_problem is None or parts.degrade)
+            and self._channel.reader.problem is None
+            and not self._silent()
+        )
+
+    @property
+    def calm(self) -> bool:
+        """Whether what is idle in an undisturbed channel stays so until somebody touches it."""
+        reader = self._channel.reader
+        waits = self._channel.opened and bool(self._parts.processor.waits())
+        return not (waits or reader.watching.unled or reader.some_paused) and self._parts.pausing.allows()
+
+    def facts(self, partition: Partition, progress: Progress) -> Facts:
+        """Return all that is known of a held partition."""
+        return Facts(
+            partition=self._of(partition, progress),
+            channel=self.channel(partition.tp),
+            session=self._session(partition),
+        )
+
+    def waits(self, tp: TopicPartition) -> tuple[str, str] | None:
+        """Return what the processor says that a partition waits for."""
+        if self._waits is None:
+            self._waits = self._parts.processor.waits() if self._channel.opened else {}
+        return self._waits.get(tp)
+
+    def nothing_to_read(self, partition: Partition) -> bool:
+        """Whether a settled partition of an undisturbed channel only waits for records."""
+        reader = self._channel.reader
+        stream = reader.stream_of(partition)
+        return (
+            partition.place is Place.SCHEDULED
+            and not partition.buffer
+            and partition.rest_until <= self.now
+            and stream is not None
+            and not stream.paused
+            and partition.tp not in reader.watching.unled
+            and partition.tp.topic in reader.topics
+            and (self.waits(partition.tp) or _AT_REST)[0] == "rate"
+            and self._parts.pausing.allows()
+        )
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _of(self, partition: Partition, progress: Progress) -> PartitionFacts:
+        reader, now = self._channel.reader, self.now
+        stream, batch, since = reader.stream_of(partition), partition.batch, partition.batch_since
+        away = reader.watching.unled.get(partition.tp)
+        problem, error = partition.problem, partition.read_error
+        return PartitionFacts(
+            topic=partition.tp.topic,
+            partition=partition.tp.partition,
+            place=partition.place.value,
+            fate=partition.fate.name.lower(),
+            epoch=partition.fence.epoch,
+            position=partition.position,
+            committed=partition.committed,
+            end=partition.end,
+            buffered=partition.buffer.records,
+            buffered_bytes=partition.buffer.size,
+            advanced_for=progress.advanced_for,
+            still_for=progress.still_for,
+            settling_for=progress.settling_for,
+            rate=progress.rate,
+            held_for=progress.held_for,
+            callback_for=now - since if since is not None else None,
+            batch=(batch.first_offset, batch.next_offset) if batch is not None else None,
+            stack=self._stacks.get(partition),
+            rest_for=max(0.0, partition.rest_until - now),
+            waits=self.waits(partition.tp),
+            attempts=partition.attempts,
+            failing=partition.failing,
+            last_error=partition.last_error,
+            held=partition.held,
+            held_cause=partition.held_cause,
+            dead_letter_problem=partition.dead_letter_problem,
+            read_error=error,
+            refused=error is not None and bool(_REFUSED.search(error)),
+            out_of_range=str(problem) if problem is not None else None,
+            reverts=partition.reverts,
+            reverted_to=partition.reverted_to,
+            opened=stream is not None,
+            reader_paused=stream is not None and stream.paused,
+            led=away is None or now - away < LEADERLESS,
+            unread=_unread(partition, now),
+        )
+
+    def channel(self, tp: TopicPartition) -> ChannelFacts:
+        """Return the facts of the channel, for whoever holds, or held, `tp`."""
+        if self._facts is None:
+            self._facts = self._make()
+        facts, reader = self._facts, self._channel.reader
+        if reader.topics_known and tp.topic not in reader.topics:
+            return _without_topic(facts)
+        return facts
+
+    def _make(self) -> ChannelFacts:
+        parts, reader, now = self._parts, self._channel.reader, self.now
+        held = parts.schedule.held()
+        busy = [(str(p.tp), now - since) for p in held if (since := p.batch_since) is not None]
+        fullest = sorted(((str(p.tp), p.buffer.size) for p in held if p.buffer.size), key=lambda of: -of[1])
+        paused = [pause.told(self._channel.name) for pause in parts.pausing.pauses] if parts.schedule.paused else []
+        return ChannelFacts(
+            name=self._channel.name,
+            group=parts.config.group,
+            consumer=parts.consumer_id,
+            pauses=tuple(paused),
+            resets=tuple(
+                (r.topic, r.name, r.step, parts.clock.wall() - r.since if r.since else None)
+                for r in self._channel.membership.resets.status()
+            ),
+            kafka_problem=reader.problem,
+            kafka_refused=reader.problem is not None and bool(_REFUSED.search(reader.problem)),
+            ledger_problem=parts.ledger_problem,
+            degrade=parts.degrade,
+            workers=parts.config.workers,
+            busy=tuple(sorted(busy, key=lambda of: -of[1])),
+            prefetch=(reader.buffered, parts.config.reader.prefetch_bytes),
+            fullest=tuple(fullest[:3]),
+            silent=self._silent(),
+            commits_waiting=self._channel.committer.waiting,
+        )
+
+    def _session(self, partition: Partition) -> SessionFacts:
+        parts = self._parts
+        connection = parts.zk.connection
+        away = parts.journal.last(None, "suspended") if connection is None else None
+        return SessionFacts(
+            connected=connection is not None,
+            certain=self.now < parts.zk.doubtful_from(partition.fence.session),
+            away_for=parts.clock.wall() - away.at if away is not None else None,
+            known_pauses=parts.pausing.allows() or parts.schedule.paused,
+        )
+
+    def _silent(self) -> tuple[str, ...]:
+        found = []
+        for thread in self._channel.threads():
+            if not thread.alive:
+                found.append(f"{thread.name} is dead")
+            elif thread.last_step_age > STUCK and not (thread.in_callback or "event-loop" in thread.name):
+                found.append(f"{thread.name} has been stuck for {thread.last_step_age:.0f} s")
+        return tuple(found)
+
+
+def settled(partition: Partition, now: float) -> bool:
+    """Whether nothing speaks against a partition of an undisturbed channel: if it moves, that is all there is to say."""
+    return (
+        partition.place is not Place.STARTING
+        and partition.fate is Fate.KEEP
+        and not (partition.attempts or partition.reverts > 1)
+        and (partition.held, partition.problem, partition.read_error, partition.dead_letter_problem) == (None,) * 4
+        and not _unread(partition, now)
+    )
+
+
+def _unread(partition: Partition, now: float) -> int:
+    """How many records its leader has that have not been fetched since that was found."""
+    since = partition.unread_since
+    if since is None or now - since < UNFETCHED or partition.buffer or partition.position != partition.unread_at:
+        return 0
+    return max(0, (partition.log_end or 0) - (partition.log_position or 0))
+
+
+def _without_topic(facts: ChannelFacts) -> ChannelFacts:
+    return replace(facts, topic_exists=False)
+
+
+def _stacks(channel: InboundKafkaChannel) -> dict[Partition, str]:
+    found: dict[Partition, str] = {}
+    for worker, driver in zip(channel.workers, channel.drivers[2:], strict=False):
+        found |= worker.stacks(driver.stack)
+    return {partition: _below_us(stack) for partition, stack in found.items()}
+
+
+def _below_us(stack: str) -> str:
+    """Return the part of a stack that is the processor's: what called it is the same each time."""
+    frames = re.split(r"(?m)^(?=  File )", stack)
+    ours = [number for number, frame in enumerate(frames) if _TURN in frame.partition("\n")[0]]
+    return "".join(frames[ours[-1] + 1 :]) if ours and ours[-1] + 1 < len(frames) else stack

@@ -1,0 +1,189 @@
+"""The JMX face on the admin port: `/jmx` and `/jolokia`, and who may ask for what."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+import math
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from inbound.errors import ConfigError
+from inbound.http.operations import Operate
+from inbound.http.pages import Page, text
+from inbound.http.rights import Rights
+from inbound.http.server import METHODS, TAKES_BODY, Request
+from inbound.jmx.beans import Beans, Counters
+from inbound.jmx.hadoop import jmx_page
+from inbound.jmx.jolokia import Changed, Jolokia, Refused, failure, forbidden
+from inbound.jmx.model import JmxError, bad_argument
+from inbound.jmx.policy import Policy, ReadPolicy
+from inbound.jmx.requests import of_json, of_path
+from inbound.metrics import Snapshot
+
+JMX = "/jmx"
+_MIME_TYPES = ("application/json", "text/plain")
+#: Lists and objects in a request within each other; no request has so many.
+_MOST_DEPTH = 100
+#: Characters of all answers to a list of requests; 1,000 partitions with all their attributes have a million.
+_MOST_ANSWERED = 32 * 1024 * 1024
+
+
+class JmxFace:
+    """Answers for `/jmx` and `/jolokia`. Any thread."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        operate: Operate | None,
+        rights: Rights,
+        policy: ReadPolicy | None,
+        log: logging.Logger,
+    ) -> None:
+        """`rights` says who may change something, `policy` what may be asked for at all; None: everything."""
+        self._snapshot = snapshot
+        self._operate = operate
+        self._rights = rights
+        self._policy = policy or Policy
+        self._log = log
+        self._counters = Counters()
+        self._changed = Changed()
+        self._agent_id = f"{socket.gethostname()}-{os.getpid()}-inbound"
+
+    def answer(self, request: Request, listening_at: str) -> Page | None:
+        """Return the answer; None: the path is not ours. `listening_at` is the address that the listener is bound to."""
+        jolokia = f"{request.path}/".startswith(f"{TAKES_BODY}/")
+        if not jolokia and request.path != JMX:
+            return None
+        try:
+            policy = self._policy()
+        except ConfigError as error:
+            self._log.error("admin: %s was refused: the policy cannot be read: %s", request.path, error)
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, "the policy cannot be read; see the log of the process")
+        try:
+            return (self._jolokia if jolokia else self._jmx)(request, listening_at, policy)
+        except Exception:
+            self._log.exception("admin: %s could not be answered", request.path)
+            return text(HTTPStatus.INTERNAL_SERVER_ERROR, "the status could not be read; see the log of the process")
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _beans(self) -> Beans:
+        return Beans(self._snapshot, self._operate, self._counters)
+
+    def _jmx(self, request: Request, listening_at: str, policy: Policy) -> Page:
+        if request.method not in METHODS:
+            page = text(HTTPStatus.METHOD_NOT_ALLOWED, f"{JMX} can be read only: {', '.join(METHODS)}")
+            return page.with_header("Allow", ", ".join(METHODS))
+        if not policy.lets_in(request.client):
+            return text(HTTPStatus.FORBIDDEN, f"{request.client} is not among the hosts of the policy")
+        given = _parameters(request.query)
+        return jmx_page(given.get("get"), given.get("qry"), self._beans, policy)
+
+    def _jolokia(self, request: Request, listening_at: str, policy: Policy) -> Page:
+        if request.method not in ("GET", "POST"):
+            page = text(HTTPStatus.METHOD_NOT_ALLOWED, f"HTTP Method {request.method} is not supported.")
+            return page.with_header("Allow", "GET, POST")
+        parameters = _parameters(request.query)
+        refusals: list[JmxError] = []
+
+        def refused() -> JmxError | None:
+            found = self._refused(request, listening_at)
+            refusals.extend([found] if found is not None else [])
+            return found
+
+        try:
+            answer = self._answers(request, policy, parameters, refused)
+        except JmxError as error:
+            answer = json.dumps(failure(error))
+        mime = parameters.get("mimeType", _MIME_TYPES[0])
+        kind = mime if mime in _MIME_TYPES else _MIME_TYPES[0]
+        page = Page(HTTPStatus.OK, answer.encode(), f"{kind}; charset=utf-8")
+        if all(refusal.status != HTTPStatus.UNAUTHORIZED for refusal in refusals):
+            return page
+        # Java's client gives its password only when it is asked for it.
+        return replace(page, code=HTTPStatus.UNAUTHORIZED).with_header("WWW-Authenticate", 'Basic realm="inbound"')
+
+    def _answers(self, request: Request, policy: Policy, parameters: Mapping[str, str], refused: Refused) -> str:
+        """Return the answer to one request, or to a list of them, as JSON. Raises JmxError if none can be answered."""
+        if not policy.lets_in(request.client):
+            raise forbidden(f"access from {request.client}")
+        if not policy.method(request.method):
+            raise forbidden(f"HTTP method {request.method}")
+        jolokia = Jolokia(self._beans(), policy, refused, self._changed, agent_id=self._agent_id)
+        if request.method == "GET":
+            path = parameters["p"] if "p" in parameters else unquote(request.path)[len(TAKES_BODY) :]
+            return json.dumps(jolokia.answer(partial(of_path, path, parameters)))
+        body = _json(request.body)
+        if not isinstance(body, list):
+            return json.dumps(jolokia.answer(partial(of_json, body, parameters)))
+        answers: list[str] = []
+        size = 0
+        for one in body:
+            answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
+            size += len(answers[-1])
+            if size > _MOST_ANSWERED:
+                raise bad_argument(f"the answers to {len(answers)} of {len(body)} requests are too long; ask for less")
+        return f"[{', '.join(answers)}]"
+
+    def _refused(self, request: Request, listening_at: str) -> JmxError | None:
+        with_token = _with_token(request)
+        page = self._rights.refused(with_token, listening_at)
+        if page is None and with_token is not request and (request.from_browser or request.origin is not None):
+            # A browser that knows the password gives it for whatever a page asks.
+            page = text(
+                HTTPStatus.FORBIDDEN, "with a password nothing is changed for browsers; send the token as `Bearer`"
+            )
+        if page is None:
+            return None
+        return JmxError(page.body.decode().strip(), page.code, "java.lang.SecurityException")
+
+
+def _with_token(request: Request) -> Request:
+    """Return the request with the password that it gives as the token: Jolokia's clients know no other way to give one."""
+    scheme, _, given = (request.authorization or "").partition(" ")
+    if scheme.lower() != "basic":
+        return request
+    try:
+        _, _, password = base64.b64decode(given, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return request
+    return replace(request, authorization=f"Bearer {password}")
+
+
+def _parameters(query: str) -> dict[str, str]:
+    return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=50)) if query.count("&") < 50 else {}
+
+
+def _json(body: bytes) -> Any:
+    try:
+        found = json.loads(body, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError):
+        raise bad_argument("Invalid JSON request") from None
+    if _deeper(found, _MOST_DEPTH) or not isinstance(found, list | dict):
+        raise bad_argument("Invalid JSON Request. Expected Object or Array")
+    return found
+
+
+def _finite(text: str) -> float:
+    """Refuse what JSON has no word for: it would stand in the answer, which says what was asked."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
+def _deeper(value: Any, depth: int) -> bool:
+    """Whether lists and objects in `value` are within each other more than `depth` times."""
+    if not isinstance(value, list | dict):
+        return False
+    parts: Any = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_deeper(part, depth - 1) for part in parts)

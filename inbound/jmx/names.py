@@ -1,0 +1,153 @@
+"""Names of beans in JMX form, `domain:key=value,key=value`, and patterns of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from inbound.errors import InboundError
+
+#: What stands before the colon of our names, and is meant where nothing stands there.
+DOMAIN = "inbound"
+#: What a value that is not quoted cannot have.
+_SPECIAL = re.compile(r'[,=:"*?\n\r]')
+_ESCAPED = {"\\": "\\\\", '"': '\\"', "*": "\\*", "?": "\\?", "\n": "\\n"}
+
+
+class MalformedNameError(InboundError):
+    """What should be the name of a bean, or a pattern, is none."""
+
+
+def quoted(value: str) -> str:
+    """Return `value` as it stands in a name, in quotes where it must be: as Java's `ObjectName.quote` writes it."""
+    if value and not _SPECIAL.search(value):
+        return value
+    return f'"{"".join(_ESCAPED.get(letter, letter) for letter in value)}"'
+
+
+@dataclass(frozen=True)
+class ObjectName:
+    """A name, or a pattern of names. Two names are the same if they have the same keys and values, in any order."""
+
+    domain: str
+    properties: tuple[tuple[str, str], ...]  # as written: values in quotes have them here
+    #: Whether further keys may follow: it ends in `*`.
+    more: bool = False
+
+    @classmethod
+    def of(cls, **properties: str | int) -> ObjectName:
+        """Return a name of ours; values are quoted where they must be."""
+        return cls(DOMAIN, tuple((key, quoted(str(value))) for key, value in properties.items()))
+
+    @classmethod
+    def parse(cls, text: str) -> ObjectName:
+        """Return the name, or pattern, that `text` is.
+
+        Raises:
+            MalformedNameError: it is none; the message says why.
+        """
+        domain, colon, rest = text.partition(":")
+        if not colon:
+            raise MalformedNameError(
+                f"{text!r}: a domain, a colon and keys are needed, such as {DOMAIN}:type=Channel,*"
+            )
+        if "\n" in domain:
+            raise MalformedNameError(f"{text!r}: the domain has a line end")
+        if not rest:
+            raise MalformedNameError(f"{text!r}: no key stands after the colon; all names are {domain}:*")
+        properties: dict[str, str] = {}
+        more = False
+        for key, value in _pairs(text, rest):
+            if key == "*" and value is None:
+                if more:
+                    raise MalformedNameError(f"{text!r}: `*` stands for further keys, and can be there once")
+                more = True
+            elif value is None or not key or re.search(r"[:*?\n]", key):
+                raise MalformedNameError(f"{text!r}: {key!r} is no key=value")
+            elif key in properties:
+                raise MalformedNameError(f"{text!r}: the key {key} is there twice")
+            else:
+                properties[key] = value
+        return cls(domain or DOMAIN, tuple(properties.items()), more)
+
+    @property
+    def keys(self) -> str:
+        """What stands after the colon, in the order in which it was given."""
+        return ",".join([*(f"{key}={value}" for key, value in self.properties), *(["*"] if self.more else [])])
+
+    @property
+    def sorted_keys(self) -> str:
+        """What stands after the colon in the canonical form: keys in alphabetical order."""
+        return ObjectName(self.domain, tuple(sorted(self.properties)), self.more).keys
+
+    @cached_property
+    def canonical(self) -> str:
+        """The canonical form: names are the same exactly if this is."""
+        return f"{self.domain}:{self.sorted_keys}"
+
+    @cached_property
+    def is_pattern(self) -> bool:
+        """Whether it may stand for other names."""
+        return self.more or _wild(self.domain) or any(_wild(value) for _, value in self.properties)
+
+    def matches(self, name: ObjectName) -> bool:
+        """Whether `name`, which is no pattern, is this name or one that this pattern stands for."""
+        found: Mapping[str, str] = dict(name.properties)
+        if not self.more and len(found) != len(self.properties):
+            return False
+        if any(key not in found for key, _ in self.properties) or not _matcher(self.domain).fullmatch(name.domain):
+            return False
+        return all(_matcher(value).fullmatch(found[key]) for key, value in self.properties)
+
+    def __str__(self) -> str:
+        return f"{self.domain}:{self.keys}"
+
+
+def _pairs(text: str, rest: str) -> Iterator[tuple[str, str | None]]:
+    """Yield what stands between commas as key and value; a comma inside of quotes parts nothing."""
+    at = 0
+    while True:
+        comma = rest.find(",", at)
+        equals = rest.find("=", at, comma if comma >= 0 else len(rest))
+        if equals < 0:
+            end = comma if comma >= 0 else len(rest)
+            yield rest[at:end], None
+        else:
+            end = _end_of_value(text, rest, equals + 1)
+            yield rest[at:equals], rest[equals + 1 : end]
+        if end == len(rest):
+            return
+        at = end + 1
+
+
+def _end_of_value(text: str, rest: str, start: int) -> int:
+    """Return where the value that begins at `start` ends: at a comma, or at the end."""
+    if rest.startswith('"', start):
+        found = re.compile(r'"(?:[^"\\\n]|\\["\\*?n])*"').match(rest, start)
+        if found is None or (found.end() < len(rest) and rest[found.end()] != ","):
+            raise MalformedNameError(f"{text!r}: a value in quotes does not end, or has a \\ that nothing follows")
+        return found.end()
+    comma = rest.find(",", start)
+    end = comma if comma >= 0 else len(rest)
+    if re.search(r'[=:"\n]', rest[start:end]):
+        raise MalformedNameError(f"{text!r}: the value {rest[start:end]!r} has a sign that needs quotes")
+    return end
+
+
+def _wild(text: str) -> bool:
+    return re.search(r"[*?]", _unescaped(text)) is not None
+
+
+def _unescaped(text: str) -> str:
+    """Return `text` without what a backslash in quotes makes plain."""
+    return re.sub(r"\\.", "", text) if text.startswith('"') else text
+
+
+def _matcher(pattern: str) -> re.Pattern[str]:
+    """Return what a domain, or a value as written, has to match."""
+    escape = r"\\.|" if pattern.startswith('"') else ""
+    parts = re.split(rf"({escape}\*|\?)", pattern)
+    wild = {"*": ".*", "?": "."}
+    return re.compile("".join(wild.get(part, re.escape(part)) for part in parts), re.DOTALL)

@@ -1,0 +1,56 @@
+"""Metrics for Prometheus, made from the status snapshot at each scrape.
+
+`SECTIONS` is the table of all of them; docs/metrics.md is made of it. Names carry base units; counters end in `_total`
+and start again with the process, never with a partition that leaves and returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from inbound.metrics.channels import CHANNELS, DISPATCHERS, LEDGERS, MIRRORS
+from inbound.metrics.definition import AnySection
+from inbound.metrics.offsets import EXPORTERS, GROUPS
+from inbound.metrics.partitions import ANCESTOR, OFFSETS, PARTITIONS, RECORDS
+from inbound.metrics.processes import INGRESS, PROCESSES, RESETS, SESSIONS, SHIPPING, THREADS, TRACING
+from inbound.metrics.text import lines_of
+from inbound.status import ProcessStatus
+
+#: Asked once per request: the status of this process, or a list where one port serves several (`run --processes`).
+Snapshot = Callable[[], ProcessStatus | Sequence[ProcessStatus]]
+
+SECTIONS: tuple[AnySection, ...] = (
+    PARTITIONS, OFFSETS, RECORDS, CHANNELS, LEDGERS, MIRRORS, DISPATCHERS, SESSIONS, RESETS, PROCESSES, THREADS, SHIPPING, INGRESS,
+    GROUPS, EXPORTERS, TRACING, ANCESTOR,
+)  # fmt: skip
+_OPENMETRICS = "application/openmetrics-text"
+
+
+class Exposition:
+    """What `/metrics` answers: ours and those of the Python process. Any thread.
+
+    Where one port serves several processes every series but the ancestor's gauge has the further label `pid`: a
+    process that dies and comes back starts its counters again, and a sum over processes would then go back.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._python = CollectorRegistry()
+        ProcessCollector(registry=self._python)
+        GCCollector(registry=self._python)
+
+    def render(self, accept: str | None = None) -> tuple[bytes, str]:
+        """Return all metrics and their content type: OpenMetrics if `accept` asks for it, else Prometheus text.
+
+        Raises whatever the snapshot raises.
+        """
+        encode, content_type = choose_encoder(accept or "")
+        found = self._snapshot()
+        processes = [found] if isinstance(found, ProcessStatus) else found
+        strict = content_type.startswith(_OPENMETRICS)
+        lines = lines_of(SECTIONS, processes, strict=strict, pid=not isinstance(found, ProcessStatus))
+        lines.append(encode(self._python).decode())  # last: in OpenMetrics it ends with the mark of the end
+        return "\n".join(lines).encode(), content_type

@@ -1,0 +1,302 @@
+"""Metrics of channels, of their ledgers and of their dispatchers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from inbound.instruments import KINDS, LONG_SECONDS, SECONDS, HistogramStatus, histogram_status
+from inbound.kafka.mirror_base import FAILURES, MirrorStatus
+from inbound.ledger.base import LedgerStatus
+from inbound.meters import CHANGES, HOLDS, PASSED_OVER, REVERTS
+from inbound.metrics.definition import Section, counter, gauge, histogram
+from inbound.processors.dispatch.counters import STATUSES
+from inbound.rebalances import TRIGGERS
+from inbound.status import ChannelStatus, ProcessStatus
+
+LABELS = ("channel", "group")
+
+
+def _channels(
+    process: ProcessStatus, others: Sequence[ProcessStatus]
+) -> Iterator[tuple[tuple[str, ...], ChannelStatus]]:
+    return (((c.name, c.group), c) for c in process.channels)
+
+
+def _ledgers(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], LedgerStatus]]:
+    return (((c.name, c.group), c.ledger) for c in process.channels if c.ledger is not None)
+
+
+def _mirrors(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], MirrorStatus]]:
+    return (((c.name, c.group), c.mirror) for c in process.channels if c.mirror is not None)
+
+
+Said = Mapping[str, Any]
+
+
+def _dispatchers(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], Said]]:
+    return (((c.name, c.group), c.processor) for c in process.channels if "subscriber" in c.processor)
+
+
+CHANNELS = Section(
+    "Channels",
+    "For each channel.",
+    LABELS,
+    _channels,
+    (
+        counter("inbound_batches_total", "Batches handed to the processor", lambda c: c.batches_total),
+        histogram(
+            "inbound_batch_duration_seconds",
+            "Time inside on_next_batch",
+            lambda c: c.meters.batch_seconds,
+            SECONDS,
+        ),
+        histogram(
+            "inbound_record_age_seconds",
+            "Age of the first record of a batch, by its timestamp, when the batch is handed to the processor",
+            lambda c: c.meters.record_age_seconds,
+            LONG_SECONDS,
+        ),
+        counter("inbound_commits_total", "Commits that landed in ZooKeeper", lambda c: c.commits_total),
+        gauge("inbound_commits_waiting", "Commits on their way to ZooKeeper", lambda c: c.commits_waiting),
+        histogram(
+            "inbound_commit_duration_seconds",
+            "Time from the answer that asks for a commit until ZooKeeper has it, the ledger's fsync included",
+            lambda c: c.meters.commit_seconds,
+            SECONDS,
+        ),
+        counter(
+            "inbound_commits_fenced_total",
+            "Commits refused because another consumer owned the partition by then: the epoch had moved on",
+            lambda c: c.commits_fenced_total,
+        ),
+        counter(
+            "inbound_zookeeper_transactions_total",
+            "Transactions that wrote commits; several commits share one",
+            lambda c: c.zk_transactions_total,
+        ),
+        counter(
+            "inbound_exceptions_total",
+            f"Exceptions that the processor's callbacks raised, by class: the first {KINDS}, and other",
+            lambda c: c.meters.exceptions,
+            "exception",
+            KINDS + 1,
+        ),
+        counter(
+            "inbound_reverts_total",
+            "Times that reading went back in a partition: the processor asked for it, it failed (error), or the log ends "
+            "before the position (truncation)",
+            lambda c: c.meters.reverts,
+            "reason",
+            len(REVERTS),
+        ),
+        counter(
+            "inbound_holds_total",
+            "Times that a partition was held until somebody acts: a record fails for good, on_claim does, or the log ends "
+            "before the position (truncation)",
+            lambda c: c.meters.holds,
+            "reason",
+            len(HOLDS),
+        ),
+        counter(
+            "inbound_passed_over_offsets_total",
+            "Offsets that were gone past: the processor asked for it, or a record failed for good and on_error.then says "
+            "skip or dead-letter",
+            lambda c: c.meters.passed_over,
+            "reason",
+            len(PASSED_OVER),
+        ),
+        counter(
+            "inbound_retention_lost_offsets_total",
+            "Offsets that Kafka had deleted before they were read",
+            lambda c: c.meters.retention_lost,
+        ),
+        counter(
+            "inbound_not_sent_total",
+            "Records that were committed and then not taken by a sink (no_duplication); of two sinks each counts",
+            lambda c: c.not_sent_total,
+        ),
+        counter(
+            "inbound_rebalances_total",
+            "Times that partitions began to move to or from this member, by what set it off: its start, a join, a leave, "
+            "its session's expiry, topics, an operator, owner nodes that came or went otherwise, or the interval's end",
+            lambda c: c.meters.rebalances,
+            "trigger",
+            len(TRIGGERS),
+        ),
+        histogram(
+            "inbound_rebalance_duration_seconds",
+            "Time from what set a rebalance off until the last partition of this member had moved",
+            lambda c: c.meters.rebalance_seconds,
+            SECONDS,
+        ),
+        counter(
+            "inbound_ownership_changes_total",
+            "Partitions claimed, released in good order, and lost to another consumer",
+            lambda c: c.meters.ownership,
+            "change",
+            len(CHANGES),
+        ),
+        gauge("inbound_group_members", "Members of the group, as last read", lambda c: len(c.members)),
+        gauge("inbound_group_share", "Partitions that this member should own", lambda c: c.share),
+        gauge("inbound_channel_registered", "1 while this process is a member of the group", lambda c: c.registered),
+        gauge(
+            "inbound_channel_paused",
+            "1 while this member is paused: it keeps its partitions and reads nothing",
+            lambda c: bool(c.paused),
+        ),
+        gauge(
+            "inbound_channel_abandoned_partitions",
+            "Partitions given up whose callback still runs; they are not taken again before it ends",
+            lambda c: len(c.abandoned),
+        ),
+        gauge(
+            "inbound_channel_kafka_available",
+            "0 while Kafka does not answer this channel",
+            lambda c: c.kafka_problem is None,
+        ),
+        gauge(
+            "inbound_channel_buffered_bytes",
+            "Bytes of records read ahead, over all partitions",
+            lambda c: sum(p.buffered_bytes for p in c.partitions),
+        ),
+        gauge(
+            "inbound_channel_buffer_limit_bytes",
+            "The most that is to be read ahead (prefetch_bytes)",
+            lambda c: c.buffer_limit_bytes,
+        ),
+        gauge("inbound_ledger_available", "0 while the ledger cannot be written", lambda c: c.ledger_problem is None),
+        gauge(
+            "inbound_ledger_provable",
+            "1 while everything so far is in the ledger; 0 for good once something is not",
+            lambda c: c.provable,
+        ),
+        gauge(
+            "inbound_subscription_ready",
+            "1 if the subscription that the channel serves is ready, as Knative's condition has it",
+            lambda c: c.subscriber.ready == "True" if c.subscriber is not None else None,
+        ),
+    ),
+)
+
+LEDGERS = Section(
+    "Ledgers",
+    "For each channel with a ledger, in files or in a topic.",
+    LABELS,
+    _ledgers,
+    (
+        counter("inbound_ledger_entries_total", "Entries written", lambda ledger: ledger.entries_total),
+        counter("inbound_ledger_written_bytes_total", "Bytes written", lambda ledger: ledger.bytes_total),
+        counter(
+            "inbound_ledger_failures_total",
+            "Entries that could not be written at a try",
+            lambda ledger: ledger.failures_total,
+        ),
+        histogram(
+            "inbound_ledger_sync_duration_seconds",
+            "Time until entries survive a power cut: of an fsync, or until the topic's replicas have acknowledged",
+            lambda ledger: ledger.sync_seconds,
+            SECONDS,
+        ),
+    ),
+)
+
+
+MIRRORS = Section(
+    "Mirrors",
+    "For each channel with `offsets: {mirror: kafka}`.",
+    LABELS,
+    _mirrors,
+    (
+        counter(
+            "inbound_mirror_offsets_total", "Offsets that the Kafka group took", lambda mirror: mirror.offsets_total
+        ),
+        counter(
+            "inbound_mirror_failures_total",
+            "Requests that failed, in whole or in part, by why: the group has members (live-group), an ACL (denied), its "
+            "coordinator is being elected or loads, no broker answers or lets us in (unreachable), no-topic, other",
+            lambda mirror: mirror.failures,
+            "kind",
+            len(FAILURES),
+        ),
+        gauge(
+            "inbound_mirror_waiting_partitions",
+            "Partitions with an offset that the Kafka group does not have yet",
+            lambda mirror: mirror.waiting,
+        ),
+        gauge(
+            "inbound_mirror_last_success_age_seconds",
+            "Time since the Kafka group took offsets last; without commits nothing is sent",
+            lambda mirror: mirror.last_success_age,
+        ),
+        gauge(
+            "inbound_mirror_refused",
+            "1 while nothing is mirrored because the Kafka group has members of its own",
+            lambda mirror: mirror.state == "refused",
+        ),
+    ),
+)
+
+
+def _said(name: str) -> Callable[[Said], float]:
+    return lambda said: float(said.get(name, 0))
+
+
+def _request_seconds(said: Said) -> HistogramStatus | None:
+    return histogram_status(said.get("request_seconds"))
+
+
+def _dispatch_counter(name: str, text: str) -> Any:
+    return counter(f"inbound_dispatch_{name}_total", text, _said(f"{name}_total"))
+
+
+DISPATCHERS = Section(
+    "Dispatchers",
+    "For each channel whose processor is `dispatch`.",
+    LABELS,
+    _dispatchers,
+    (
+        _dispatch_counter("delivered", "Events that the subscriber took"),
+        counter(
+            "inbound_dispatch_answers_total",
+            f"Requests to the subscriber by the status of the answer; 0: there was no whole answer. The first {STATUSES} "
+            "statuses, and other",
+            lambda said: said.get("answers", {}),
+            "code",
+            STATUSES + 1,
+        ),
+        histogram(
+            "inbound_dispatch_request_duration_seconds",
+            "Time from a request to the subscriber until its answer, or until it is given up",
+            _request_seconds,
+            SECONDS,
+        ),
+        _dispatch_counter("retries", "Requests that were sent again"),
+        _dispatch_counter("dead_lettered", "Events that the dead letter sink took"),
+        _dispatch_counter("dead_letter_failures", "Dead letters that their sink did not take at a try"),
+        gauge(
+            "inbound_dispatch_waiting_dead_letters",
+            "Events that the dead letter sink does not take: their partitions do not advance",
+            _said("waiting_dead_letters"),
+        ),
+        _dispatch_counter("undecodable", "Records that are no CloudEvents, whatever became of them"),
+        _dispatch_counter("skipped", "Records passed over because they are no CloudEvents (on_undecodable: skip)"),
+        _dispatch_counter("replied", "Events of the subscriber's answers that the reply's receiver took"),
+        gauge("inbound_dispatch_in_flight", "Requests under way", _said("in_flight")),
+        gauge(
+            "inbound_dispatch_open",
+            "Events handed out that are not finished, or stand behind one that is not",
+            _said("open"),
+        ),
+        gauge(
+            "inbound_dispatch_standing_partitions",
+            "Partitions that wait for an event that is not taken; /status says why",
+            lambda said: len(said.get("partitions", {})),
+        ),
+        gauge(
+            "inbound_dispatch_subscriber_failing",
+            "1 from a failed request until the subscriber takes an event",
+            lambda said: said.get("subscriber_problem") is not None,
+        ),
+    ),
+)

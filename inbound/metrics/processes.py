@@ -1,0 +1,290 @@
+"""Metrics of whole processes: the session, internal threads, the configuration, what ships the ledger, the ingress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from inbound.controller.session import State
+from inbound.metrics.definition import Section, counter, gauge
+from inbound.status import (
+    IngressStatus,
+    ProcessStatus,
+    ResetsStatus,
+    SessionStatus,
+    ShippingStatus,
+    ThreadStatus,
+    TracingStatus,
+)
+
+#: How many statuses the ingress answers with at most.
+INGRESS_STATUSES = 30
+
+
+def _answering(
+    process: ProcessStatus, others: Sequence[ProcessStatus]
+) -> Iterator[tuple[tuple[str, ...], ProcessStatus]]:
+    yield (), process
+
+
+def _threads(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], ThreadStatus]]:
+    return (((thread.name,), thread) for thread in process.threads)
+
+
+def _sessions(
+    process: ProcessStatus, others: Sequence[ProcessStatus]
+) -> Iterator[tuple[tuple[str, ...], SessionStatus]]:
+    if process.session is not None:
+        yield (), process.session
+
+
+def _shipping(
+    process: ProcessStatus, others: Sequence[ProcessStatus]
+) -> Iterator[tuple[tuple[str, ...], ShippingStatus]]:
+    if process.ledger_shipping is not None:
+        yield (), process.ledger_shipping
+
+
+def _ingresses(
+    process: ProcessStatus, others: Sequence[ProcessStatus]
+) -> Iterator[tuple[tuple[str, ...], IngressStatus]]:
+    if process.ingress is not None:
+        yield (), process.ingress
+
+
+def _resets(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], ResetsStatus]]:
+    if process.resets is not None:
+        yield (), process.resets
+
+
+def _tracings(
+    process: ProcessStatus, others: Sequence[ProcessStatus]
+) -> Iterator[tuple[tuple[str, ...], TracingStatus]]:
+    if process.tracing is not None:
+        yield (), process.tracing
+
+
+def _reloads(process: ProcessStatus) -> Mapping[str, float] | None:
+    found = process.reload
+    if found is None:
+        return None
+    return {"applied": found.applied_total, "refused": found.refused_total, "rolled_back": found.rolled_back_total}
+
+
+PROCESSES = Section(
+    "Process",
+    "For each process. Those of Python (`process_...`, `python_gc_...`) are there too; with `--processes N` they are the "
+    "parent's.",
+    (),
+    _answering,
+    (
+        gauge(
+            "inbound_build_info",
+            "Always 1; the label says which version of inbound runs",
+            lambda p: {p.version: 1},
+            "version",
+            1,
+        ),
+        gauge("inbound_ready", "1 while the process is ready, as /readyz says", lambda p: not p.ready()),
+        gauge(
+            "inbound_stuck_threads",
+            "Internal threads that are dead, or have been stuck for 60 s: what /healthz fails for",
+            lambda p: len(p.stuck()),
+        ),
+        counter(
+            "inbound_config_reloads_total",
+            "Changes of the configuration by what became of them: applied; refused, and nothing of it was; rolled_back "
+            "because it did not start",
+            _reloads,
+            "outcome",
+            3,
+        ),
+        gauge(
+            "inbound_config_in_force",
+            "1 while what runs is what the configuration's files say; 0 while they cannot be used",
+            lambda p: p.config_problem is None and (p.reload is None or p.reload.problem is None),
+        ),
+        gauge(
+            "inbound_config_last_reload_timestamp_seconds",
+            "Unix time of the last change of the configuration, whatever became of it",
+            lambda p: p.reload.last_at if p.reload is not None else None,
+        ),
+    ),
+)
+
+RESETS = Section(
+    "Resets of offsets",
+    "For each process that carries resets out.",
+    (),
+    _resets,
+    (
+        gauge(
+            "inbound_resets_unfinished",
+            "Resets of offsets that have not ended, of any group; every process counts them",
+            lambda r: r.unfinished,
+        ),
+        counter(
+            "inbound_resets_total",
+            "Resets of offsets that this process has led to their end, by how they ended: succeeded, refused, cancelled",
+            lambda r: r.ended_total,
+            "result",
+            3,
+        ),
+        gauge(
+            "inbound_reset_last_duration_seconds",
+            "Time from submission to end of the last reset that this process has led to its end, by how that was",
+            lambda r: r.last_seconds,
+            "result",
+            3,
+        ),
+    ),
+)
+
+TRACING = Section(
+    "Tracing",
+    "For each process that [traces](tracing.md), since its settings for that count.",
+    (),
+    _tracings,
+    (
+        counter("inbound_tracing_spans_sent_total", "Spans that the collector has taken", lambda t: t.sent_total),
+        counter(
+            "inbound_tracing_spans_dropped_total",
+            "Spans that were dropped: too many waited, or the collector refused them",
+            lambda t: t.dropped_total,
+        ),
+        gauge("inbound_tracing_spans_waiting", "Spans that have ended and are not sent yet", lambda t: t.waiting),
+        gauge(
+            "inbound_tracing_collector_available",
+            "0 while no spans can be sent to the collector",
+            lambda t: t.problem is None,
+        ),
+    ),
+)
+
+SESSIONS = Section(
+    "ZooKeeper session",
+    "For each process that takes part in a group.",
+    (),
+    _sessions,
+    (
+        gauge(
+            "inbound_zookeeper_session_state",
+            "1 for the state that the ZooKeeper session is in, 0 for the others",
+            lambda s: {state.value: s.state == state.value for state in State},
+            "state",
+            len(State),
+        ),
+        gauge(
+            "inbound_zookeeper_session_certain_seconds",
+            "Time for which the ZooKeeper session surely lives on without another answer; 0: what is owned is in doubt",
+            lambda s: s.certain_for,
+        ),
+        counter(
+            "inbound_zookeeper_sessions_total",
+            "ZooKeeper sessions that this process has had; more than 1: one expired",
+            lambda s: s.sessions_total,
+        ),
+        counter(
+            "inbound_zookeeper_suspensions_total",
+            "Times that the connection to ZooKeeper was lost",
+            lambda s: s.suspensions_total,
+        ),
+        counter(
+            "inbound_evaluations_total",
+            "Times that the controller looked at who owns what",
+            lambda s: s.evaluations_total,
+        ),
+    ),
+)
+
+THREADS = Section(
+    "Internal threads",
+    "For each of them; their number follows from the configuration.",
+    ("thread",),
+    _threads,
+    (
+        gauge("inbound_thread_alive", "1 while the internal thread runs; 0 is a defect", lambda t: t.alive),
+        gauge(
+            "inbound_thread_last_step_age_seconds",
+            "Time since the internal thread last came by; a worker's grows while it is inside a callback",
+            lambda t: t.last_step_age,
+        ),
+        counter(
+            "inbound_thread_failures_total",
+            "Steps of the internal thread that raised; any is a defect",
+            lambda t: t.failures,
+        ),
+    ),
+)
+
+SHIPPING = Section(
+    "A ledger behind a URI",
+    "For each process whose `ledger.path` is a URI.",
+    (),
+    _shipping,
+    (
+        gauge(
+            "inbound_ledger_shipping_available",
+            "0 while files of the ledger cannot be shipped: they wait in the spool",
+            lambda s: s.problem is None,
+        ),
+        gauge(
+            "inbound_ledger_spool_files",
+            "Files of the ledger that are ended and not shipped",
+            lambda s: s.files_waiting,
+        ),
+        gauge(
+            "inbound_ledger_spool_bytes",
+            "Bytes of the files of the ledger that are ended and not shipped",
+            lambda s: s.bytes_waiting,
+        ),
+        counter("inbound_ledger_shipped_files_total", "Files of the ledger that were shipped", lambda s: s.files_total),
+        counter(
+            "inbound_ledger_shipping_failures_total",
+            "Files of the ledger that could not be shipped at a try",
+            lambda s: s.failures_total,
+        ),
+    ),
+)
+
+INGRESS = Section(
+    "Ingress",
+    "For each process that has an [ingress](ingress.md).",
+    (),
+    _ingresses,
+    (
+        counter(
+            "inbound_ingress_requests_total",
+            "Requests by the status of their answer",
+            lambda i: i.answers,
+            "status",
+            INGRESS_STATUSES,
+        ),
+        counter(
+            "inbound_ingress_accepted_events_total",
+            "Events that Kafka has, and whose request was answered with 202",
+            lambda i: i.accepted_events_total,
+        ),
+        counter(
+            "inbound_ingress_written_events_total",
+            "Events that Kafka has acknowledged",
+            lambda i: i.written_events_total,
+        ),
+        counter(
+            "inbound_ingress_failed_events_total",
+            "Events that Kafka did not acknowledge",
+            lambda i: i.failed_events_total,
+        ),
+        counter("inbound_ingress_received_bytes_total", "Bytes of requests' bodies", lambda i: i.received_bytes_total),
+        counter(
+            "inbound_ingress_refused_connections_total",
+            "Connections closed because there were too many",
+            lambda i: i.connections_refused_total,
+        ),
+        gauge("inbound_ingress_kafka_available", "0 while Kafka does not answer the ingress", lambda i: i.away is None),
+        gauge("inbound_ingress_connections", "Clients that are connected", lambda i: i.connections),
+        gauge(
+            "inbound_ingress_in_flight_bytes", "Bytes of bodies that are not answered yet", lambda i: i.in_flight_bytes
+        ),
+        gauge("inbound_ingress_in_flight_events", "Events on their way to Kafka", lambda i: i.in_flight_events),
+    ),
+)
