@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
-import socket
 from http import HTTPStatus
-from typing import Any
 
+from inbound.config import AdminTlsConfig
 from inbound.errors import ConfigError
-from inbound.http.operations import Operate, Operations, Token
+from inbound.http.addresses import problem, resolved, url_of
+from inbound.http.explanations import Explain, Explanations
+from inbound.http.operations import Operate, Operations
 from inbound.http.pages import Page, Pages, text
-from inbound.http.server import METHODS, Limits, Request, Server
+from inbound.http.reloads import Reload, Reloads
+from inbound.http.rights import Rights, Token, is_loopback
+from inbound.http.server import METHODS, TAKES_BODY, Limits, Request, Server
+from inbound.http.tls import Certificates
+from inbound.jmx.face import JMX, JmxFace
+from inbound.jmx.policy import ReadPolicy
 from inbound.metrics import Snapshot
 
 #: How many ports are tried, from the default one on, when nobody asked for a certain one.
@@ -24,8 +29,12 @@ class AdminServer:
     """Listens from `start` to `close`, both called by the owner; the snapshot is asked for in threads of its own.
 
     If `port_given` is False and the port is taken, the next free one is used, and the log says which. Port 0 is any.
-    `operate` does what is asked for by POST; `token` says what whoever asks must know, None: nothing on loopback, and
-    elsewhere no operation is done.
+    `operate` does what is asked for by POST; `policy` says what may be asked for under /jmx and /jolokia; `explain` says why a
+    partition stands still; `token` says what whoever asks must know, None: nothing on loopback, and elsewhere no operation is
+    done. With `tls` it speaks HTTPS.
+
+    Raises:
+        ConfigError: a file that `tls` names cannot be used.
     """
 
     def __init__(
@@ -36,7 +45,11 @@ class AdminServer:
         port: int,
         port_given: bool,
         operate: Operate | None = None,
+        explain: Explain | None = None,
+        reload: Reload | None = None,
+        policy: ReadPolicy | None = None,
         token: Token | None = None,
+        tls: AdminTlsConfig | None = None,
         log: logging.Logger | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -46,9 +59,31 @@ class AdminServer:
         self._log = log or logging.getLogger(__name__)
         self._limits = limits or Limits()
         self._pages = Pages(snapshot, self._log)
-        self._operations = Operations(operate, token, self._log) if operate is not None else None
+        self._token_in_clear = token is not None and tls is None
+        self._certificates = Certificates(tls, self._log) if tls is not None else None
+        self.rights = Rights(token, certificates=tls is not None and tls.client_ca_file is not None, log=self._log)
+        self._operations = Operations(operate, self.rights, self._log) if operate is not None else None
         if operate is not None:
-            self._pages.operations = ("POST /channels/<name>/pause, /resume, /rebalance (?consumer=ID&reason=TEXT)",)
+            self._pages.operations = (
+                "POST /channels/<name>/pause, /resume, /rebalance (?consumer=ID&reason=TEXT)",
+                "POST /channels/<name>/release?topic=NAME&partition=NUMBER (&seconds=, &consumer=)",
+                "POST /channels/<name>/rate?per_second=RECORDS|none (&consumer=)",
+            )
+        self._reloads = Reloads(reload, self.rights, self._log) if reload is not None else None
+        self._explanations = Explanations(explain, self._log) if explain is not None else None
+        if reload is not None:
+            self._pages.operations = (*self._pages.operations, "POST /reload")
+        if explain is not None:
+            self._pages.operations = (
+                *self._pages.operations,
+                "GET /explain?topic=NAME&partition=NUMBER (&at=, &channel=)",
+            )
+        self._jmx = JmxFace(snapshot, operate, self.rights, policy, self._log)
+        self._pages.operations = (
+            f"{JMX:<10} beans as JSON, as Hadoop's servlet shows them (?qry=PATTERN, ?get=NAME::ATTRIBUTE)",
+            f"{TAKES_BODY:<10} beans by Jolokia's protocol",
+            *self._pages.operations,
+        )
         self._server: Server | None = None
 
     def start(self) -> None:
@@ -57,20 +92,30 @@ class AdminServer:
         Raises:
             ConfigError: the address cannot be used; the message says why and what to do.
         """
-        family, address = self._resolve()
+        family, address = resolved(self._host, self._port, "admin.listen")
         last = self._port if self._port_given or not self._port else min(self._port + PORTS_TRIED - 1, _HIGHEST_PORT)
         for port in range(self._port, last + 1):
             try:
                 self._server = Server(
-                    family, (address[0], port, *address[2:]), self._answer, log=self._log, limits=self._limits
-                )
+                    family, (address[0], port, *address[2:]), self._answer, log=self._log, limits=self._limits,
+                    certificates=self._certificates,
+                )  # fmt: skip
                 break
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or port == last:
-                    raise ConfigError(self._problem(error, last)) from None
+                    several = error.errno == errno.EADDRINUSE and last != self._port
+                    ports = f"{self._port} to {last}" if several else f"{self._port}"
+                    raise ConfigError(problem(error, self._host, ports, "admin.listen")) from None
         if self.port != self._port and self._port:
             self._log.warning("admin: port %d is taken, listening on %d", self._port, self.port)
+        if self._token_in_clear and not is_loopback(str(self._running.server_address[0])):
+            self._log.warning("admin: the token can be read on its way to %s; set admin.tls to encrypt it", self.url)
         self._running.start()
+
+    @property
+    def wanted_port(self) -> int:
+        """The port that was asked for; 0: any."""
+        return self._port
 
     @property
     def port(self) -> int:
@@ -80,10 +125,7 @@ class AdminServer:
     @property
     def url(self) -> str:
         """Where others reach it, without a slash at the end. Listening everywhere, the host's name stands for it."""
-        host = str(self._running.server_address[0])
-        if host in {"0.0.0.0", "::"}:
-            host = socket.gethostname()
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return url_of(tuple(self._running.server_address), tls=self._certificates is not None)
 
     def close(self) -> None:
         """Stop listening and end every thread and connection, in at most a few seconds. May be called twice."""
@@ -103,31 +145,17 @@ class AdminServer:
             page = self._operations.answer(request, str(self._running.server_address[0]))
             if page is not None:
                 return page
+        page = self._jmx.answer(request, str(self._running.server_address[0]))
+        if page is not None:
+            return page
+        if self._reloads is not None:
+            page = self._reloads.answer(request, str(self._running.server_address[0]))
+            if page is not None:
+                return page
+        if self._explanations is not None and (page := self._explanations.answer(request)) is not None:
+            return page
         if self._pages.knows(request.path) and request.method not in METHODS:
             allowed = ", ".join(METHODS)
             page = text(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} can be read only: {allowed}")
             return page.with_header("Allow", allowed)
         return self._pages.get(request.path, request.accept)
-
-    def _resolve(self) -> tuple[int, tuple[Any, ...]]:
-        try:
-            found = socket.getaddrinfo(self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        except (OSError, UnicodeError) as error:
-            raise ConfigError(
-                f"admin.listen: the host {self._host!r} is unknown ({getattr(error, 'strerror', None) or error}); "
-                "give an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
-            ) from None
-        family, _, _, _, address = found[0]
-        return family, address
-
-    def _problem(self, error: OSError, last: int) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        way_out = {
-            errno.EADDRINUSE: "stop what listens there, or set another port (0 takes any)",
-            errno.EACCES: "use a port above 1023, or give this user the right to it",
-            errno.EADDRNOTAVAIL: "use an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all",
-        }.get(error.errno or 0, "set another address")
-        several = error.errno == errno.EADDRINUSE and last != self._port
-        ports = f"{self._port} to {last}" if several else f"{self._port}"
-        return f"admin.listen: cannot listen on {host}:{ports}: {reason}; {way_out}"

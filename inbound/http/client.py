@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,18 +19,25 @@ MAX_BODY = 256 * 1024 * 1024
 ELSEWHERE = "each process logs its address when it starts (`admin: http://...`): give that with --url"
 
 
-def fetch_status(url: str, timeout: float = 5.0) -> Mapping[str, Any]:
+def connection_to(url: str, timeout: float, tls: ssl.SSLContext | None = None) -> http.client.HTTPConnection:
+    """Return a connection to the host of `url`, not open yet; `tls` is for https, default: what the system trusts."""
+    parts = urlsplit(url)
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout, context=tls)
+    return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+
+
+def fetch_status(url: str, timeout: float = 5.0, tls: ssl.SSLContext | None = None) -> Mapping[str, Any]:
     """Return the JSON that the admin port at `url` answers for `/status`; proxies are not used.
 
-    `timeout` is in seconds, for connecting and for each read.
+    `timeout` is in seconds, for connecting and for each read; `tls` is as in `connection_to`.
 
     Raises:
         InboundError: nobody answers, or not with a status; the message says which URL, why, and what to do.
     """
     parts = urlsplit(url)
     path = f"{parts.path.rstrip('/').removesuffix('/status')}/status"
-    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = make(parts.hostname or "", parts.port, timeout=timeout)
+    connection = connection_to(url, timeout, tls)
     try:
         connection.request("GET", path, headers={"Accept": "application/json"})
         answer = connection.getresponse()
@@ -58,14 +66,15 @@ def fetch_status(url: str, timeout: float = 5.0) -> Mapping[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
-def post(url: str, path: str, token: str | None, timeout: float) -> tuple[int, str, bytes]:
+def post(
+    url: str, path: str, token: str | None, timeout: float, tls: ssl.SSLContext | None = None
+) -> tuple[int, str, bytes]:
     """Send a POST to the admin port at `url`. Returns the status, the content type and the body of the answer.
 
     Raises:
         InboundError: nobody answers; whether it was done is not known.
     """
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
+    connection = connection_to(url, timeout, tls)
     try:
         connection.request("POST", path, headers={"Authorization": f"Bearer {token}"} if token is not None else {})
         answer = connection.getresponse()
@@ -92,6 +101,8 @@ def processes_of(url: str, body: Mapping[str, Any]) -> list[ProcessStatus]:
 def _reason(error: Exception, timeout: float) -> str:
     if isinstance(error, TimeoutError):
         return f"it took more than {timeout:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}; name its authority with --ca-file"
     if isinstance(error, ConnectionRefusedError):
         return "nothing listens there"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

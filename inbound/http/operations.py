@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode
 
-from inbound.errors import ConfigError, InboundError, TransientError
+from inbound.errors import ConfigError, TransientError
 from inbound.http.pages import Page, text
+from inbound.http.rights import Rights
 from inbound.http.server import Request
-from inbound.operations import Done, Operation, UnknownTargetError, Verb
+from inbound.operations import BadOperationError, Done, Operation, UnknownTargetError, Verb
 
 #: Carries an operation out on a channel, and returns what to answer.
 Operate = Callable[[str, Operation], Page]
-#: Returns the token that whoever asks must know. May raise InboundError.
-Token = Callable[[], str]
 
 #: Version of the JSON that operations answer with.
 VERSION = 1
 _PREFIX = "/channels/"
 _VERBS = {verb.value: verb for verb in Verb}
-_PARAMETERS = {Verb.PAUSE: {"consumer", "reason"}, Verb.RESUME: {"consumer"}, Verb.REBALANCE: set[str]()}
+_PARAMETERS = {
+    Verb.PAUSE: {"consumer", "reason"},
+    Verb.RESUME: {"consumer"},
+    Verb.REBALANCE: set[str](),
+    Verb.RELEASE: {"topic", "partition", "seconds", "consumer"},
+    Verb.RATE: {"per_second", "consumer"},
+}
+
+
+def path_of(channel: str, operation: Operation) -> str:
+    """Return where an operation is asked for by POST."""
+    values = {
+        "consumer": operation.consumer,
+        "reason": operation.reason,
+        "topic": operation.topic,
+        "partition": operation.partition,
+        "seconds": operation.seconds,
+    }
+    if operation.verb is Verb.RATE:
+        values["per_second"] = "none" if operation.per_second is None else repr(operation.per_second)
+    query = urlencode({name: value for name, value in values.items() if value is not None})
+    return f"{_PREFIX}{quote(channel, safe='')}/{operation.verb.value}?{query}"
 
 
 def answered(work: Callable[[], Done]) -> Page:
@@ -33,6 +51,8 @@ def answered(work: Callable[[], Done]) -> Page:
         done = work()
     except (UnknownTargetError, ConfigError) as error:
         return text(HTTPStatus.NOT_FOUND, str(error))
+    except BadOperationError as error:
+        return text(HTTPStatus.CONFLICT, str(error))
     except TransientError as error:
         return text(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}; ask again: that is safe")
     body = json.dumps({"v": VERSION, **done.as_dict()})
@@ -42,9 +62,9 @@ def answered(work: Callable[[], Done]) -> Page:
 class Operations:
     """`POST /channels/<name>/<verb>`. Any thread."""
 
-    def __init__(self, operate: Operate, token: Token | None, log: logging.Logger) -> None:
+    def __init__(self, operate: Operate, rights: Rights, log: logging.Logger) -> None:
         self._operate = operate
-        self._token = token
+        self._rights = rights
         self._log = log
 
     def answer(self, request: Request, listening_at: str) -> Page | None:
@@ -55,7 +75,7 @@ class Operations:
         channel, verb = found
         if request.method != "POST":
             return text(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} is done by POST").with_header("Allow", "POST")
-        refused = self._refused(request, listening_at)
+        refused = self._rights.refused(request, listening_at)
         if refused is not None:
             return refused
         given = parse_qs(request.query, keep_blank_values=True)
@@ -67,49 +87,14 @@ class Operations:
             )
         values = {key: found[0] for key, found in given.items()}
         try:
-            return self._operate(channel, Operation(verb, values.get("consumer"), values.get("reason")))
+            operation = _operation(verb, values)
+        except ValueError as error:
+            return text(HTTPStatus.BAD_REQUEST, f"{verb.value}: {error}; got {request.query or 'nothing'}")
+        try:
+            return self._operate(channel, operation)
         except Exception:
             self._log.exception("admin: %s could not be done", request.path)
             return text(HTTPStatus.INTERNAL_SERVER_ERROR, "it failed; see the log of the process")
-
-    # -- who may -----------------------------------------------------------------------------------------------------
-
-    def _refused(self, request: Request, listening_at: str) -> Page | None:
-        if self._token is not None:
-            return self._refused_by_token(request, self._token)
-        if not _is_loopback(listening_at):
-            return text(
-                HTTPStatus.FORBIDDEN,
-                "operations need a token where the admin port can be reached from other machines: "
-                "set admin.token_file to a file that holds one, and send it as `Authorization: Bearer ...`",
-            )
-        return _refused_as_browser(request)
-
-    def _refused_by_token(self, request: Request, read: Token) -> Page | None:
-        try:
-            token = read()
-        except InboundError as error:
-            self._log.error("admin: an operation was refused: %s", error)
-            return text(HTTPStatus.SERVICE_UNAVAILABLE, "the token cannot be read; see the log of the process")
-        scheme, _, given = (request.authorization or "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
-            return None
-        return text(
-            HTTPStatus.UNAUTHORIZED, "this needs `Authorization: Bearer` with the token of admin.token_file"
-        ).with_header("WWW-Authenticate", "Bearer")
-
-
-def _refused_as_browser(request: Request) -> Page | None:
-    """Without a token nobody must be able to make a person's browser ask, neither across sites nor by a name in the DNS
-    that they let point to this machine."""
-    host = _hostname(f"//{request.host or ''}")
-    if host != "localhost" and not _is_loopback(host):
-        return text(
-            HTTPStatus.FORBIDDEN, "operations are taken for localhost only: ask by that name, or set admin.token_file"
-        )
-    if request.origin is not None and urlsplit(request.origin).netloc.lower() != (request.host or "").lower():
-        return text(HTTPStatus.FORBIDDEN, "operations are not taken from pages of other sites; use the command line")
-    return None
 
 
 def _parsed(path: str) -> tuple[str, Verb] | None:
@@ -119,15 +104,28 @@ def _parsed(path: str) -> tuple[str, Verb] | None:
     return (unquote(channel), _VERBS[verb]) if slash and verb in _VERBS and channel else None
 
 
-def _hostname(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
+def _operation(verb: Verb, values: Mapping[str, str]) -> Operation:
+    """Return what was asked for. Raises ValueError where a value cannot be used."""
+    consumer = values.get("consumer")
+    if verb is Verb.RELEASE:
+        partition = values.get("partition", "")
+        if not values.get("topic") or not (partition.isascii() and partition.isdigit() and len(partition) < 10):
+            raise ValueError("needs topic=NAME&partition=NUMBER")
+        seconds = _positive(values["seconds"], "seconds") if "seconds" in values else None
+        return Operation(verb, consumer, topic=values["topic"], partition=int(partition), seconds=seconds)
+    if verb is Verb.RATE:
+        if "per_second" not in values:
+            raise ValueError("needs per_second=RECORDS, or per_second=none for as fast as it goes")
+        given = values["per_second"]
+        return Operation(verb, consumer, per_second=None if given == "none" else _positive(given, "per_second"))
+    return Operation(verb, consumer, values.get("reason"))
 
 
-def _is_loopback(host: str) -> bool:
+def _positive(text: str, name: str) -> float:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        number = float(text)
     except ValueError:
-        return False
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ValueError(f"{name} must be a number above 0")
+    return number

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-from inbound.metrics import Snapshot, exposition, make_registry
+from inbound.http.status_page import status_page, wants_html
+from inbound.metrics import Exposition, Snapshot
 from inbound.status import ProcessStatus
 
 TEXT = "text/plain; charset=utf-8"
+HTML = "text/html; charset=utf-8"
 
 #: Version of the JSON that `/status` answers with.
 STATUS_VERSION = 1
@@ -43,9 +45,9 @@ class Pages:
     def __init__(self, snapshot: Snapshot, log: logging.Logger) -> None:
         self._snapshot = snapshot
         self._log = log
-        self._registry = make_registry(snapshot)
+        self._exposition = Exposition(snapshot)
         self._pages: Mapping[str, tuple[Callable[[str | None], Page], str]] = {
-            "/": (self._index, "this list"),
+            "/": (self._index, "this list; to a browser the status page"),
             "/healthz": (self._healthz, "200 while every internal thread is well, else 500 and what is wrong"),
             "/readyz": (self._readyz, "200 while a member of all groups, else 503 and what is missing"),
             "/status": (self._status, "everything that the process knows of itself, as JSON"),
@@ -72,8 +74,11 @@ class Pages:
     # -- pages -------------------------------------------------------------------------------------------------------
 
     def _index(self, accept: str | None) -> Page:
+        if wants_html(accept):
+            found = status_page()
+            return Page(HTTPStatus.OK, found.body, HTML, found.headers)
         pages = (f"{path:<10} {what}" for path, (_, what) in self._pages.items())
-        return text(HTTPStatus.OK, *pages, *self.operations)
+        return text(HTTPStatus.OK, *pages, *self.operations).with_header("Vary", "Accept")
 
     def _healthz(self, accept: str | None) -> Page:
         """Never fails because a server is away: restarting this process would not bring that back."""
@@ -91,7 +96,7 @@ class Pages:
         return _json({"processes": [process.as_dict() for process in found]})
 
     def _metrics(self, accept: str | None) -> Page:
-        body, content_type = exposition(self._registry, accept)
+        body, content_type = self._exposition.render(accept)
         return Page(HTTPStatus.OK, body, content_type)
 
     def _of_all(self, ask: Callable[[ProcessStatus], list[str]], or_else: Sequence[str] = ()) -> Sequence[str]:

@@ -10,12 +10,17 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import select
 import socket
 import socketserver
+import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
+from email.message import Message
 from http import HTTPStatus
 from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -23,6 +28,7 @@ from typing import Any
 
 import inbound
 from inbound.http.pages import Page, text
+from inbound.http.tls import Certificates, name_of
 
 
 @dataclass(frozen=True)
@@ -36,13 +42,23 @@ class Request:
     host: str | None = None
     origin: str | None = None
     authorization: str | None = field(default=None, repr=False)
+    client: str = ""  # the address that the request came from
+    from_browser: bool = False  # it says itself that it is a browser's
+    body: bytes = field(default=b"", repr=False)  # of paths that take one
+    certificate: str | None = None  # whom the client's certificate names, if it showed one; it is verified
+    site: str | None = None  # where a browser says that the page stands which asks: the header Sec-Fetch-Site
+    gone: Callable[[], bool] = field(default=lambda: False, repr=False, compare=False)  # whether the client went away
 
 
 Answer = Callable[[Request], Page]
 #: What may be asked for.
 METHODS = ("GET", "HEAD")
+#: The path whose requests, and those below it, have a body that somebody wants.
+TAKES_BODY = "/jolokia"
 #: How long a client may go on sending after its last answer. Seconds.
 LINGER_SECONDS = 1.0
+#: What the parser of headers notes where it took a line for the begin of the body.
+_MISREAD = (MissingHeaderBodySeparatorDefect, FirstHeaderLineIsContinuationDefect)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +67,9 @@ class Limits:
 
     connections: int = 32
     head_bytes: int = 16 * 1024  # request line and headers of one request
-    body_bytes: int = 64 * 1024  # read and thrown away, so that the client gets to read the answer
+    dropped_bytes: int = 64 * 1024  # a body that nobody wants is read, so that the client gets to read the answer
+    body_bytes: int = 1024 * 1024  # a body that somebody wants
+    linger_bytes: int = 4 * 1024 * 1024  # of one that is refused: read for `LINGER_SECONDS`, for the same reason
     request_seconds: float = 10.0  # from the first byte of a request to its last; also until the first one comes
     idle_seconds: float = 75.0  # between two requests; longer than Prometheus' usual interval
     answer_seconds: float = 30.0  # until the client has taken the whole answer
@@ -66,6 +84,7 @@ class Connection:
     thread: threading.Thread
     waiting: bool = True
     since: float = field(default_factory=time.monotonic)
+    certificate: str | None = None  # whom the client's certificate names
 
     def waits(self, waiting: bool) -> None:
         self.since = time.monotonic()
@@ -74,7 +93,8 @@ class Connection:
     def end(self) -> None:
         """Wake its thread, which finds the connection closed."""
         with contextlib.suppress(OSError):  # the client, or the thread itself, was faster
-            self.socket.shutdown(socket.SHUT_RDWR)
+            # The socket's own: that of TLS would let what is under way go on without it.
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
 class Server(HTTPServer):
@@ -87,15 +107,26 @@ class Server(HTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, family: int, address: tuple[Any, ...], answer: Answer, *, log: logging.Logger, limits: Limits
+        self,
+        family: int,
+        address: tuple[Any, ...],
+        answer: Answer,
+        *,
+        log: logging.Logger,
+        limits: Limits,
+        certificates: Certificates | None = None,
+        name: str = "admin",
     ) -> None:
+        """`name` is that of the threads, and of the listener in the log."""
         self.address_family = family
+        self.name = name
         self.answer = answer
         self.log = log
         self.limits = limits
+        self.certificates = certificates
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, Connection] = {}
-        self._thread = threading.Thread(target=self.serve_forever, name="admin", daemon=True)
+        self._thread = threading.Thread(target=self.serve_forever, name=name, daemon=True)
         super().__init__(address, Handler)
 
     def start(self) -> None:
@@ -122,7 +153,9 @@ class Server(HTTPServer):
         for connection in open_now:
             connection.thread.join(0.1)
             if connection.thread.is_alive():
-                self.log.warning("admin: an answer is still being made at the end; its thread is left to the system")
+                self.log.warning(
+                    "%s: an answer is still being made at the end; its thread is left to the system", self.name
+                )
 
     # -- socketserver ------------------------------------------------------------------------------------------------
 
@@ -136,12 +169,16 @@ class Server(HTTPServer):
         with self._lock:
             if len(self._connections) >= self.limits.connections and not self._make_room():
                 self.log.warning(
-                    "admin: %d connections are being answered, the most allowed: another one was refused",
+                    "%s: %d connections are being answered, the most allowed: another one was refused",
+                    self.name,
                     len(self._connections),
                 )
                 self._refuse(request)
                 return
-            thread = threading.Thread(target=self._serve, args=(request, client_address), name="admin-c", daemon=True)
+            context = self.certificates.context if self.certificates is not None else None
+            thread = threading.Thread(
+                target=self._serve, args=(request, client_address, context), name=f"{self.name}-c", daemon=True
+            )
             self._connections[request] = Connection(request, thread)
         try:
             thread.start()
@@ -151,7 +188,7 @@ class Server(HTTPServer):
             raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        self.log.exception("admin: a connection from %s failed", client_address[0])
+        self.log.exception("%s: a connection from %s failed", self.name, client_address[0])
 
     def connection_of(self, request: socket.socket) -> Connection | None:
         """Return what is known of a connection; None if it was given up to make room."""
@@ -160,17 +197,41 @@ class Server(HTTPServer):
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _serve(self, request: socket.socket, client_address: Any) -> None:
+    def _serve(self, request: socket.socket, client_address: Any, context: ssl.SSLContext | None) -> None:
         try:
+            if context is not None:
+                request = self._encrypted(request, context)
             self.finish_request(request, client_address)
-        except (ConnectionError, TimeoutError) as error:
-            self.log.debug("admin: the client %s went away: %s", client_address[0], error)
+        except (ConnectionError, TimeoutError, ssl.SSLError) as error:
+            self.log.debug("%s: the client %s went away: %s", self.name, client_address[0], error)
         except Exception:
             self.handle_error(request, client_address)
         finally:
             self.shutdown_request(request)
             with self._lock:
                 self._connections.pop(request, None)
+
+    def _encrypted(self, request: socket.socket, context: ssl.SSLContext) -> socket.socket:
+        """Return what takes the place of `request`; who does not speak TLS, or shows a bad certificate, is refused later."""
+        with self._lock:
+            connection = self._connections.pop(request, None)
+            encrypted = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+            if connection is not None:
+                connection.socket = encrypted
+                self._connections[encrypted] = connection
+        try:
+            encrypted.settimeout(self.limits.request_seconds)
+            encrypted.do_handshake()
+            if connection is not None:
+                connection.certificate = name_of(encrypted)
+        except BaseException as error:
+            with self._lock:
+                self._connections.pop(encrypted, None)
+            encrypted.close()
+            if isinstance(error, OSError):  # whatever it is, the client did it
+                raise ConnectionError(str(error)) from None
+            raise
+        return encrypted
 
     def _make_room(self) -> bool:
         waiting = [connection for connection in self._connections.values() if connection.waiting]
@@ -261,10 +322,23 @@ class Handler(BaseHTTPRequestHandler):
             self.requestline, self.request_version, self.command = "", self.protocol_version, ""
             self._send(text(HTTPStatus.REQUEST_URI_TOO_LONG, "the request is too long"), close=True)
             return
-        self._connection.waits(False)
         self._served += 1
-        readable = self._drop_body()
-        self._send(self.server.answer(self._request()), not readable)
+        self._respond(self._connection)
+
+    def _respond(self, connection: Connection) -> None:
+        """Read the body of a request whose head is there, and answer."""
+        refusal, body, readable = None, b"", True
+        if any(isinstance(defect, _MISREAD) for defect in self.headers.defects):
+            # What stands behind such a line was not taken for headers, and a proxy before us may have read it otherwise.
+            refusal = text(HTTPStatus.BAD_REQUEST, "a line among the headers is none")
+        elif not self._takes_body:
+            readable = self._drop_body()
+        elif isinstance(found := self._body(), Page):
+            refusal = found
+        else:
+            body = found
+        connection.waits(False)
+        self._send(refusal or self.server.answer(self._request(body)), close=not readable or refusal is not None)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that could not be understood; the connection is closed, nobody knows where the next starts."""
@@ -272,29 +346,64 @@ class Handler(BaseHTTPRequestHandler):
         self._send(text(code, message or HTTPStatus(code).phrase), close=True)
 
     def handle_expect_100(self) -> bool:
-        """Nobody needs the body: the answer comes without it."""
+        """Nobody needs the body but who waits for it in `_body`: the answer comes without it."""
         return True
 
     def log_message(self, format: str, *args: Any) -> None:
-        self.server.log.debug("admin: %s: " + format, self.client_address[0], *args)
+        self.server.log.debug("%s: %s: " + format, self.server.name, self.client_address[0], *args)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _request(self) -> Request:
+    def _request(self, body: bytes) -> Request:
         path, _, query = self.path.partition("?")
         of = self.headers
-        return Request(self.command, path, query, of["Accept"], of["Host"], of["Origin"], of["Authorization"])
+        return Request(
+            self.command, path, query, of["Accept"], of["Host"], of["Origin"], of["Authorization"],
+            client=str(self.client_address[0]), from_browser=_from_browser(of), body=body,
+            certificate=self._connection.certificate if self._connection is not None else None,
+            site=of["Sec-Fetch-Site"], gone=self._gone,
+        )  # fmt: skip
+
+    @property
+    def _takes_body(self) -> bool:
+        return f"{self.path.partition('?')[0]}/".startswith(f"{TAKES_BODY}/")
+
+    def _length(self) -> int | None:
+        """Return how long the body is that follows; None: that is not clear, or not said in the one way we read."""
+        lengths = set(self.headers.get_all("Content-Length", ["0"]))
+        length = lengths.pop()
+        if lengths or "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
+            return None
+        return int(length) if len(length) < 19 else sys.maxsize
+
+    def _body(self) -> bytes | Page:
+        """Return the request's body, or what to answer instead, and nothing more on this connection."""
+        length, most = self._length(), self.server.limits.body_bytes
+        if length is None:
+            if "Transfer-Encoding" in self.headers and "Content-Length" not in self.headers:
+                return text(HTTPStatus.LENGTH_REQUIRED, "send the body with Content-Length, not in chunks")
+            return text(HTTPStatus.BAD_REQUEST, "how long the body is must be said once, by Content-Length")
+        if length > most:
+            return text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {most // 1024} KiB")
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.send_response_only(HTTPStatus.CONTINUE)
+            self.end_headers()
+        body = self.rfile.read(length)
+        return body if len(body) == length else text(HTTPStatus.BAD_REQUEST, "the body ended too early")
 
     def _drop_body(self) -> bool:
         """Read and forget the request's body. Returns whether another request can follow on this connection."""
-        length = self.headers.get("Content-Length")
-        if length is None:
-            return "Transfer-Encoding" not in self.headers
-        if not (length.isascii() and length.isdigit()) or int(length) > self.server.limits.body_bytes:
+        length = self._length()
+        if length is None or length > self.server.limits.dropped_bytes or (length and "Expect" in self.headers):
             return False
-        if "Expect" in self.headers:
-            return False
-        return len(self.rfile.read(int(length))) == int(length)
+        return len(self.rfile.read(length)) == length
+
+    def _gone(self) -> bool:
+        """Whether the client has hung up. What it may have sent before that is not read."""
+        poll = select.poll()
+        # Where the system does not tell of the end of what the client sends, it tells when both directions are over.
+        poll.register(self.connection, getattr(select, "POLLRDHUP", 0))
+        return any(event & ~select.POLLIN for _, event in poll.poll(0))
 
     def _send(self, page: Page, close: bool) -> None:
         self.connection.settimeout(self.server.limits.answer_seconds)
@@ -315,8 +424,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def _linger(self) -> None:
         """Read what the client still sends, within bounds: closing before that could take our answer from it."""
-        self.connection.shutdown(socket.SHUT_WR)
+        if isinstance(self.connection, ssl.SSLSocket):
+            self.connection.settimeout(LINGER_SECONDS)
+            with contextlib.suppress(OSError, ValueError):  # the client is gone, or has more to send
+                self.connection.unwrap()
+        try:
+            self.connection.shutdown(socket.SHUT_WR)
+        except OSError:  # the client is gone
+            return
         self.rfile.begin(LINGER_SECONDS, 0)
-        left = self.server.limits.body_bytes
+        left = self.server.limits.linger_bytes
         while left > 0 and (data := self.rfile.read1(left)):
             left -= len(data)
+
+
+def _from_browser(headers: Message) -> bool:
+    """Whether headers that no page can take away say so: an `<img>` that points here has no Origin."""
+    return "Sec-Fetch-Site" in headers or "Referer" in headers or headers.get("User-Agent", "").startswith("Mozilla/")

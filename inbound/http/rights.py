@@ -1,0 +1,119 @@
+"""Who may change something over HTTP: one answer for operations, reloads and Jolokia's writes."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from inbound.errors import InboundError
+from inbound.http.pages import Page, text
+from inbound.http.server import Request
+
+#: Returns the token that whoever asks must know. May raise InboundError.
+Token = Callable[[], str]
+
+
+class Rights:
+    """Says who may change something. Any thread.
+
+    A verified client certificate is enough, and so is the token, where there is one. Without a token only loopback may, and
+    there nobody's browser for a page of another site. `certificates` says that clients can show a certificate that we verify.
+    `section` of the configuration is the listener's, `what` is what it does.
+    """
+
+    def __init__(
+        self,
+        token: Token | None,
+        *,
+        certificates: bool = False,
+        log: logging.Logger | None = None,
+        section: str = "admin",
+        what: str = "operations",
+    ) -> None:
+        self._token = token
+        self._certificates = certificates
+        self._section = section
+        self._what = what
+        self._log = log or logging.getLogger(__name__)
+
+    def refused(self, request: Request, listening_at: str) -> Page | None:
+        """Return what to answer instead of doing what `request` asks for; None: it may be done.
+
+        `listening_at` is the address that the listener is bound to.
+        """
+        if request.certificate is not None:
+            # A browser shows the certificate whoever wrote the page that asks.
+            return self._refused_as_other_site(request)
+        if self._token is not None:
+            return self._refused_by_token(request, self._token)
+        if self._certificates:
+            return text(
+                HTTPStatus.FORBIDDEN,
+                f"this needs a client certificate that {self._section}.tls.client_ca_file verifies",
+            )
+        if not is_loopback(listening_at):
+            return text(
+                HTTPStatus.FORBIDDEN,
+                f"{self._what} need a token where the {self._section} port can be reached from other machines: "
+                f"set {self._section}.token_file to a file that holds one, and send it as `Authorization: Bearer ...`",
+            )
+        return self._refused_as_other_host(request) or self._refused_as_other_site(request)
+
+    def _refused_by_token(self, request: Request, read: Token) -> Page | None:
+        try:
+            token = read()
+        except InboundError as error:
+            self._log.error("%s: %s were refused: %s", self._section, self._what, error)
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, "the token cannot be read; see the log of the process")
+        scheme, _, given = (request.authorization or "").partition(" ")
+        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
+            return None
+        return text(
+            HTTPStatus.UNAUTHORIZED,
+            f"this needs `Authorization: Bearer` with the token of {self._section}.token_file",
+        ).with_header("WWW-Authenticate", "Bearer")
+
+    def _refused_as_other_host(self, request: Request) -> Page | None:
+        """A name in the DNS that somebody lets point to this machine makes their pages ours to a browser."""
+        host = _hostname(f"//{request.host or ''}")
+        if host == "localhost" or is_loopback(host):
+            return None
+        return text(
+            HTTPStatus.FORBIDDEN,
+            f"{self._what} are taken for localhost only: ask by that name, or set {self._section}.token_file",
+        )
+
+    def _refused_as_other_site(self, request: Request) -> Page | None:
+        """What a page of another site has a browser ask. By GET a browser sends no Origin: then we cannot tell the page."""
+        own = (request.host or "").lower()
+        if request.from_browser if request.origin is None else _netloc(request.origin) != own:
+            return text(
+                HTTPStatus.FORBIDDEN, f"{self._what} are not taken from pages of other sites; use the command line"
+            )
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether `host` is an address that only this machine can reach."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _hostname(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _netloc(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return "?"
