@@ -1,0 +1,1 @@
+"""Kubernetes objects that run the channels of Knative's `KafkaChannel`s: see `inbound manifests` and docs/kubernetes.md."""

@@ -1,0 +1,142 @@
+"""From channels to the objects that run them: for each a ConfigMap, a Deployment (or StatefulSet), a Service and a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import inbound
+from inbound.config import Manifest, load
+from inbound.errors import ConfigError
+from inbound.kubernetes.channel_file import channel_documents
+from inbound.kubernetes.documents import as_yaml
+from inbound.kubernetes.names import object_names, where
+from inbound.kubernetes.plan import CHANNEL_FILE, CONFIG_FILE, CONSUMER_ID, PodPlan
+from inbound.kubernetes.pods import INGRESS, LEDGER, METRICS, pod_template, selector
+from inbound.kubernetes.wishes import Wishes
+from inbound.subscriptions import subscriptions_of
+
+#: Kubernetes takes no larger ConfigMap.
+MOST_BYTES = 2**20
+#: Says which KafkaChannel an object is for: names of channels can be longer than labels.
+FOR_CHANNEL = "inbound.dev/kafkachannel"
+
+
+def objects_of(
+    channels: Sequence[Manifest], plan: PodPlan, wishes: Wishes, *, text: str, filename: str
+) -> list[dict[str, Any]]:
+    """Return the objects of all channels, ordered by the channels' namespaces and names.
+
+    `text` is the configuration, whose ConfigMaps hold it as it stands unless `wishes` name one.
+
+    Raises:
+        ConfigError: a subscriber, annotation or sink of a channel cannot be used; names collide; a ConfigMap would be too large.
+    """
+    ordered = sorted(channels, key=lambda one: (one.channel.metadata.namespace, one.channel.metadata.name))
+    environ = {**plan.variables, CONSUMER_ID: "pod-0"}
+    subscriptions_of(replace(load(text, filename=filename, environ=environ), manifests=tuple(ordered)))
+    names = object_names(ordered, wishes.namespace)
+    found: list[dict[str, Any]] = []
+    for manifest in ordered:
+        namespace, name = names[manifest.name]
+        if name == wishes.config_map:
+            raise ConfigError(
+                f"--config-map {name}: {manifest.name} ({where(manifest)}) needs that name; rename the ConfigMap"
+            )
+        channel = _Channel(manifest, namespace, name, plan, wishes)
+        documents = as_yaml(channel_documents(manifest, ordered))
+        found += [
+            channel.config_map({} if wishes.config_map else {CONFIG_FILE: text}, documents),
+            channel.workload(),
+            channel.service(),
+            channel.disruption_budget(),
+        ]
+    return found
+
+
+class _Channel:
+    """The objects of one channel."""
+
+    def __init__(self, manifest: Manifest, namespace: str, name: str, plan: PodPlan, wishes: Wishes) -> None:
+        self._manifest = manifest
+        self._name, self._namespace = name, namespace
+        self._plan, self._wishes = plan, wishes
+        self._subscribers = len(manifest.subscribers)
+        self._labels = {
+            "app.kubernetes.io/name": "inbound",
+            "app.kubernetes.io/instance": name,
+            "app.kubernetes.io/component": "dispatcher",
+            "app.kubernetes.io/managed-by": "inbound-manifests",
+        }
+
+    def config_map(self, files: dict[str, str], documents: str) -> dict[str, Any]:
+        data = {**files, CHANNEL_FILE: documents}
+        if (size := sum(len(one.encode()) for one in data.values())) > MOST_BYTES:
+            raise ConfigError(
+                f"{where(self._manifest)}: {self._manifest.name}: its configuration has {size} bytes, and a ConfigMap takes "
+                f"{MOST_BYTES}; split the channel"
+            )
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata(), "data": data}
+
+    def workload(self) -> dict[str, Any]:
+        """Return the Deployment; a StatefulSet where each pod has a volume of its own for the ledger."""
+        own_ledger = self._wishes.ledger_volume is not None
+        spec: dict[str, Any] = {
+            # Nobody to post to: nothing to run, until a subscriber comes.
+            "replicas": self._wishes.replicas if self._subscribers else 0,
+            "selector": {"matchLabels": selector(self._labels)},
+        }
+        template = pod_template(
+            self._plan, self._wishes, self._name, self._pod_labels(), self._subscribers, own_ledger=own_ledger
+        )
+        if not own_ledger:
+            # A new pod takes part before an old one leaves: so there are never fewer than asked for.
+            spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+            spec["template"] = template
+            return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": self._metadata(), "spec": spec}
+        spec |= {
+            "serviceName": self._name,
+            "podManagementPolicy": "Parallel",
+            "template": template,
+            "volumeClaimTemplates": [self._ledger_claim()],
+        }
+        return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": self._metadata(), "spec": spec}
+
+    def service(self) -> dict[str, Any]:
+        ports = [{"name": METRICS, "port": self._plan.admin_port, "targetPort": METRICS, "protocol": "TCP"}]
+        if self._plan.ingress_port is not None:
+            ports.append({"name": INGRESS, "port": 80, "targetPort": INGRESS, "protocol": "TCP"})
+        # Without an ingress it is for finding every pod, not for one of them.
+        headless = {"clusterIP": "None"} if self._plan.ingress_port is None else {}
+        spec = {**headless, "selector": selector(self._labels), "ports": ports}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": self._metadata(), "spec": spec}
+
+    def disruption_budget(self) -> dict[str, Any]:
+        # Not minAvailable: with one replica a node could never be drained.
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(self._labels)}}
+        return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self._metadata(), "spec": spec}
+
+    def _metadata(self) -> dict[str, Any]:
+        return {
+            "name": self._name,
+            "namespace": self._namespace,
+            "labels": dict(self._labels),
+            "annotations": {FOR_CHANNEL: self._in_words()},
+        }
+
+    def _pod_labels(self) -> dict[str, str]:
+        return {**self._labels, "app.kubernetes.io/version": inbound.__version__}
+
+    def _in_words(self) -> str:
+        metadata = self._manifest.channel.metadata
+        return f"{metadata.namespace}/{metadata.name}"
+
+    def _ledger_claim(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": self._wishes.ledger_volume}},
+        }
+        if self._wishes.storage_class is not None:
+            spec["storageClassName"] = self._wishes.storage_class
+        return {"metadata": {"name": LEDGER, "labels": selector(self._labels)}, "spec": spec}

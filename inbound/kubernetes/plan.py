@@ -1,0 +1,253 @@
+"""What the pods of a configuration need: variables, volumes, ports and times. Pure; the objects are in `objects.py`.
+
+The configuration's text goes into the ConfigMap as it stands. What only a pod knows of, or must have otherwise than it is
+written there, is said by variables, which go before the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel
+
+from inbound.config import Config, Loaded, depends_on, load
+from inbound.config.kafka_properties import PLACEHOLDER
+from inbound.config.outside import PREFIX
+from inbound.config.values import split_address
+from inbound.errors import ConfigError
+from inbound.http.rights import is_loopback
+from inbound.kubernetes.wishes import ADMIN_FOLDER, CONFIG_FOLDER, KAFKA_FOLDER, TOKEN_KEY, Mounted, Wishes
+
+#: The files in the ConfigMap of a channel.
+CONFIG_FILE, CHANNEL_FILE = "inbound.yaml", "kafkachannel.yaml"
+#: Properties of Kafka's clients that are credentials themselves, rather than the names of files.
+CREDENTIALS = (
+    "sasl.jaas.config",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "ssl.key.password",
+    "ssl.keystore.key",
+)
+#: What outlives the process but not the pod: lock files, the spool. inbound keeps them below `$XDG_STATE_HOME/inbound`.
+STATE_HOME = PurePosixPath("/var/lib")
+STATE_FOLDER = STATE_HOME / "inbound"
+LEDGER_FOLDER = PurePosixPath("/var/lib/inbound-ledger")
+TEMPORARY_FOLDER = PurePosixPath("/tmp")  # noqa: S108 - a volume of the pod's own
+#: The variable that the name of the pod goes into.
+CONSUMER_ID = f"{PREFIX}MANIFESTS__SETTINGS__CONSUMER_ID"
+#: Seconds besides `shutdown_timeout` that a graceful stop may take: to release, to let go of ZooKeeper, to end clients.
+LEAVING = 15
+#: Seconds more where files of the ledger are shipped at the end, and where clients of an ingress are waited for.
+SHIPPING, DRAINING = 10, 10
+
+
+@dataclass(frozen=True)
+class PodPlan:
+    """What every pod of one configuration needs, whichever channel it runs."""
+
+    config: Config
+    variables: Mapping[str, str]  # by name, in order; without the consumer id
+    folders: tuple[Mounted, ...]
+    ledger: PurePosixPath | None  # where a volume for the ledger, or its spool, is mounted; None: the state's does
+    ledger_lost_with_pod: bool
+    scheme: str  # of the admin listener's probes
+    admin_port: int
+    ingress_port: int | None
+    grace: int  # seconds
+    warnings: tuple[str, ...]
+
+
+def plan_pods(text: str, filename: str, wishes: Wishes, *, is_known: bool = True) -> PodPlan:
+    """Return what pods with this configuration need. `is_known`: `text` is what they will have; else some is guessed.
+
+    Raises:
+        ConfigError: the configuration cannot be used, or not in a pod: a line for each problem.
+    """
+    bare = load(text, filename=filename, environ=wishes.environment, overrides={"manifests.paths": CHANNEL_FILE})
+    folders = tuple(_folders(bare, wishes))
+    variables = dict(_variables(bare, wishes))
+    for name in wishes.environment:
+        if name in variables or name == CONSUMER_ID:
+            raise ConfigError(f"--env {name}: is set for the pod already; leave it out")
+    variables |= dict(sorted(wishes.environment.items()))
+    # As the pod loads it, so that a variable that fits nowhere is found here.
+    config = load(text, filename=filename, environ={**variables, CONSUMER_ID: "pod-0"}).config
+    if config.channels:
+        raise ConfigError(
+            f"{bare.locate('channels')}: channels: the pods of every KafkaChannel would run them; leave them out"
+        )
+    problems = list(_unmounted(bare, config, folders, wishes))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    ledger, lost = _ledger(config, wishes)
+    grace = math.ceil(config.manifests.settings.shutdown_timeout) + LEAVING
+    grace += (SHIPPING if config.ledger.uri else 0) + (DRAINING if config.ingress else 0)
+    return PodPlan(
+        config=config,
+        variables=variables,
+        folders=folders,
+        ledger=ledger,
+        ledger_lost_with_pod=lost,
+        scheme="HTTPS" if config.admin.tls else "HTTP",
+        admin_port=config.admin.port,
+        ingress_port=config.ingress.port if config.ingress else None,
+        grace=grace,
+        warnings=tuple(_warnings(bare, config, wishes, lost, is_known)),
+    )
+
+
+def _variables(loaded: Loaded, wishes: Wishes) -> Iterator[tuple[str, str]]:
+    """Yield the variables that the configuration itself asks for."""
+    config = loaded.config
+    yield "XDG_STATE_HOME", str(STATE_HOME)
+    yield f"{PREFIX}MANIFESTS__PATHS", CHANNEL_FILE
+    if is_loopback(config.admin.host) or config.admin.port == 0:
+        yield f"{PREFIX}ADMIN__LISTEN", f"0.0.0.0:{config.admin.port or 8081}"
+    if wishes.admin_secret and config.admin.token_file is None:
+        yield f"{PREFIX}ADMIN__TOKEN_FILE", str(ADMIN_FOLDER / TOKEN_KEY)
+    if wishes.kafka_secret and "secret" not in config.kafka:
+        yield f"{PREFIX}KAFKA__SECRET", str(KAFKA_FOLDER)
+    if config.ingress is not None and (is_loopback(config.ingress.host) or config.ingress.port == 0):
+        yield f"{PREFIX}INGRESS__LISTEN", f"0.0.0.0:{config.ingress.port or 8080}"
+    if config.ledger.type == "files" and isinstance(config.ledger.path, Path):
+        if not config.ledger.path.is_absolute():
+            yield f"{PREFIX}LEDGER__PATH", str(LEDGER_FOLDER)
+    elif config.ledger.uri and _needs_a_place(config.ledger.spool, wishes):
+        yield f"{PREFIX}LEDGER__SPOOL", str(LEDGER_FOLDER)
+
+
+def _ledger(config: Config, wishes: Wishes) -> tuple[PurePosixPath | None, bool]:
+    """Return where a volume for the ledger goes, and whether entries are lost with the pod."""
+    if config.ledger.type != "files":
+        if wishes.ledger_volume:
+            raise ConfigError(
+                f"--ledger-volume: with ledger.type {config.ledger.type} there are no files; leave it out"
+            )
+        return None, False
+    place = config.ledger.path if isinstance(config.ledger.path, Path) else config.ledger.spool
+    if place is None:
+        return None, True
+    if PurePosixPath(place) in (STATE_FOLDER, CONFIG_FOLDER, TEMPORARY_FOLDER):
+        raise ConfigError(f"ledger: {place} is mounted for something else; need a folder such as {LEDGER_FOLDER}")
+    return PurePosixPath(place), not wishes.ledger_volume
+
+
+def _folders(loaded: Loaded, wishes: Wishes) -> Iterator[Mounted]:
+    """Yield the Secrets and ConfigMaps to mount, each in the folder in which the configuration looks for it."""
+    config = loaded.config
+    if wishes.kafka_secret:
+        yield Mounted("secret", wishes.kafka_secret, PurePosixPath(str(config.kafka.get("secret", KAFKA_FOLDER))))
+    if wishes.zookeeper_secret:
+        folder = _common_folder(config.zookeeper.files)
+        if folder is None:
+            raise ConfigError(
+                f"{loaded.locate('zookeeper')}: zookeeper: names no files, or files in several folders, so where Secret "
+                f"{wishes.zookeeper_secret} belongs is not known; set zookeeper.auth or zookeeper.tls, or "
+                "use --mount secret/NAME=FOLDER"
+            )
+        yield Mounted("secret", wishes.zookeeper_secret, folder)
+    if wishes.admin_secret:
+        token = config.admin.token_file
+        yield Mounted("secret", wishes.admin_secret, ADMIN_FOLDER if token is None else PurePosixPath(token).parent)
+    yield from wishes.mounts
+
+
+def _common_folder(files: Iterable[Path]) -> PurePosixPath | None:
+    folders = {PurePosixPath(path).parent for path in files}
+    return folders.pop() if len(folders) == 1 else None
+
+
+def _unmounted(bare: Loaded, config: Config, folders: tuple[Mounted, ...], wishes: Wishes) -> Iterator[str]:
+    """Yield a line for each file that the configuration names and no volume of the pod holds."""
+    mounted = [one.folder for one in folders]
+    if len(set(mounted)) < len(mounted):
+        twice = sorted({str(folder) for folder in mounted if mounted.count(folder) > 1})
+        yield f"{bare.places.filename}: two of them would be mounted at {', '.join(twice)}; give each a folder of its own"
+    for folder in mounted:
+        if not folder.is_absolute() or folder == PurePosixPath("/") or _is_below(CONFIG_FOLDER, folder):
+            yield f"--mount: something would be mounted at {folder}; need a folder such as {KAFKA_FOLDER}"
+    for path, file in _files(config):
+        # What stands beside the configuration comes with a ConfigMap of the user's.
+        there = CONFIG_FOLDER / PurePosixPath(file)
+        if any(_is_below(there, folder) for folder in mounted):
+            continue
+        if _is_below(there, CONFIG_FOLDER) and wishes.config_map:
+            continue
+        yield (
+            f"{bare.locate(path)}: {path}: {file} is not in the pod; say what has it: --mount "
+            f"secret/NAME={_folder_of(path, there)}"
+        )
+
+
+def _files(config: Config) -> Iterator[tuple[str, Path]]:
+    """Yield the files and folders that are read, by the dotted path of who reads them, each once."""
+    found: dict[Path, str] = {}
+    for section in ("admin", "ingress", "profiling"):
+        for path, file in _paths_in(getattr(config, section), section):
+            found.setdefault(file, path)
+    for user, files in depends_on(config).items():
+        for file in files:
+            found.setdefault(file, user)
+    yield from ((path, file) for file, path in found.items())
+
+
+def _paths_in(value: Any, path: str) -> Iterator[tuple[str, Path]]:
+    if isinstance(value, Path):
+        yield path, value
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _paths_in(getattr(value, name), f"{path}.{name}")
+
+
+def _folder_of(path: str, file: PurePosixPath) -> PurePosixPath:
+    # Of Kafka and tracing whole folders are read; what stands there may also be one file.
+    is_folder = path in ("kafka", "tracing") and not file.suffix
+    return file if is_folder else file.parent
+
+
+def _is_below(path: PurePosixPath, folder: PurePosixPath) -> bool:
+    return path == folder or folder in path.parents
+
+
+def _needs_a_place(spool: Path | None, wishes: Wishes) -> bool:
+    # The working directory is the configuration's, which cannot be written to.
+    return wishes.ledger_volume is not None if spool is None else not spool.is_absolute()
+
+
+def _warnings(bare: Loaded, config: Config, wishes: Wishes, lost: bool, is_known: bool) -> Iterator[str]:
+    """Yield what is no mistake, but seldom meant."""
+    if is_known:
+        for path, servers in (
+            ("zookeeper.hosts", config.zookeeper.hosts),
+            ("kafka.bootstrap.servers", str(config.kafka.get("bootstrap.servers", ""))),
+        ):
+            if any(_is_own(server) for server in servers.split(",")):
+                yield f"{bare.locate(path)}: {path}: {servers} is the pod itself"
+    for name in CREDENTIALS:
+        if name in config.kafka and not PLACEHOLDER.search(str(config.kafka[name])):
+            yield (
+                f"{bare.locate(f'kafka.{name}')}: kafka.{name}: stands in a ConfigMap, which is no place for it; use "
+                "--kafka-secret, or ${directory:/folder:file}"
+            )
+    if lost and config.ledger.uri is None:
+        yield (
+            f"ledger.path {config.ledger.path}: it is on an emptyDir volume, and gone when the pod is deleted; use --ledger-volume "
+            "10Gi, give a URI such as s3://bucket/ledger, or set ledger.type to kafka"
+        )
+    elif lost:
+        yield (
+            "ledger.spool: it is on an emptyDir volume; when a pod is deleted without a graceful stop, what was not shipped is "
+            "gone; use --ledger-volume 1Gi, or set ledger.type to kafka"
+        )
+    if config.ledger.type == "none":
+        yield "ledger.type none: what is lost or repeated can't be proven; set it to files, or to kafka"
+    if not wishes.admin_secret and config.admin.token_file is None and config.admin.tls is None:
+        yield "no --admin-secret: pause, resume, reload and resets are refused from outside of the pod; reading is open to all"
+
+
+def _is_own(server: str) -> bool:
+    host = (split_address(server.strip()) or ("", None))[0]
+    return host == "localhost" or is_loopback(host)

@@ -1,0 +1,147 @@
+"""The pod of a channel, as the template of a Deployment or StatefulSet has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inbound.kubernetes.plan import CONSUMER_ID, STATE_FOLDER, TEMPORARY_FOLDER, PodPlan
+from inbound.kubernetes.wishes import CONFIG_FOLDER, Wishes
+
+#: Nobody in particular, but a number: the kubelet cannot tell of a name that it is not root.
+USER = 10001
+#: Names of ports: what a Service and a ServiceMonitor refer to.
+METRICS, INGRESS = "metrics", "ingress"
+#: Names of volumes.
+CONFIG, STATE, LEDGER, TEMPORARY = "config", "state", "ledger", "tmp"
+MIB = 2**20
+#: What a process needs beside what it reads ahead.
+BASE_MEMORY = 160 * MIB
+
+
+def pod_template(
+    plan: PodPlan, wishes: Wishes, name: str, labels: Mapping[str, str], subscribers: int, *, own_ledger: bool
+) -> dict[str, Any]:
+    """Return the pod of the channel whose objects are called `name`.
+
+    `own_ledger`: a claim of the StatefulSet's is the volume for the ledger.
+    """
+    return {
+        "metadata": {"labels": dict(labels)},
+        "spec": {
+            "automountServiceAccountToken": False,  # it asks nothing of the cluster
+            # A Service that is called inbound-... would become variables that begin like ours.
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "terminationGracePeriodSeconds": plan.grace,
+            "topologySpreadConstraints": [
+                _spread("kubernetes.io/hostname", labels),
+                _spread("topology.kubernetes.io/zone", labels),
+            ],
+            "containers": [_container(plan, wishes, subscribers)],
+            "volumes": _volumes(plan, wishes, name, own_ledger),
+        },
+    }
+
+
+def _container(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any]:
+    ports = [{"name": METRICS, "containerPort": plan.admin_port, "protocol": "TCP"}]
+    if plan.ingress_port is not None:
+        ports.append({"name": INGRESS, "containerPort": plan.ingress_port, "protocol": "TCP"})
+    variables: list[dict[str, Any]] = [
+        {"name": CONSUMER_ID, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}
+    ]
+    variables += [{"name": name, "value": value} for name, value in plan.variables.items()]
+    container: dict[str, Any] = {
+        "name": "inbound",
+        "image": wishes.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["run", "-c", str(CONFIG_FOLDER / "inbound.yaml")],
+        "workingDir": str(CONFIG_FOLDER),  # what the configuration names by a relative path is looked for here
+        "ports": ports,
+        "env": variables,
+    }
+    if wishes.environment_from:
+        container["envFrom"] = [{"secretRef": {"name": secret}} for secret in wishes.environment_from]
+    container |= {
+        # Slow nodes take a while to import it; until this has succeeded the other two are not asked.
+        "startupProbe": _probe(plan, "/healthz", periodSeconds=2, failureThreshold=60),
+        "livenessProbe": _probe(plan, "/healthz", periodSeconds=20, failureThreshold=3),
+        "readinessProbe": _probe(plan, "/readyz", periodSeconds=5, failureThreshold=2),
+        "resources": _resources(plan, wishes, subscribers),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": _mounts(plan),
+    }
+    return container
+
+
+def _probe(plan: PodPlan, path: str, **times: int) -> dict[str, Any]:
+    return {"httpGet": {"path": path, "port": METRICS, "scheme": plan.scheme}, "timeoutSeconds": 5, **times}
+
+
+def _resources(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any]:
+    """Return the requests, and a limit of memory alone: a process that is not let run loses its session.
+
+    Each subscriber's channel reads ahead up to `prefetch_bytes`, and has as much in hand at worst.
+    """
+    ahead = plan.config.manifests.settings.reader.prefetch_bytes * max(1, subscribers)
+    request = wishes.memory or f"{(BASE_MEMORY + ahead) // MIB}Mi"
+    limit = wishes.memory or f"{(BASE_MEMORY + 2 * ahead) // MIB}Mi"
+    return {"requests": {"cpu": wishes.cpu, "memory": request}, "limits": {"memory": limit}}
+
+
+def _mounts(plan: PodPlan) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = [
+        {"name": CONFIG, "mountPath": str(CONFIG_FOLDER), "readOnly": True},
+        {"name": STATE, "mountPath": str(STATE_FOLDER)},
+    ]
+    if plan.ledger is not None:
+        mounts.append({"name": LEDGER, "mountPath": str(plan.ledger)})
+    mounts.append({"name": TEMPORARY, "mountPath": str(TEMPORARY_FOLDER)})
+    for i, one in enumerate(plan.folders):
+        mounts.append({"name": f"{one.kind}-{i}", "mountPath": str(one.folder), "readOnly": True})
+    return mounts
+
+
+def _volumes(plan: PodPlan, wishes: Wishes, name: str, own_ledger: bool) -> list[dict[str, Any]]:
+    # In the order in which they count: what we make goes before what is there already.
+    config_maps = [*([wishes.config_map] if wishes.config_map else []), name]
+    volumes: list[dict[str, Any]] = [
+        {"name": CONFIG, "projected": {"sources": [{"configMap": {"name": one}} for one in config_maps]}},
+        {"name": STATE, "emptyDir": {}},
+    ]
+    if plan.ledger is not None and not own_ledger:
+        volumes.append({"name": LEDGER, "emptyDir": {}})
+    volumes.append({"name": TEMPORARY, "emptyDir": {}})
+    for i, one in enumerate(plan.folders):
+        # Group and owner may read, for the owner is root.
+        source: dict[str, Any] = {"secret": {"secretName": one.name, "defaultMode": 0o440}}
+        if one.kind == "configmap":
+            source = {"configMap": {"name": one.name}}
+        volumes.append({"name": f"{one.kind}-{i}", **source})
+    return volumes
+
+
+def _spread(topology: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "maxSkew": 1,
+        "topologyKey": topology,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(labels)},
+    }
+
+
+def selector(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the labels by which the pods are found: they never change."""
+    return {key: labels[key] for key in ("app.kubernetes.io/name", "app.kubernetes.io/instance")}
