@@ -12,9 +12,19 @@ def test_orders():
 """
 
 from inbound.testing.clock import ManualClock
+from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.testing.world import Recording, World
 from inbound.testing.zookeeper import FakeEnsemble
 from inbound.testing.zookeeper_client import FakeZooKeeper
 
-__all__ = ["FakeEnsemble", "FakeKafka", "FakeLogClient", "FakeZooKeeper", "ManualClock", "Recording", "World"]
+__all__ = [
+    "FakeEnsemble",
+    "FakeKafka",
+    "FakeLogClient",
+    "FakeLoop",
+    "FakeZooKeeper",
+    "ManualClock",
+    "Recording",
+    "World",
+]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
-from inbound.clock import Clock
+from inbound.clock import Clock, Flag
 
 
 class ManualClock(Clock):
@@ -31,7 +29,7 @@ class ManualClock(Clock):
     def wall(self) -> float:
         return self._wall + self._now - self._start
 
-    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+    def wait(self, event: Flag, seconds: float | None) -> bool:
         if not event.is_set() and seconds is not None:
             self.advance(seconds)
         return event.is_set()

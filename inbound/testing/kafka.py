@@ -129,6 +129,17 @@ class FakeKafka:
         log = self._answering(tp)
         return LogRange(log.start, log.end) if log is not None else None
 
+    def offset_at(self, tp: TopicPartition, time_ms: int) -> int | None:
+        """Return the first offset with a record of that time or later; None if there is none.
+
+        Raises:
+            BrokerUnavailableError: no leader answers.
+        """
+        log = self._answering(tp)
+        if log is None:
+            raise BrokerUnavailableError(f"Kafka (fake): the leader of {tp.topic}/{tp.partition} does not answer")
+        return next((record.offset for record in log.records if record.timestamp >= time_ms), None)
+
     def fetch(self, tp: TopicPartition, position: int, limit: int, max_bytes: int) -> Fetched | None:
         """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None if no leader answers.
 
@@ -194,6 +205,18 @@ class FakeLogClient(LogClient):
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         return {tp: limits for tp in partitions if (limits := self._kafka.log_range(tp)) is not None}
 
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> Mapping[TopicPartition, int | None]:
+        return {tp: self._kafka.offset_at(tp, time_ms) for tp in partitions}
+
+    def peek(
+        self, partitions: Collection[TopicPartition], wake: Callable[[], None]
+    ) -> Mapping[TopicPartition, tuple[int, int]]:
+        ranges = self.log_ranges(partitions)
+        return {tp: (self.positions[tp], limits.end) for tp, limits in ranges.items() if tp in self.positions}
+
+    def unled(self) -> Collection[TopicPartition]:
+        return [tp for tp in self.positions if self._kafka.log_range(tp) is None]
+
     def read(self, positions: Mapping[TopicPartition, int]) -> None:
         self.positions.update(positions)
         self.paused -= set(positions)
@@ -219,7 +242,7 @@ class FakeLogClient(LogClient):
     def limit_fetches(self, partition_bytes: int) -> None:
         self._fetch_bytes = partition_bytes
 
-    def poll(self, seconds: float) -> Poll:
+    def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
         self.brought = False
         result = Poll()
         left = self._max

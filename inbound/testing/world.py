@@ -30,9 +30,12 @@ from inbound.failures import DeadLetters
 from inbound.ledger.memory import MemoryLedger
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse, Record
+from inbound.processors.spans import NO_TRACING, Tracing
 from inbound.testing.clock import ManualClock
+from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import FakeKafka, FakeLogClient
-from inbound.testing.zookeeper import FakeEnsemble, FakeZooKeeper
+from inbound.testing.mirror import FakeGroups
+from inbound.testing.zookeeper import NOBODY, FakeEnsemble, FakeZooKeeper, Who
 from inbound.topic_partition import TopicPartition
 
 GROUP = "group"
@@ -110,8 +113,10 @@ class World:
         self.clock = ManualClock()
         self.ensemble = FakeEnsemble(self.clock, seed)
         self.kafka = FakeKafka()
+        self.groups = FakeGroups(self.clock)  # what offsets are mirrored to
         self.consumers: dict[str, Consumer] = {}
         self.paths = GroupPaths(GROUP)
+        self.tracing: Tracing = NO_TRACING  # of consumers that join from now on
         self._session_timeout = session_timeout
         self._timing = timing or Timing()
         self._rng = random.Random(seed)
@@ -123,21 +128,27 @@ class World:
         name: str,
         processor: BatchEventProcessor | None = None,
         *,
+        options: Mapping[str, Any] | None = None,
         consumer_id: str | None = None,
         coordinator: ZkCoordinator | None = None,
         dead_letters: DeadLetters | None = None,
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
+        degrade: bool = False,
+        who: Who = NOBODY,
         **settings: Any,
     ) -> Consumer:
-        """Start a consumer process. `settings` are fields of ChannelConfig.
+        """Start a consumer process. `settings` are fields of ChannelConfig; it logs in to ZooKeeper as `who`.
 
         `name` is the process's own, for the verbs here; its consumer id is the same unless `consumer_id` is given.
+        `options` are the processor's, as a configuration has them. Raises pydantic's ValidationError if its `Options`
+        model refuses them.
         """
         processor = processor or Recording()
+        filled = dict(options or {}) if processor.Options is None else processor.Options.model_validate(options or {})
         topics = {} if "topics_pattern" in settings else {"topics": ["orders"]}
         values: dict[str, Any] = {**topics, "group": GROUP, "processor": {"type": "simple"}, "workers": 1}
         config = ChannelConfig.model_validate({**values, **settings})
-        zk = self.ensemble.client(name, self._session_timeout)
+        zk = self.ensemble.client(name, self._session_timeout, who)
         wakeup = Wakeup()
         tasks = Tasks(self.clock, wakeup.set)
         controller = KafkaController(zk, tasks, self.clock, self._timing, random.Random(self._rng.random()))
@@ -159,11 +170,15 @@ class World:
             wake_controller=wakeup.set,
             connect=connect,
             ledger=ledger,
+            degrade=degrade,
             dead_letters=dead_letters,
             owner_is_dead=owner_is_dead,
+            connect_mirror=self.groups.connect,
+            new_loop=lambda: FakeLoop(self.clock),
+            tracing=self.tracing,
         )
         channel = InboundKafkaChannel(
-            "orders", config, consumer_id or name, processor, coordinator, member, {}, outside
+            "orders", config, consumer_id or name, processor, coordinator, member, filled, outside
         )
         consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
         parts = channel.parts
@@ -171,6 +186,9 @@ class World:
         consumer.log_clients = log_clients
         consumer.wakeups = [wakeup, parts.reader_wakeup, parts.committer_wakeup]
         consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
+        if config.offsets.mirror != "none":
+            consumer.parts.append(parts.mirror)
+            consumer.wakeups.append(parts.mirror.wakeup)
 
         def connection_changed() -> None:
             wakeup.set()
@@ -178,6 +196,7 @@ class World:
 
         zk.on_change = connection_changed
         channel.open()
+        channel.join()
         self.consumers[name] = consumer
         return consumer
 
@@ -188,6 +207,10 @@ class World:
         consumer.controller.close()
         call = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
         self.run_until(lambda: call.done, within=within)
+        mirror = consumer.channel.parts.mirror
+        mirror.finish()
+        self.run_until(lambda: mirror.finished, within=within)
+        mirror.close()
         consumer.dead = True
         consumer.zk.close()
 

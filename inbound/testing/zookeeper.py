@@ -19,9 +19,9 @@ from typing import NamedTuple
 from inbound.clock import Clock
 from inbound.coordinators.zookeeper import Session
 from inbound.testing.zookeeper_client import FakeZooKeeper
-from inbound.testing.zookeeper_tree import Commit, Tree
+from inbound.testing.zookeeper_tree import NOBODY, Commit, Tree, Who
 
-__all__ = ["Delivery", "FakeEnsemble", "FakeZooKeeper"]
+__all__ = ["NOBODY", "Delivery", "FakeEnsemble", "FakeZooKeeper", "Who"]
 
 
 class Delivery(NamedTuple):
@@ -60,9 +60,12 @@ class FakeEnsemble:
         self._clients: dict[str, FakeZooKeeper] = {}
         self._delivering = False
 
-    def client(self, name: str, session_timeout: float) -> FakeZooKeeper:
-        """Return a new client, connected if the ensemble is up. It may have the name of one that is gone."""
-        client = FakeZooKeeper(self, name, session_timeout)
+    def client(self, name: str, session_timeout: float, who: Who = NOBODY) -> FakeZooKeeper:
+        """Return a new client, connected if the ensemble is up. It may have the name of one that is gone.
+
+        `who` says as whom it logs in, and who may use the nodes that it makes.
+        """
+        client = FakeZooKeeper(self, name, session_timeout, who)
         self._clients[name] = client
         client.reconnect()
         return client

@@ -17,6 +17,7 @@ from inbound.coordinators.zookeeper import (
     ambiguous,
     unavailable,
 )
+from inbound.testing.zookeeper_tree import NOBODY, Who
 from inbound.testing.zookeeper_wire import Request, Wire
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ RECONNECT_DELAY = 0.1
 class FakeZooKeeper(ZooKeeper):
     """One client; `FakeEnsemble.client` makes it."""
 
-    def __init__(self, ensemble: FakeEnsemble, name: str, session_timeout: float) -> None:
+    def __init__(self, ensemble: FakeEnsemble, name: str, session_timeout: float, who: Who = NOBODY) -> None:
         super().__init__(ensemble.clock, session_timeout / 2)
         self.where = "ZooKeeper (fake)"
         self.name = name
+        self.who = who
         self.session: Session | None = None
         self.wire: Wire | None = None
         #: Which of the requests from now on (0 is the next) are to be executed without an answer, or to be lost.
@@ -74,10 +76,10 @@ class FakeZooKeeper(ZooKeeper):
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
-        return self._send(f"read of {path}", lambda wire: wire.read(path, watch))
+        return self._send(f"read of {path}", lambda wire: wire.read(path, watch, self.who))
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
-        return self._send(f"list of {path}", lambda wire: wire.names(path, watch))
+        return self._send(f"list of {path}", lambda wire: wire.names(path, watch, self.who))
 
     def transaction(self, ops: Sequence[Op]) -> Call[list[Stat | None]]:
         if not ops:
@@ -86,7 +88,7 @@ class FakeZooKeeper(ZooKeeper):
 
         def execute(wire: Wire) -> list[Stat | None]:
             try:
-                return self._ensemble.tree.transaction(ops, wire.session.id)
+                return self._ensemble.tree.transaction(ops, wire.session.id, who=self.who)
             finally:
                 wire.catch_up()
 

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from inbound.coordinators.zookeeper import Create, Delete, Node, Op, RefusedError, SetData, Stat
+from inbound.errors import ZkDeniedError
 
 #: What a watch is set on: ("data" or "children", path).
 WatchKey = tuple[str, str]
+
+
+class Who(NamedTuple):
+    """Who asks, and who may use what he makes: everybody, he alone, or he while others may read."""
+
+    user: str | None = None  # None: nobody in particular
+    acl: Literal["open", "creator", "readable"] = "open"
+
+
+NOBODY = Who()
 
 
 @dataclass(frozen=True)
@@ -18,6 +30,11 @@ class _Stored:
     owner: int
     czxid: int
     mzxid: int
+    made_by: Who = NOBODY
+
+    def allows(self, who: Who, *, reading: bool) -> bool:
+        made_by = self.made_by
+        return made_by.acl == "open" or who.user == made_by.user or (reading and made_by.acl == "readable")
 
     def stat(self) -> Stat:
         return Stat(self.version, self.owner, self.czxid, self.mzxid)
@@ -31,12 +48,19 @@ class Snapshot:
     nodes: Mapping[str, _Stored]
     names: Mapping[str, frozenset[str]]
 
-    def get(self, path: str) -> Node | None:
-        stored = self.nodes.get(path)
+    def get(self, path: str, who: Who | None = None) -> Node | None:
+        """Return a node. `who` may be refused with ZkDeniedError; None sees all."""
+        stored = self._stored(path, who)
         return Node(stored.data, stored.stat()) if stored else None
 
-    def children(self, path: str) -> list[str] | None:
-        return sorted(self.names[path]) if path in self.nodes else None
+    def children(self, path: str, who: Who | None = None) -> list[str] | None:
+        return sorted(self.names[path]) if self._stored(path, who) else None
+
+    def _stored(self, path: str, who: Who | None) -> _Stored | None:
+        stored = self.nodes.get(path)
+        if stored is not None and who is not None and not stored.allows(who, reading=True):
+            raise denied(path, who)
+        return stored
 
 
 @dataclass(frozen=True)
@@ -71,13 +95,16 @@ class Tree:
     def children(self, path: str) -> list[str] | None:
         return self.now().children(path)
 
-    def transaction(self, ops: Sequence[Op], session: int, *, expired: bool = False) -> list[Stat | None]:
-        """Do all or nothing.
+    def transaction(
+        self, ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = NOBODY
+    ) -> list[Stat | None]:
+        """Do all or nothing. What has expired goes whoever made it.
 
         Raises:
             RefusedError: with the first operation that could not be done.
+            ZkDeniedError: a node's access rights are against it.
         """
-        work = _Work(dict(self.nodes), dict(self._names), self.zxid + 1, session)
+        work = _Work(dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired else who)
         for index, op in enumerate(ops):
             reason = work.apply(op)
             if reason is not None:
@@ -96,11 +123,14 @@ class Tree:
 class _Work:
     """A transaction while it is being tried, on copies."""
 
-    def __init__(self, nodes: dict[str, _Stored], names: dict[str, frozenset[str]], zxid: int, session: int) -> None:
+    def __init__(
+        self, nodes: dict[str, _Stored], names: dict[str, frozenset[str]], zxid: int, session: int, who: Who | None
+    ) -> None:
         self.nodes = nodes
         self.names = names
         self.zxid = zxid
         self.session = session
+        self.who = who
         self.changed: list[WatchKey] = []
         self.stats: list[Stat | None] = []
 
@@ -108,6 +138,10 @@ class _Work:
         """Do one operation. Returns why it cannot be done, or None."""
         if isinstance(op, Create):
             return self._create(op)
+        if isinstance(op, Delete):
+            self._ask(_split(op.path)[0], op.path)
+        else:
+            self._ask(op.path, op.path, reading=not isinstance(op, SetData))
         stored = self.nodes.get(op.path)
         if stored is None:
             return "NoNode"
@@ -126,17 +160,24 @@ class _Work:
         parent, name = _split(op.path)
         if parent not in self.nodes:
             return "NoNode"
+        self._ask(parent, op.path)
         if op.path in self.nodes:
             return "NodeExists"
         if self.nodes[parent].owner:
             return "NoChildrenForEphemerals"
         owner = self.session if op.ephemeral else 0
-        self.nodes[op.path] = _Stored(op.data, 0, owner, self.zxid, self.zxid)
+        self.nodes[op.path] = _Stored(op.data, 0, owner, self.zxid, self.zxid, self.who or NOBODY)
         self.names[op.path] = frozenset()
         self.names[parent] |= {name}
         self.changed += [("data", op.path), ("children", parent)]
         self.stats.append(None)
         return None
+
+    def _ask(self, path: str, about: str, *, reading: bool = False) -> None:
+        """Raise ZkDeniedError if the node at `path` does not allow what is to be done `about` another, or itself."""
+        stored = self.nodes.get(path)
+        if stored is not None and self.who is not None and not stored.allows(self.who, reading=reading):
+            raise denied(about, self.who)
 
     def _delete(self, path: str) -> str | None:
         if self.names[path]:
@@ -147,6 +188,11 @@ class _Work:
         self.changed += [("data", path), ("children", path), ("children", parent)]
         self.stats.append(None)
         return None
+
+
+def denied(path: str, who: Who) -> ZkDeniedError:
+    """Return the error for what `who` may not do."""
+    return ZkDeniedError(f"ZooKeeper (fake): {path} is not allowed to {who.user or 'a client without a user'}")
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from inbound.coordinators.zookeeper import Call, Session
+from inbound.coordinators.zookeeper import Call, Session, loosely
 from inbound.errors import InboundError
-from inbound.testing.zookeeper_tree import Commit, Snapshot, WatchKey
+from inbound.testing.zookeeper_tree import NOBODY, Commit, Snapshot, WatchKey, Who
 
 
 @dataclass(eq=False)
@@ -57,15 +57,16 @@ class Wire:
 
     # -- the server's side -------------------------------------------------------------------------------------------
 
-    def read(self, path: str, watch: Callable[[], None] | None) -> Any:
+    def read(self, path: str, watch: Callable[[], None] | None, who: Who = NOBODY) -> Any:
+        node = self.view.get(path, who)
         if watch is not None:
-            self._watches.setdefault(("data", path), []).append(watch)
-        return self.view.get(path)
+            self._watches.setdefault(("data", path), []).append(loosely(watch))
+        return node
 
-    def names(self, path: str, watch: Callable[[], None] | None) -> Any:
-        names = self.view.children(path)
+    def names(self, path: str, watch: Callable[[], None] | None, who: Who = NOBODY) -> Any:
+        names = self.view.children(path, who)
         if watch is not None and names is not None:
-            self._watches.setdefault(("children", path), []).append(watch)
+            self._watches.setdefault(("children", path), []).append(loosely(watch))
         return names
 
     def execute(self, request: Request, *, answer: bool = True) -> None:

@@ -10,12 +10,25 @@ is simulated, stands in `judge.py` and `faults.py`.
 """
 
 from inbound.testing.simulation.campaign import Report, campaign, check, first_failure, story
-from inbound.testing.simulation.plan import EVERYTHING, GENTLE, MOVING, ROUGH, Action, Plan, Setup, make_plan
+from inbound.testing.simulation.plan import (
+    BESIDE_RESETS,
+    EVERYTHING,
+    GENTLE,
+    MOVING,
+    RESETS,
+    ROUGH,
+    Action,
+    Plan,
+    Setup,
+    make_plan,
+    make_reset_plan,
+    plan_of,
+)
 from inbound.testing.simulation.run import Outcome, play
 from inbound.testing.simulation.shrink import shrink
 
 __all__ = [
-    "EVERYTHING", "GENTLE", "MOVING", "ROUGH",
+    "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "RESETS", "ROUGH",
     "Action", "Outcome", "Plan", "Report", "Setup",
-    "campaign", "check", "first_failure", "make_plan", "play", "shrink", "story",
+    "campaign", "check", "first_failure", "make_plan", "make_reset_plan", "plan_of", "play", "shrink", "story",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
-from inbound.testing.simulation.plan import EVERYTHING, Plan, make_plan
+from inbound.testing.simulation.plan import EVERYTHING, Plan, make_plan, plan_of
 from inbound.testing.simulation.run import Outcome, play
 from inbound.testing.simulation.shrink import shrink
 
@@ -61,18 +61,25 @@ def check(
 
 
 def campaign(
-    seeds: range, *, processes: int = 1, planted: Callable[[], AbstractContextManager[object]] = nullcontext
+    seeds: range,
+    *,
+    processes: int = 1,
+    planted: Callable[[], AbstractContextManager[object]] = nullcontext,
+    kind: str = "mixed",
 ) -> Iterator[Report]:
-    """Play all seeds; yield the sum so far after each chunk. `planted` makes a context to play them in; picklable."""
+    """Play all seeds; yield the sum so far after each chunk.
+
+    `planted` makes a context to play them in; picklable. `kind`: see `plan_of`.
+    """
     began = time.monotonic()
     total = Report()
     chunks = [range(start, min(start + CHUNK, seeds.stop)) for start in range(seeds.start, seeds.stop, CHUNK)]
     if processes == 1:
-        results: Iterator[Report] = map(partial(_play_chunk, planted), chunks)
+        results: Iterator[Report] = map(partial(_play_chunk, planted, kind), chunks)
         yield from _sum(results, total, began)
         return
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        yield from _sum(pool.map(partial(_play_chunk, planted), chunks), total, began)
+        yield from _sum(pool.map(partial(_play_chunk, planted, kind), chunks), total, began)
 
 
 def _sum(results: Iterator[Report], total: Report, began: float) -> Iterator[Report]:
@@ -82,13 +89,13 @@ def _sum(results: Iterator[Report], total: Report, began: float) -> Iterator[Rep
         yield total
 
 
-def _play_chunk(planted: Callable[[], AbstractContextManager[object]], seeds: range) -> Report:
+def _play_chunk(planted: Callable[[], AbstractContextManager[object]], kind: str, seeds: range) -> Report:
     logging.disable(logging.CRITICAL)
     report = Report()
     try:
         with planted():
             for seed in seeds:
-                outcome = play(make_plan(seed))
+                outcome = play(plan_of(seed, kind))
                 report.add(Report(1, outcome.steps, outcome.handed_out, outcome.repeated))
                 if outcome.failed:
                     report.failures[seed] = outcome.violations[0]
@@ -97,9 +104,9 @@ def _play_chunk(planted: Callable[[], AbstractContextManager[object]], seeds: ra
     return report
 
 
-def first_failure(seeds: range, *, play: Callable[[Plan], Outcome] = play) -> Outcome | None:
-    """Return the outcome of the first seed that fails; None if none does."""
-    return next((outcome for seed in seeds if (outcome := play(make_plan(seed))).failed), None)
+def first_failure(seeds: range, *, play: Callable[[Plan], Outcome] = play, kind: str = "faults") -> Outcome | None:
+    """Return the outcome of the first seed that fails; None if none does. `kind`: see `plan_of`."""
+    return next((outcome for seed in seeds if (outcome := play(plan_of(seed, kind))).failed), None)
 
 
 def story(outcome: Outcome, *, lines: int = 60) -> str:

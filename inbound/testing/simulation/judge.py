@@ -7,10 +7,12 @@ batch that a processor was handed and what it answered.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, decode_epoch, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.testing.simulation.reset_judge import ResetJudge
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
@@ -38,6 +40,21 @@ class HandOut:
     tenure: int = 0
 
 
+@dataclass(frozen=True)
+class _ByReset:
+    """An epoch that a reset has made, and what it explains."""
+
+    epoch: int
+    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
+    overtaken: str | None  # the process whose owner node it has deleted
+
+    def explains(self, offset: int, before: HandOut) -> bool:
+        """Whether what was handed out before may come again because of it."""
+        note = self.note
+        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
+        return back or self.overtaken == before.consumer
+
+
 @dataclass(eq=False)
 class _Partition:
     """What the judge knows of one partition."""
@@ -53,6 +70,9 @@ class _Partition:
     #: Epochs that were made from outside: what was handed out before may come again after.
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
     outside: list[int] = field(default_factory=list)
+    resets: list[_ByReset] = field(default_factory=list)
+    moved_at: float = -1.0  # by a reset
+    untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
     topic_id: str | None = None  # in the epoch node: the topic that the offset is about
     topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0
     of_deleted_topic: bool = False  # and nobody has begun the new one yet
@@ -78,6 +98,8 @@ class Judge:
         self._expired_by_force: set[int] = set()
         self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
+        self.resets = ResetJudge(world, self.violated, self.say)
+        self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
 
     # -- told by the run -----------------------------------------------------------------------------------------------
@@ -152,6 +174,8 @@ class Judge:
         given.unaware = not self._is_owner(consumer, known, given)
         given.unaware |= known.of_deleted_topic
         if not given.unaware:
+            if known.untold is not None and known.commit == known.untold.new:
+                self.violated(f"{name} is handed {tp}, and no processor was told that a reset has moved it")
             self._judge_position(known, given)
             known.read_at = given.began
         if given.epoch == known.epoch and given.consumer == known.holder:
@@ -164,6 +188,15 @@ class Judge:
                     self._judge_repeat(known, given, before, record.offset)
             known.handed[record.offset] = given
         return given
+
+    def told(self, consumer: Consumer, tp: TopicPartition, old: int | None, new: int) -> None:
+        """A processor is told of a reset."""
+        self.say(f"{consumer.name} is told that a reset has moved {tp} from {old} to {new}")
+        if (tp, old, new) not in self.resets.moves:
+            self.violated(f"{consumer.name} is told that a reset has moved {tp} from {old} to {new}; none has")
+        known = self._partitions[tp]
+        if known.untold is not None and (known.untold.old, known.untold.new) == (old, new):
+            known.untold = None
 
     def ends(self, given: HandOut, response: object) -> None:
         """The callback has ended: with an answer, or None if it failed."""
@@ -179,7 +212,8 @@ class Judge:
                 before = known.handed.get(offset)
                 if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
                     before.advanced = max(before.advanced, given.advanced)
-                    known.done.add(offset)
+                    if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
+                        known.done.add(offset)
         elif response.verb is Verb.NEXT:
             given.position = given.next if response.offset is None else response.offset
         else:
@@ -192,9 +226,12 @@ class Judge:
             return False
         if known.epoch == given.epoch and known.owner == given.consumer:
             return True
+        overtaken = [by.overtaken for by in known.resets if by.epoch > given.epoch]
+        if given.consumer in overtaken and self.world.clock.now() < self._calm_from + AWARE:
+            return False
         if (known.disowned or known.epoch in known.outside) and self.world.clock.now() < self._calm_from + AWARE:
             return False
-        if known.holder is not None or known.epoch == given.epoch:
+        if known.holder is not None or known.epoch == given.epoch or known.resets:
             self.violated(
                 f"{given.consumer} is handed {given.tp} in epoch {given.epoch}; epoch {known.epoch} is "
                 f"{known.holder}'s and the owner node {known.owner}'s"
@@ -227,6 +264,8 @@ class Judge:
             return  # its processor did not advance over it
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
+        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
+            return
         if offset < (known.commit or 0):
             self.violated(f"{what}, although it is committed")
         elif same:
@@ -246,6 +285,7 @@ class Judge:
         who = self.world.ensemble.clients_of.get(commit.session)
         if commit.expired and who is not None:
             self._lost_session[who] = self.world.clock.now()
+        self._by_reset = self.resets.committed(commit)
         for kind, path in commit.changed:
             if kind != "data" or not path.startswith(self._root):
                 continue
@@ -270,6 +310,14 @@ class Judge:
         if node.stat.version == known.epoch:
             return
         known.epoch = node.stat.version
+        if tp in self._by_reset:
+            note = self.resets.notes.get(tp)
+            taken = ("data", self.world.paths.owner(*tp)) in commit.changed
+            known.resets.append(_ByReset(known.epoch, note, known.owner if taken else None))
+            known.tenure += 1
+            known.holder = known.current = None
+            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
+            return
         if (
             who is not None
             and who == known.holder == known.owner
@@ -304,6 +352,9 @@ class Judge:
         self.say(f"{tp}: {'expired at ' + str(before) if commit.expired else f'{who} sets owner to {known.owner}'}")
         if commit.expired or before is None or who is None:
             return
+        if tp in self._by_reset and node is None:
+            self.resets.overtakes(tp, commit, before)
+            return
         if who != before and not self.world.consumers[before].dead:
             self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
         if node is None:
@@ -323,10 +374,17 @@ class Judge:
             known.of_deleted_topic, before = False, 0
             known.handed.clear()
             known.done.clear()
+        note = self.resets.notes.get(tp)
+        if note is not None:
+            self.say(f"{who} moves the group's offset of {tp} from {before} to {new}")
+            self.resets.exact(tp, note, before)
+            known.done = {offset for offset in known.done if offset < new}
+            known.moved_at, known.untold = self.world.clock.now(), note
+            return
         if who is None or known.of_deleted_topic:
             return  # from outside
         self.say(f"{who} commits {tp} {new}")
-        if who != known.holder and known.holder is not None:
+        if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
         if before is None:
             low = 0

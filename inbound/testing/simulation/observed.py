@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-from inbound.processors.base import BatchEventProcessor, Context
+from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, async_callbacks
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.scheduler import Scheduler
 from inbound.testing.world import Consumer
 from inbound.topic_partition import TopicPartition
 
+T = TypeVar("T")
+
+PLAIN_ONLY = "the simulator plays plain processors only, whose callbacks are written without `async`"
+
+
+def plain(answer: MaybeLater[T]) -> T:
+    """Return a callback's answer. Raises TypeError for a coroutine."""
+    if isinstance(answer, Awaitable):
+        raise TypeError(f"{answer!r}: {PLAIN_ONLY}")
+    return answer
+
 
 class Observed(BatchEventProcessor):
     """Hands everything on to the processor inside, tells the judge, and lets time pass in callbacks."""
 
     def __init__(self, inner: BatchEventProcessor, judge: Judge, scheduler: Scheduler) -> None:
+        if callbacks := async_callbacks(type(inner)):
+            raise TypeError(f"{type(inner).__name__}.{callbacks[0]}: {PLAIN_ONLY}")
         self.inner = inner
         self.consumer: Consumer | None = None  # set once it is made
         #: Returns how long the next callback takes, in seconds.
@@ -35,7 +49,7 @@ class Observed(BatchEventProcessor):
             seconds = self.duration()
             if seconds:
                 self._scheduler.spend(self.consumer, seconds)
-            response = self.inner.on_next_batch(batch)
+            response = plain(self.inner.on_next_batch(batch))
         finally:
             self._judge.ends(given, response)
         return response
@@ -44,16 +58,18 @@ class Observed(BatchEventProcessor):
         self.inner.on_batch_processed(batch)
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
-        return self.inner.on_exception(partition, error)
+        return plain(self.inner.on_exception(partition, error))
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
-        return self.inner.on_stream_termination(partition, next_offset)
+        return plain(self.inner.on_stream_termination(partition, next_offset))
 
-    def on_reset(self, partition: TopicPartition, old_offset: int, new_offset: int) -> None:
+    def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> None:
+        assert self.consumer is not None
+        self._judge.told(self.consumer, partition, old_offset, new_offset)
         self.inner.on_reset(partition, old_offset, new_offset)
 
     def on_idle(self, partition: TopicPartition) -> BatchResponse | None:
-        return self.inner.on_idle(partition)
+        return plain(self.inner.on_idle(partition))
 
     def on_pause(self, partition: TopicPartition) -> None:
         self.inner.on_pause(partition)
@@ -63,6 +79,13 @@ class Observed(BatchEventProcessor):
 
     def close(self) -> None:
         self.inner.close()
+
+
+class ObservedStarts(Observed):
+    """Of a processor that says itself where claims begin."""
+
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+        return plain(self.inner.on_claim(partition, committed))
 
 
 class Steady(BatchEventProcessor):

@@ -28,6 +28,16 @@ THEMES = (
     ("freeze", "slow network", "join"),
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
 )
+#: What resets are played with: who changes positions, gates or topics beside them is left out.
+BESIDE_RESETS = (
+    "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
+    "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "retain",
+    "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd",
+)  # fmt: skip
+#: What is done to resets, and to whoever carries them out.
+RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")
+#: Of the seeds of both kinds, every so-manieth plays resets.
+SHARE_OF_RESETS = 10
 #: What is looked at once all is well again; each must change no more than it has to.
 PROBES = ("join", "leave", "blink", "outage", "expire all", "pause")
 
@@ -61,6 +71,10 @@ class Setup:
     moody: bool = False
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
+    #: Each process carries resets out.
+    resets: bool = False
+    #: Each partition of a reset is moved by a transaction of its own, as if all together were too large for one.
+    chunked: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +116,39 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 1, 1, 2)))))
+
+
+def make_reset_plan(seed: int) -> Plan:
+    """Draw a plan with at least one reset, and things that happen to it."""
+    rng = random.Random(f"reset plan {seed}")
+    faults = rng.sample(BESIDE_RESETS, rng.choice((0, 1, 2, 3)))
+    chosen = ["reset", "at step", *rng.sample(RESETS, rng.choice((0, 1, 2))), *faults]
+    members = rng.choice((0, 1, 2, 2, 3, 4)) or 1
+    mixed = rng.random() < 0.1
+    setup = Setup(
+        topics=(("orders", rng.randint(1, 6)), ("items", rng.randint(1, 3)))[: rng.choice((1, 1, 1, 2))],
+        members=members,
+        others=tuple(rng.choice(("static 0", "fixed-count 1", "dynamic")) for _ in range(members)) if mixed else (),
+        workers=rng.choice((1, 1, 2)),
+        batch=rng.choice((1, 2, 4, 8)),
+        moody=rng.random() < 0.2,
+        traffic=rng.choice((0.05, 0.1, 0.3)),
+        resets=True,
+        chunked=rng.random() < 0.3,
+    )
+    pace = rng.choice(("close", "mixed", "mixed", "wide"))
+    storm = [_action(rng, chosen, pace) for _ in range(rng.randint(1, 9))]
+    # What waits for a step comes before the reset that it waits for, and something is read before that.
+    first = _action(rng, ["reset"], "mixed")
+    storm.insert(min(len(storm), rng.choice((0, 1, 1, 2, 3))), first)
+    return Plan(seed, setup, tuple(storm), tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
+
+
+def plan_of(seed: int, kind: str = "mixed") -> Plan:
+    """Return the plan of a seed: `faults` without resets, `reset` with them, or `mixed`: every tenth one with."""
+    if kind == "reset" or (kind == "mixed" and seed % SHARE_OF_RESETS == SHARE_OF_RESETS - 1):
+        return make_reset_plan(seed)
+    return make_plan(seed)
 
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:

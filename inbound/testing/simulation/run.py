@@ -10,10 +10,10 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
-from inbound.testing.simulation.faults import KINDS
 from inbound.testing.simulation.judge import AWARE
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
+from inbound.testing.simulation.reset_faults import EVERY_KIND
 from inbound.testing.simulation.stage import Stage
 from inbound.topic_partition import TopicPartition
 
@@ -21,6 +21,9 @@ from inbound.topic_partition import TopicPartition
 GRACE = 1.0
 #: And so much later everybody has an even share.
 BALANCED = 4.0
+#: A reset that is under way when the faults end lets its group go on so much later than else, for each that was asked for;
+#: and so much later it has ended: also (second) where nobody takes a partition that had an owner, as its member is gone.
+RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
 #: A storm waits for the end of its faults at most so long.
 LONGEST = 8.0
 
@@ -52,6 +55,7 @@ class Run:
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._probes: Probes | None = None
+        stage.lasts = self._lasts
 
     def play(self) -> Outcome:
         """Carry the plan out."""
@@ -67,8 +71,14 @@ class Run:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
         self.stage.scheduler.at(at + 0.2, self._storm_over)
         at += 0.2 + plan.setup.session + GRACE
+        if plan.setup.resets:
+            at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
+            self.stage.scheduler.at(at, self._check_gates)
         self.stage.scheduler.at(at, self._check_read)
         at += BALANCED
+        if plan.setup.resets:
+            at += ENDED_WITHOUT if plan.setup.others else ENDED
+            self.stage.scheduler.at(at, self._check_resets)
         self.stage.scheduler.at(at, self._check_balance)
         for probe in plan.probes:
             self.stage.scheduler.at(at + 0.01, partial(self._begin, probe))
@@ -83,6 +93,8 @@ class Run:
             )
         for consumer in self.stage.world.consumers.values():
             consumer.tasks.close()
+        for operator in self.stage.operators:
+            operator.close()
         judge = self.stage.judge
         return Outcome(
             plan,
@@ -113,18 +125,21 @@ class Run:
         )
         if not self.stage.partitions():
             return  # the only topic is deleted for now, and most actions are about a partition
-        end = KINDS[action.kind](self.stage, action)
+        self._lasts(EVERY_KIND[action.kind](self.stage, action), action.seconds)
+
+    def _lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
         if end is not None:
             ending = _Once(end)
             self._ends.append(ending)
-            self.stage.scheduler.at(self.stage.world.clock.now() + action.seconds, ending)
+            self.stage.scheduler.at(self.stage.world.clock.now() + seconds, ending)
 
     def _publish(self) -> None:
         if self.stage.scheduler.calm:
             return
         if self.stage.partitions():
             tp = self._traffic.choice(self.stage.partitions())
-            self.stage.kafka.publish(*tp, [b"x"] * self._traffic.randint(1, 4))
+            now = round(self.stage.world.clock.wall() * 1000)
+            self.stage.kafka.publish(*tp, [b"x"] * self._traffic.randint(1, 4), timestamp=now)
         soon = self._traffic.random() * 2 * self.stage.plan.setup.traffic
         self.stage.scheduler.at(self.stage.world.clock.now() + soon, self._publish)
 
@@ -154,6 +169,15 @@ class Run:
     def _publish_everywhere(self) -> None:
         for tp in self.stage.partitions():
             self.stage.kafka.publish(*tp, [b"after the storm"])
+
+    def _check_gates(self) -> None:
+        if closed := self.stage.judge.resets.closed():
+            waits = ", ".join(self.stage.judge.resets.unfinished()) or "no reset"
+            self.stage.judge.violated(f"still closed: {', '.join(closed)}; unfinished: {waits}")
+
+    def _check_resets(self) -> None:
+        if unfinished := self.stage.judge.resets.unfinished():
+            self.stage.judge.violated(f"resets that do not end: {', '.join(unfinished)}")
 
     def _check_read(self) -> None:
         if any(c.controller.fatal for c in self.stage.living()):

@@ -11,9 +11,11 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
+from inbound.testing.kafka import FakeLogClient
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper import Delivery
 
@@ -27,11 +29,22 @@ RECONNECT = 0.8
 MAX_DEPTH = 6
 
 
+class Process(Protocol):
+    """A consumer, or an operator's command."""
+
+    name: str
+    paused: bool  # SIGSTOP
+    dead: bool
+    parts: list[Part]
+    wakeups: list[Wakeup]  # of the parts, in their order
+    log_clients: list[FakeLogClient]
+
+
 @dataclass(eq=False)
 class Actor:
     """One part of one process, and when it wants its next turn."""
 
-    consumer: Consumer
+    consumer: Process
     part: Part
     wakeup: Wakeup
     due: float = 0.0
@@ -64,7 +77,7 @@ class Scheduler:
         """Draw from another stream, so that what was before doesn't change what comes."""
         self._rng = random.Random(seed)
 
-    def add(self, consumer: Consumer) -> None:
+    def add(self, consumer: Process) -> None:
         """Take a process on."""
         self._actors = [a for a in self._actors if not a.consumer.dead]
         for part, wakeup in zip(consumer.parts, consumer.wakeups, strict=True):
@@ -73,6 +86,10 @@ class Scheduler:
     def at(self, time: float, action: Callable[[], None]) -> None:
         """Do something at a time."""
         heapq.heappush(self._timers, (time, next(self._count), action))
+
+    def at_next(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something so many seconds from now, and never inside what happens now."""
+        self.at(self.clock.now() + seconds, action)
 
     def hurry(self, key: tuple[str, str]) -> None:
         """Let what is on its way arrive within the usual time."""

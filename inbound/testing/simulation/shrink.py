@@ -70,6 +70,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, setup=replace(setup, workers=1))
     if setup.moody:
         yield replace(plan, setup=replace(setup, moody=False))
+    if setup.chunked:
+        yield replace(plan, setup=replace(setup, chunked=False))
     if setup.latest:
         yield replace(plan, setup=replace(setup, latest=False))
     shuffled = min(plan.shuffled, len(plan.storm))

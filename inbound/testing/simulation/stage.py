@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from inbound.controller.reset_offset import ResetController, State
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import decode_member
-from inbound.processors.base import BatchEventProcessor
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES
+from inbound.processors.base import BatchEventProcessor, gives_starts
 from inbound.testing.simulation.judge import Judge
-from inbound.testing.simulation.observed import Moody, Observed, Steady
+from inbound.testing.simulation.observed import Moody, Observed, ObservedStarts, Steady
+from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.scheduler import Scheduler
 from inbound.testing.simulation.shares import Rights, make, wrong_shares
-from inbound.testing.world import Consumer, World
+from inbound.testing.topic_logs import FakeTopicLogs
+from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
 
 
@@ -38,10 +42,21 @@ class Stage:
         self.added: set[TopicPartition] = set()
         #: Process: how long its next callback takes.
         self.slow: dict[str, float] = {}
+        #: What resets ask the brokers with, and who has asked for some.
+        self.logs = FakeTopicLogs(self.kafka)
+        self.operators: list[Operator] = []
+        self.asked = 0
+        self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
+        #: What happens when a reset next comes to a state.
+        self.at_step: list[tuple[State, Callable[[], None]]] = []
+        self.judge.resets.on_state = self._reset_came_to
+        #: Has a fault end after so many seconds, or with the storm.
+        self.lasts: Callable[[Callable[[], None] | None, float], None] = lambda end, seconds: None
         self._make_processor = processor
         self.make_coordinator = coordinator
         self._joined = 0
         self.kinds: dict[str, str] = {}  # process: its coordinator
+        self.controllers: dict[str, ResetController] = {}  # process: what carries resets out there
         for topic, count in setup.topics:
             self.kafka.create_topic(topic, count)
         self.judge.initial_partitions(self.partitions())
@@ -86,7 +101,8 @@ class Stage:
         else:
             mood = f"{self.plan.seed} {name}"
             inner = Moody(mood, lambda: self.scheduler.calm) if setup.moody else Steady()
-        observed = Observed(inner, self.judge, self.scheduler)
+        observing = ObservedStarts if gives_starts(type(inner)) else Observed
+        observed = observing(inner, self.judge, self.scheduler)
         observed.duration = lambda: self.slow.pop(name, 0.0)
         consumer = self.world.join(
             name,
@@ -100,6 +116,8 @@ class Stage:
             reader={"max_batch_records": setup.batch},
         )
         observed.consumer = consumer
+        if setup.resets:
+            self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
         return consumer
@@ -107,6 +125,27 @@ class Stage:
     def _all_dead(self, heir: str, consumer_id: str) -> bool:
         others = [c for c in self.world.consumers.values() if c.consumer_id == consumer_id and c.name != heir]
         return all(c.dead for c in others)
+
+    def _carry_out_resets(self, consumer: Consumer) -> None:
+        """Do what `inbound.coordination` does in a real process."""
+        resets = ResetController(
+            consumer.zk, consumer.tasks, self.logs, name=consumer.name, groups=lambda: [GROUP], largest=self.largest
+        )
+        self.controllers[consumer.name] = resets
+        on_change = consumer.zk.on_change
+
+        def changed() -> None:
+            resets.look()
+            on_change()
+
+        consumer.zk.on_change = changed
+        consumer.tasks.spawn(resets.run(), "resets of offsets")
+
+    def _reset_came_to(self, name: str, state: State) -> None:
+        due = [then for wanted, then in self.at_step if wanted is state]
+        self.at_step = [(wanted, then) for wanted, then in self.at_step if wanted is not state]
+        for then in due:
+            then()
 
     def kill(self, consumer: Consumer) -> None:
         """End a process with SIGKILL."""
@@ -116,6 +155,8 @@ class Stage:
     def leave(self, consumer: Consumer) -> None:
         """Let a process leave in good order; it takes its time."""
         consumer.channel.parts.stopping.set()
+        if consumer.name in self.controllers:
+            self.controllers[consumer.name].close()
         consumer.controller.close()
         left = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
         left.when_done(lambda: self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer)))

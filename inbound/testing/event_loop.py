@@ -1,0 +1,56 @@
+"""An event loop that never waits: time is the test's to move, also for coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+from inbound.clock import Clock
+
+
+class FakeLoop(asyncio.SelectorEventLoop):
+    """Runs whatever can go on without time passing, and then stops by itself instead of waiting.
+
+    `asyncio.sleep` and timeouts go by the clock given. What goes to an executor runs at once, in its place. Real sockets
+    work, but whatever comes from them comes when it likes.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._fake_clock = clock
+        super().__init__(_Selector(self.stop))
+        self.set_exception_handler(_handle)
+
+    def time(self) -> float:
+        return self._fake_clock.now()
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def __del__(self) -> None:
+        if not self.is_closed():  # of a process that was killed
+            self.close()
+
+
+class _Selector(selectors.DefaultSelector):
+    """Asked to wait, there is nothing left to do."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        super().__init__()
+        self._stop = stop
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None or timeout > 0:
+            self._stop()
+        return super().select(0)
+
+
+def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if "was destroyed but it is pending" not in context.get("message", ""):  # so are the tasks of a killed process
+        loop.default_exception_handler(context)

@@ -1,0 +1,287 @@
+"""What must hold of resets at every step, judged from the nodes: a part of `Judge`.
+
+A reset moves each of its partitions once, from the exact last offset to where its specification says, while nobody owns any
+and its gate is closed; the gate opens when all are moved, or none is and none will be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from inbound.controller.reset_offset.command import decode, decode_targets
+from inbound.controller.reset_offset.commands import ResetCommand
+from inbound.controller.reset_offset.model import To
+from inbound.controller.reset_offset.moves import CLAIMANT
+from inbound.controller.reset_offset.states import CLOSED, FINISHED, State
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch
+from inbound.coordinators.paths import CommandPaths, GroupPaths
+from inbound.testing.world import World
+from inbound.testing.zookeeper_tree import Commit, Snapshot
+from inbound.topic_partition import TopicPartition
+
+_COMMANDS = f"{CommandPaths.RESETS}/"
+_GROUPS = f"{GroupPaths.GROUPS}/"
+
+Ranges = dict[TopicPartition, tuple[int, int]]
+
+
+@dataclass
+class _Command:
+    state: State | None = None
+    deleted: bool = False  # by hand
+    targets: dict[int, tuple[int | None, int]] = field(default_factory=dict)
+    moved: set[int] = field(default_factory=set)
+    #: Where the targets may lie: log starts and ends, or offsets of a time, when the gate was closed.
+    bounds: Ranges = field(default_factory=dict)
+
+
+class ResetJudge:
+    """Hears of every transaction, before `Judge` looks at what it did to the partitions."""
+
+    def __init__(self, world: World, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
+        self._world = world
+        self._violated = violated
+        self._say = say
+        self._commands: dict[str, _Command] = {}
+        self._gates: dict[str, bytes] = {}
+        #: What was moved in the group that is simulated: told to `on_reset` it is right, anything else is not.
+        self.moves: set[tuple[TopicPartition, int | None, int]] = set()
+        #: Told of each step: name, state.
+        self.on_state: Callable[[str, State], None] = lambda name, state: None
+        #: Moved by the transaction that is being looked at.
+        self.notes: dict[TopicPartition, ResetNote] = {}
+
+    # -- asked by the run ----------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """Return the resets that were submitted, in their order, and not deleted by hand."""
+        return [name for name, known in self._commands.items() if not known.deleted]
+
+    def unfinished(self) -> list[str]:
+        """Return those that have not ended."""
+        return [
+            f"{name} ({known.state.value})"
+            for name, known in self._commands.items()
+            if not known.deleted and known.state is not None and known.state not in FINISHED
+        ]
+
+    def closed(self) -> list[str]:
+        """Return the gates that are closed."""
+        return [path for path, data in self._gates.items() if data != OPEN]
+
+    def deleted(self, name: str) -> None:
+        """Somebody deletes a command by hand."""
+        self._commands[name].deleted = True
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def committed(self, commit: Commit) -> Mapping[TopicPartition, EpochInfo]:
+        """Judge what a transaction did to resets. Returns the epochs of the group that a reset has written in it."""
+        changed = [path for kind, path in commit.changed if kind == "data"]
+        by_reset: dict[TopicPartition, EpochInfo] = {}
+        self.notes = {}
+        states: list[tuple[str, State]] = []
+        for path in changed:
+            if path.startswith(_COMMANDS) and "/" not in path[len(_COMMANDS) :]:
+                states += self._command_changed(path, commit.after)
+        for path in changed:
+            group, _, rest = path.removeprefix(_GROUPS).partition("/")
+            family, *where = rest.split("/")
+            if not path.startswith(_GROUPS):
+                continue
+            if family == "gates" and len(where) == 1:
+                self._gate_changed(path, commit.after, by_hand=commit.session == 0)
+            elif family == "epochs" and len(where) == 2 and where[1].isdigit():
+                tp, info = TopicPartition(where[0], int(where[1])), _epoch(path, commit.after)
+                if info is None or info.consumer != CLAIMANT:
+                    continue
+                ours = GroupPaths(group).root == self._world.paths.root
+                if ours:
+                    by_reset[tp] = info
+                if info.reset is not None and GroupPaths(group).offset(*tp) in changed:
+                    self._moved(group, tp, info.reset, commit, ours)
+        for name, state in states:
+            self._check_state(name, state, commit.after)
+            self.on_state(name, state)
+        return by_reset
+
+    def exact(self, tp: TopicPartition, note: ResetNote, commit: int | None) -> None:
+        """Judge a move's old offset; `commit` is the last that has landed."""
+        if note.old != commit:
+            self._violated(f"reset {_name(note.command)} says that {tp} was at {note.old}; it was at {commit}")
+
+    def overtakes(self, tp: TopicPartition, commit: Commit, owner: str | None) -> None:
+        """Judge that a reset takes an owner's node down, rather than wait for it."""
+        gate = commit.after.get(self._world.paths.gate(tp.topic))
+        command = _read(_name(gate.data.decode()), commit.after) if gate is not None else None
+        if owner is not None and (command is None or command.force_after is None):
+            self._violated(f"a reset takes down the owner node of {tp}, which is {owner}'s, and is not asked to")
+
+    def _command_changed(self, path: str, after: Snapshot) -> list[tuple[str, State]]:
+        name, node = path[len(_COMMANDS) :], after.get(path)
+        known = self._commands.setdefault(name, _Command())
+        if node is None:
+            if not known.deleted:
+                self._violated(f"reset {name} is deleted")
+            return []
+        if known.deleted:
+            self._violated(f"reset {name} is made again")
+        try:
+            state = decode(path, node).state
+        except BadNodeError as error:
+            self._violated(str(error))
+            return []
+        if state is known.state:
+            return []
+        if known.state in FINISHED:
+            self._violated(f"reset {name} was {known.state.value}, and is {state.value} now")
+        known.state = state
+        self._say(f"reset {name} is {state.value}")
+        return [(name, state)]
+
+    def _check_state(self, name: str, state: State, after: Snapshot) -> None:
+        known = self._commands[name]
+        command = _read(name, after)
+        if command is None or command.info is None:
+            return
+        if state is State.STOPPING:
+            known.bounds = self._bounds(command)
+            for other in after.children(CommandPaths.RESETS) or ():
+                rival = _read(other, after)
+                if other == name or rival is None or rival.info is None:
+                    continue
+                if rival.info.group == command.info.group and rival.state in CLOSED:
+                    self._violated(f"reset {name} stops a group that reset {other} has stopped ({rival.state.value})")
+        elif state is State.STOPPED:
+            self._check_targets(command, known, after)
+        elif state in (State.UPDATED, State.STARTING, State.SUCCEEDED) and set(known.targets) != known.moved:
+            self._violated(f"reset {name} is {state.value}, and has moved {known.moved} of {sorted(known.targets)}")
+        elif state in (State.CANCELLING, State.CANCELLED, State.REFUSING, State.REFUSED) and known.moved:
+            self._violated(f"reset {name} is {state.value}, and has moved {sorted(known.moved)}")
+
+    def _check_targets(self, command: ResetCommand, known: _Command, after: Snapshot) -> None:
+        """The targets are known: they are where the specification says, by the logs as they were since the gate closed."""
+        assert command.info is not None
+        known.targets = {}
+        for chunk in range(command.chunks):
+            path = f"{command.path}/targets-{command.targets}-{chunk}"
+            node = after.get(path)
+            if node is None:
+                self._violated(f"reset {command.name}: {path} is missing")
+                return
+            for moved in decode_targets(path, node.data):
+                if moved.partition in known.targets:
+                    self._violated(f"reset {command.name} has two targets of partition {moved.partition}")
+                known.targets[moved.partition] = moved.old, moved.new
+        wanted = command.spec.partitions
+        if wanted is not None and set(wanted) != set(known.targets):
+            self._violated(f"reset {command.name} is of partitions {wanted}, and moves {sorted(known.targets)}")
+        now = self._bounds(command)
+        for partition, (old, new) in known.targets.items():
+            tp = TopicPartition(command.info.topic, partition)
+            if tp not in now or tp not in known.bounds:
+                continue  # without a leader at one of these times, or added since
+            (low_start, low_end), (start, end) = known.bounds[tp], now[tp]
+            spec = command.spec
+            if spec.to is To.EARLIEST:
+                right = low_start <= new <= start
+            elif spec.to is To.LATEST:
+                right = low_end <= new <= end
+            elif spec.to is To.SHIFT:
+                wanted_offset = (old or 0) + (spec.shift or 0)
+                right = min(max(wanted_offset, low_start), low_end) <= new <= min(max(wanted_offset, start), end)
+            elif spec.to is To.OFFSET:
+                right = new == spec.offset
+            elif spec.to is To.OFFSETS:
+                right = spec.offsets is not None and new == spec.offsets[partition]
+            else:
+                right = low_start <= new <= end and not self._later(tp, spec.time or 0.0, new)
+            if not right:
+                self._violated(f"reset {command.name} ({spec.to.value}) is to move {tp} from {old} to {new}: {now[tp]}")
+
+    def _later(self, tp: TopicPartition, time: float, new: int) -> bool:
+        """Whether a record of that time or later lies before `new`: it would be left out."""
+        found = self._world.kafka.offset_at(tp, round(time * 1000))
+        return found is not None and found < new
+
+    def _bounds(self, command: ResetCommand) -> Ranges:
+        assert command.info is not None
+        topic, ranges = command.info.topic, Ranges()
+        meta = self._world.kafka.topics().get(topic)
+        for partition in range(meta.partitions if meta is not None else 0):
+            limits = self._world.kafka.log_range(TopicPartition(topic, partition))
+            if limits is not None:
+                ranges[TopicPartition(topic, partition)] = limits.start, limits.end
+        return ranges
+
+    def _moved(self, group: str, tp: TopicPartition, note: ResetNote, commit: Commit, ours: bool) -> None:
+        name, paths = _name(note.command), GroupPaths(group)
+        known = self._commands.get(name)
+        if known is None or commit.after.get(note.command) is None:
+            self._violated(f"{tp} of {group} is moved by reset {name}, which is not there")
+            return
+        if tp.partition in known.moved:
+            self._violated(f"reset {name} moves {tp} of {group} a second time")
+        known.moved.add(tp.partition)
+        if known.targets.get(tp.partition) != (note.old, note.new):
+            self._violated(
+                f"reset {name} moves {tp} from {note.old} to {note.new}; its target was {known.targets.get(tp.partition)}"
+            )
+        if known.state not in (State.MOVING, State.UPDATED):
+            self._violated(f"reset {name} moves {tp} while it is {known.state.value if known.state else 'unknown'}")
+        gate = commit.after.get(paths.gate(tp.topic))
+        if gate is None or gate.data.decode() != note.command:
+            self._violated(f"reset {name} moves {tp}, and its gate is {gate.data if gate else None!r}")
+        owners = commit.after.children(paths.owners(tp.topic))
+        if owners:
+            self._violated(f"reset {name} moves {tp} while {tp.topic}'s partitions {owners} have owners")
+        if ours:
+            self.notes[tp] = note
+            self.moves.add((tp, note.old, note.new))
+
+    def _gate_changed(self, path: str, after: Snapshot, *, by_hand: bool) -> None:
+        node = after.get(path)
+        if node is None:
+            self._violated(f"{path} is deleted")
+            return
+        before, self._gates[path] = self._gates.get(path, OPEN), node.data
+        if node.data == before or by_hand:
+            return
+        if node.data != OPEN:
+            name = _name(node.data.decode())
+            command = _read(name, after)
+            if before != OPEN:
+                self._violated(f"{path}, closed by {before!r}, is closed by {node.data!r}")
+            if command is None or command.state is not State.STOPPING:
+                self._violated(
+                    f"{path} is closed by reset {name}, which is {command.state.value if command else 'gone'}"
+                )
+            return
+        name = _name(before.decode())
+        known = self._commands.get(name)
+        if known is None or known.deleted:
+            return
+        if known.state not in (State.STARTING, State.CANCELLING, State.REFUSING, State.CANCELLED, State.REFUSED):
+            self._violated(f"{path} is opened while reset {name} is {known.state.value if known.state else 'unknown'}")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _epoch(path: str, after: Snapshot) -> EpochInfo | None:
+    node = after.get(path)
+    try:
+        return None if node is None else decode_epoch(path, node.data)
+    except BadNodeError:
+        return None
+
+
+def _read(name: str, after: Snapshot) -> ResetCommand | None:
+    path = f"{_COMMANDS}{name}"
+    node = after.get(path)
+    try:
+        return None if node is None else decode(path, node)
+    except BadNodeError:
+        return None
