@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 from inbound.cli import places
+from inbound.cli.help import examples
 from inbound.embedded import EmbeddedCluster, detached
 from inbound.embedded.cluster import prepare
+from inbound.embedded.jars import fetch_connector
 from inbound.embedded.locks import alive, holder
 from inbound.embedded.owning import own_until_signalled
 from inbound.errors import EmbeddedClusterError
@@ -17,19 +20,39 @@ from inbound.errors import EmbeddedClusterError
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `cluster` and its own commands; each sets `run`, a function of the parsed arguments to the exit code."""
-    parser = subparsers.add_parser("cluster", help="run a real Kafka and ZooKeeper on this machine")
+    parser = subparsers.add_parser(
+        "cluster",
+        help="run a real Kafka and ZooKeeper on this machine",
+        description="Run a real Kafka and ZooKeeper on this machine, to try things on. Needs Java 17 or newer.",
+        **examples("inbound cluster up --detach", "inbound cluster status", "inbound cluster down"),
+    )
     commands = parser.add_subparsers(dest="cluster_command", required=True, metavar="up|down|status|fetch")
 
-    up = commands.add_parser("up", help="start the servers; without --detach they end with this command")
+    up = commands.add_parser(
+        "up",
+        help="start the servers; without --detach they end with this command",
+        description="Start the servers, and print where they are. Without --detach they end with this command.",
+        **examples("inbound cluster up", "inbound cluster up --detach --brokers 3"),
+    )
     up.add_argument("--brokers", type=_count, default=1, metavar="N", help="Kafka servers (default 1)")
     up.add_argument("--zookeepers", type=_count, default=1, metavar="N", help="ZooKeeper servers (default 1)")
     up.add_argument("--detach", action="store_true", help="leave the servers running until `cluster down`")
     up.set_defaults(run=_up)
-    down = commands.add_parser("down", help="end the servers of `cluster up --detach`; their data stays")
+    down = commands.add_parser(
+        "down", help="end the servers of `cluster up --detach`; their data stays", **examples("inbound cluster down")
+    )
     down.set_defaults(run=_down)
-    status = commands.add_parser("status", help="ask each server of `cluster up --detach` whether it serves")
+    status = commands.add_parser(
+        "status",
+        help="ask each server of `cluster up --detach` whether it serves",
+        **examples("inbound cluster status"),
+    )
     status.set_defaults(run=_status)
-    fetch = commands.add_parser("fetch", help="only fetch the servers' jars, for later use without a network")
+    fetch = commands.add_parser(
+        "fetch",
+        help="only fetch the servers' jars, for later use without a network",
+        **examples("inbound cluster fetch"),
+    )
     fetch.set_defaults(run=_fetch)
 
     default = "default $XDG_STATE_HOME/inbound/cluster"
@@ -130,7 +153,8 @@ def _status(args: argparse.Namespace) -> int:
 def _fetch(args: argparse.Namespace) -> int:
     try:
         prepare(places.jar_cache(), java=places.java_command(), progress=_progress)
+        fetch_connector(places.jar_cache(), version("pyspark"), java=places.java_command(), progress=_progress)
     except EmbeddedClusterError as error:
         return _failed(error)
-    print(f"The servers' jars are in {places.jar_cache()}")
+    print(f"The jars of the servers and of Spark's Kafka connector are in {places.jar_cache()}")
     return 0

@@ -10,24 +10,36 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import inbound
 from inbound.cli import places
+from inbound.cli.help import examples
 from inbound.cli.progress import Progress
-from inbound.cli.table import table
-from inbound.demo import flights
-from inbound.demo.accounting import Account
+from inbound.cli.proof_text import shown
+from inbound.cli.spark_validate import Wish, prove
+from inbound.cli.table import Cell, table
+from inbound.config import load, read_text
+from inbound.demo import flights, proving
 from inbound.demo.consumers import DemoError
-from inbound.demo.scenario import PARTITIONS, Plan, Result, Scenario
+from inbound.demo.scenario import PARTITIONS, TOPIC, Plan, Result, Scenario
 from inbound.embedded import EmbeddedCluster
+from inbound.proof.model import Proof
+from inbound.spark.session import SparkSettings, spark_session
+
+if TYPE_CHECKING:
+    from inbound.spark.archive.job import TopicSummary
 
 #: Below this the course is too dense: a session has to end, and its partitions to be read by others.
 _SHORTEST = 20.0
+#: Of a Spark that lives for half a minute: compiling for speed would cost more than it brings.
+_SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 def add_parser(commands: Any) -> None:
@@ -36,8 +48,11 @@ def add_parser(commands: Any) -> None:
         "demo",
         help="watch it survive a kill -9, on real data",
         description="Publishes 336,776 flights to a Kafka of its own while 3 processes count delays per carrier; one is "
-        "killed with SIGKILL inside a batch, one is stopped, one joins. Then every event is accounted for. The last "
-        "line is a JSON object; exit code 0 if nothing was lost, and nothing repeated but what the kill explains.",
+        "killed with SIGKILL inside a batch, one is stopped, one joins. Beside it, events go through an ingress and "
+        "Kafka to an HTTP subscriber. Then every event is accounted for, `spark validate` proves it from ledger and log, and "
+        "the topic is archived. The last line is a JSON object; exit code 0 if nothing was lost, nothing repeated but what "
+        "the kill explains, and all is proven.",
+        **examples("inbound demo", "inbound demo --seconds 20 --json"),
     )
     parser.add_argument(
         "--dir", type=Path, metavar="D", help="an empty folder for everything, kept; default: temporary"
@@ -53,12 +68,14 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the demo and print what came out. Returns 0 only if all figures are as they must be."""
     plugin = _plugin()
+    _need_spark()
     with _ended_by_sigterm():
         folder = _folder(args.dir)
         worth_a_look = True
         try:
-            result = _run_in(folder, plugin, args.seconds)
-            worth_a_look = bool(result.problems)
+            result, ending = _run_in(folder, plugin, args.seconds)
+            problems = result.problems + ending.problems
+            worth_a_look = bool(problems)
         except KeyboardInterrupt:
             worth_a_look = False
             _say("interrupted; everything that was started has ended")
@@ -70,15 +87,27 @@ def run(args: argparse.Namespace) -> int:
                 shutil.rmtree(folder)
     if not args.json:
         _print_tables(result)
-    for problem in result.problems:
+        _print_ending(ending, result.expected)
+    for problem in problems:
         _say(f"failed: {problem}")
     sys.stderr.flush()
-    print(json.dumps(figures(result.account)), flush=True)
-    return 1 if result.problems else 0
+    print(json.dumps(figures(result, ending)), flush=True)
+    return 1 if problems else 0
 
 
-def figures(account: Account) -> dict[str, int | float | None]:
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What Spark found in the end."""
+
+    proof: Proof
+    archive: TopicSummary
+    carriers: Mapping[str, flights.Sums]
+    problems: list[str]
+
+
+def figures(result: Result, ending: Ending) -> dict[str, int | float | str | None]:
     """Return what the last line says."""
+    account, dispatched = result.account, result.dispatched
     seconds = account.failover_seconds
     return {
         "published": account.published,
@@ -88,21 +117,61 @@ def figures(account: Account) -> dict[str, int | float | None]:
         "in_flight_at_kill": account.in_flight_at_kill,
         "duplicates_allowed": account.duplicates_allowed,
         "failover_seconds": None if seconds is None else round(seconds, 2),
+        "accepted_by_ingress": dispatched.accepted,
+        "received_by_subscriber": dispatched.received,
+        "repeated_to_subscriber": dispatched.repeated,
+        "verdict": ending.proof.verdict.name.lower().replace("_", " "),
+        "archived": ending.archive.totals.events,
     }
 
 
-def _run_in(folder: Path, plugin: Path, seconds: float) -> Result:
+def _run_in(folder: Path, plugin: Path, seconds: float) -> tuple[Result, Ending]:
     archive = flights.fetch(places.jar_cache().parent / "data", progress=_say)
     cluster = EmbeddedCluster(folder / "cluster", jars=places.jar_cache(), java=places.java_command(), progress=_say)
     with cluster:
         plan = Plan(folder, plugin, archive, seconds, f"demo-{os.getpid()}", flights.read)
         progress = Progress("counted", flights.ROWS)
         try:
-            return Scenario(
+            result = Scenario(
                 plan, zookeeper=cluster.zookeeper_hosts, kafka=cluster.bootstrap_servers, teller=progress
             ).run()
         finally:
             progress.close()
+        return result, _end(folder, result)
+
+
+def _end(folder: Path, result: Result) -> Ending:
+    """Prove it all, archive the flights, and count the carriers in the archive: with one Spark."""
+    config = folder / "inbound.yaml"
+    loaded = load(read_text(config), filename=str(config), environ=os.environ)
+    settings = SparkSettings(places.jar_cache(), places.java_command(), conf=_SHORT_LIVED)
+    with spark_session(settings, "demo", _say) as spark:
+        _say("the ledger, ZooKeeper and the log are compared (spark validate)")
+        proof = prove(loaded, Wish(), settings, _say)
+        _say(f"topic {TOPIC} is archived (spark archive)")
+        to = folder / "archive"
+        archive = proving.archived(spark, loaded.config.kafka, TOPIC, to, lambda line: None)
+        carriers = proving.carriers_of(spark, to)
+    problems = proving.problems(
+        proof, archive, carriers, published=result.account.published, expected=result.expected
+    )  # fmt: skip
+    return Ending(proof, archive, carriers, problems)
+
+
+def _print_ending(ending: Ending, expected: Mapping[str, flights.Sums]) -> None:
+    print("Spark's proof from ledger, ZooKeeper and log")
+    print(shown(ending.proof))
+    counts = ending.archive.totals
+    print(
+        f"\nDelays per carrier, from the archive ({counts.events:,} events in {counts.files:,} files), against the CSV"
+    )
+    lines: list[list[Cell]] = []
+    for carrier, sums in expected.items():
+        found = ending.carriers.get(carrier)
+        means = [None if one is None or not one.departed else one.minutes / one.departed for one in (found, sums)]
+        lines.append([carrier, *means, "equal" if found == sums else "DIFFERENT"])
+    headers = ["carrier", "minutes late, mean", "in the CSV", "all sums"]
+    print(table(headers, lines), end="\n\n", flush=True)
 
 
 def _print_tables(result: Result) -> None:
@@ -127,6 +196,15 @@ def _print_tables(result: Result) -> None:
         lines.append([carrier, flights_counted, expected.flights, departed, expected.departed, mean, verdict])
     headers = ["carrier", "flights", "in the CSV", "departed", "in the CSV", "minutes late, mean", "all sums"]
     print(table(headers, lines), end="\n\n", flush=True)
+
+
+def _need_spark() -> None:
+    """Raise DemoError now, and not after a minute, if what Spark needs in Python is missing."""
+    for name in ("pyspark", "pyarrow", "pandas"):
+        if find_spec(name) is None:
+            raise DemoError(
+                f"the demo proves itself with Spark, and {name} is not installed: pip install 'inbound-kafka[spark]'"
+            )
 
 
 def _plugin() -> Path:

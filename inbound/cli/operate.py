@@ -6,15 +6,17 @@ import argparse
 import getpass
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inbound.cli.files import add_config_options, load_config
+from inbound.cli.help import examples
 from inbound.cli.zookeeper import with_zookeeper
-from inbound.config import Config
+from inbound.config import ChannelConfig
 from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.errors import ConfigError
 from inbound.operations import Operation, Target, UnknownTargetError, Verb, carry_out
+from inbound.subscriptions import channels_of
 
 _HELP = {
     Verb.PAUSE: (
@@ -32,12 +34,25 @@ _HELP = {
     ),
 }
 
+_EXAMPLES = {
+    Verb.PAUSE: (
+        "inbound pause",
+        "inbound pause orders --reason 'database is full'",
+        "inbound pause orders --consumer a-1",
+    ),
+    Verb.RESUME: ("inbound resume", "inbound resume orders"),
+    Verb.REBALANCE: ("inbound rebalance orders",),
+}
+
 
 def add_parser(commands: Any) -> None:
     """Add the commands to the command line."""
     for verb, (short, long) in _HELP.items():
         parser = commands.add_parser(
-            verb.value, help=short, description=f"{long} Exit code 1 if ZooKeeper does not answer."
+            verb.value,
+            help=short,
+            description=f"{long} Exit code 1 if ZooKeeper does not answer.",
+            **examples(*_EXAMPLES[verb]),
         )
         parser.add_argument(
             "channel", nargs="?", metavar="CHANNEL", help="a channel of the configuration; default: all of them"
@@ -52,11 +67,11 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry the operation out for each channel. Returns the exit code."""
-    config = load_config(args).config
-    targets = _targets(config, args.channel)
+    loaded = load_config(args)
+    targets = _targets(channels_of(loaded), args.channel)
     operation = Operation(args.verb, getattr(args, "consumer", None), getattr(args, "reason", None))
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    lines = with_zookeeper(config.zookeeper, lambda zk: _carry_out(zk, targets, operation, by))
+    lines = with_zookeeper(loaded.config.zookeeper, lambda zk: _carry_out(zk, targets, operation, by))
     print("\n".join(lines))
     return 0
 
@@ -80,7 +95,7 @@ async def _carry_out(zk: ZooKeeper, targets: Iterable[Target], operation: Operat
     return lines
 
 
-def _targets(config: Config, channel: str | None) -> list[Target]:
-    if channel is not None and channel not in config.channels:
-        raise ConfigError(f"no channel {channel!r} in this configuration; there are: {', '.join(config.channels)}")
-    return [Target.of(name, c) for name, c in config.channels.items() if channel in (None, name)]
+def _targets(channels: Mapping[str, ChannelConfig], channel: str | None) -> list[Target]:
+    if channel is not None and channel not in channels:
+        raise ConfigError(f"no channel {channel!r} in this configuration; there are: {', '.join(channels)}")
+    return [Target.of(name, c) for name, c in channels.items() if channel in (None, name)]

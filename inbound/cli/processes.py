@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import signal
@@ -15,18 +16,36 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import FrameType
-from urllib.parse import quote, urlencode
+from typing import Any
 
 import inbound
-from inbound.cli.files import admin_token
+from inbound import logs
+from inbound.changes import Plan
+from inbound.cli.files import ConfigFiles, admin_token
+from inbound.cli.following import ask_on_hangup, together
+from inbound.cli.policy import admin_policy
+from inbound.cli.watching import FolderWatch
 from inbound.clock import Clock, SystemClock
-from inbound.config import Loaded
+from inbound.config import Config, Loaded
+from inbound.driver import Driver, Wakeup
 from inbound.errors import InboundError
+from inbound.explain.answer import Question
 from inbound.http.admin import AdminServer
 from inbound.http.client import fetch_status, post, processes_of
+from inbound.http.explain_client import fetch_explanations
+from inbound.http.listening import AdminListener
+from inbound.http.operations import path_of
 from inbound.http.pages import Page, text
-from inbound.operations import ANSWER_SECONDS, Operation
+from inbound.http.reloads import PATH as RELOAD
+from inbound.http.rights import Token
+from inbound.jmx.policy import ReadPolicy
+from inbound.latch import Latch
+from inbound.operations import ANSWER_SECONDS, OF_MEMBERS, Operation, Verb
+from inbound.planning import plan_channels
+from inbound.reconfiguration import UNCHANGED, Outcome, Reconfiguration
 from inbound.status import ProcessStatus, SessionStatus
+from inbound.subscriptions import channels_of
+from inbound.without_channels import NoChannels, OwnSections
 
 log = logging.getLogger("inbound")
 
@@ -67,46 +86,117 @@ class Deaths:
 class Supervisor:
     """Owns the children: none outlives it (each watches the pipe that is its standard input)."""
 
-    def __init__(self, args: argparse.Namespace, loaded: Loaded, clock: Clock | None = None) -> None:
+    def __init__(
+        self, args: argparse.Namespace, loaded: Loaded, clock: Clock | None = None, files: ConfigFiles | None = None
+    ) -> None:
+        """`files` tells of a configuration that has changed; without one only the children follow it."""
         self._args = args
         self._loaded = loaded
         self._clock = clock or SystemClock()
         self._children = [Child(index) for index in range(args.processes)]
-        self._stop = threading.Event()
+        self._stop = Latch()
         self._signals = 0
         self._deaths = Deaths()
-        self._token = admin_token(loaded.config.admin)
+        config = loaded.config
+        self._admin = AdminListener(
+            self._admin_server, config, admin_token(config.admin), admin_policy(config.admin),
+            read_token=admin_token, read_policy=admin_policy, tell=self._tell_address,
+        )  # fmt: skip
+        self._follow(files)
 
     def run(self) -> int:
         """Run until told to stop, or until the children die too often. Returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._handle)
-        admin_config = self._loaded.config.admin
-        host, _, port = admin_config.listen.rpartition(":")
-        admin = AdminServer(
-            self.statuses,
-            host=host.strip("[]"),
-            port=int(port),
-            port_given=admin_config.given,
-            operate=self._operate,
-            token=self._token,
-        )
-        admin.start()
-        log.info("admin: %s/status for %d processes", admin.url, len(self._children))
+        ask_on_hangup(self._ask_reload)
+        self._admin.start()
         try:
             for child in self._children:
                 self._start(child)
+            self._changes.start()
             failed = False
             while not self._stop.is_set() and not failed:
                 self._stop.wait(0.1)
                 failed = self._watch()
             return self._end() or int(failed)
         finally:
+            self._changes.stop()
+            self._changes.join(5.0)
+            self._following.close()
             for child in self._children:
                 if child.process is not None and child.process.poll() is None:
                     child.process.kill()
                     child.process.wait()
-            admin.close()
+            self._admin.close()
+
+    def _admin_server(self, config: Config, token: Token | None, policy: ReadPolicy | None) -> AdminServer:
+        admin = config.admin
+        host, _, port = admin.listen.rpartition(":")
+        return AdminServer(
+            self.statuses,
+            host=host.strip("[]"),
+            port=int(port),
+            port_given=admin.given,
+            operate=self._operate,
+            policy=policy,
+            token=token,
+            tls=admin.tls,
+            reload=self._reload,
+            explain=self._explain,
+        )
+
+    def _explain(self, question: Question) -> list[dict[str, Any]]:
+        """Ask all children at once; who does not answer is left out, and named in the log."""
+
+        def ask(child: Child) -> list[dict[str, Any]]:
+            try:
+                return [] if child.url is None else fetch_explanations(child.url, question.tp, question.at)
+            except InboundError as error:
+                log.warning("process %d: %s", child.index, error)
+                return []
+
+        with ThreadPoolExecutor(len(self._children)) as pool:
+            said = [answer for answers in pool.map(ask, self._children) for answer in answers]
+        return [answer for answer in said if question.channel in (None, answer["channel"])]
+
+    def _tell_address(self, url: str) -> None:
+        log.info("admin: %s/status for %d processes", url, len(self._children))
+
+    # -- the configuration as it changes -----------------------------------------------------------------------------
+
+    def _follow(self, files: ConfigFiles | None) -> None:
+        wakeup = Wakeup()
+        begun = self._planned(self._loaded)
+        sections = OwnSections({"admin": self._admin.change, "logging": lambda config: logs.apply(config.logging)})
+        self._following = Reconfiguration(
+            files, self._planned, begun, NoChannels(), self._clock, process=sections, wake=wakeup.set
+        )
+        if files is not None:
+            self._following.watch = FolderWatch(self._following.hurry)
+        self._changes = Driver("changes", self._following, wakeup, self._clock)
+
+    def _planned(self, loaded: Loaded) -> Plan:
+        plan_channels(loaded)
+        self._loaded = loaded
+        return Plan(loaded.config, {}, loaded.contents, loaded.digest)
+
+    def _ask_reload(self) -> None:
+        self._following.ask()
+        for child in self._children:
+            # Whoever has announced itself takes the signal as it is meant; before, it would end it.
+            if child.url is not None and child.process is not None and child.process.poll() is None:
+                child.process.send_signal(signal.SIGHUP)
+
+    def _reload(self, seconds: float) -> Outcome | None:
+        """Have all children, and ourselves, look at the configuration; None: not all have said what came of it."""
+        asked = self._following.ask()
+        token = self._admin.token() if self._admin.token is not None else None
+        with ThreadPoolExecutor(len(self._children)) as pool:
+            answers = list(pool.map(lambda child: _reloaded(child, token, seconds), self._children))
+        own = self._following.answer(asked, seconds)
+        if own is None or None in answers:
+            return None
+        return together(own, [(child.index, one) for child, one in zip(self._children, answers, strict=True) if one])
 
     def statuses(self) -> list[ProcessStatus]:
         """Ask all children at once for their status; one that does not answer stands there with that as its problem."""
@@ -126,21 +216,41 @@ class Supervisor:
             return [_silent(child, f"process {child.index} does not answer")]
 
     def _operate(self, channel: str, operation: Operation) -> Page:
-        """Pass an operation on to a child: what it writes is for the whole group. Doing it twice is safe."""
-        parameters = {"consumer": operation.consumer, "reason": operation.reason}
-        query = urlencode({name: value for name, value in parameters.items() if value is not None})
-        path = f"/channels/{quote(channel, safe='')}/{operation.verb.value}?{query}"
-        token = self._token() if self._token is not None else None
-        for child in self._children:
+        """Pass an operation on: to the child that it concerns, or what is for the whole group to any. Twice is safe."""
+        path = path_of(channel, operation)
+        token = self._admin.token() if self._admin.token is not None else None
+        meant = self._children if operation.verb not in OF_MEMBERS else self._members(channel, operation)
+        if not meant:
+            what = (
+                f"{operation.topic}/{operation.partition}" if operation.verb is Verb.RELEASE else f"channel {channel!r}"
+            )
+            whose = f", as member {operation.consumer}" if operation.consumer is not None else ""
+            return text(HTTPStatus.NOT_FOUND, f"no process has {what}{whose}")
+        answer = None
+        for child in meant:
             if child.url is None:
                 continue
             try:
-                code, content_type, body = post(child.url, path, token, ANSWER_SECONDS + ANSWER_TIMEOUT)
+                answer = Page(*_reordered(post(child.url, path, token, ANSWER_SECONDS + ANSWER_TIMEOUT)))
             except InboundError as error:
                 log.warning("process %d: %s", child.index, error)
                 continue
-            return Page(code, body, content_type)
+            if operation.verb is not Verb.RATE or answer.code != HTTPStatus.OK:  # each process has a rate of its own
+                return answer
+        if answer is not None:
+            return answer
         return text(HTTPStatus.SERVICE_UNAVAILABLE, "no process answers; ask again, or use the command line")
+
+    def _members(self, channel: str, operation: Operation) -> list[Child]:
+        """Return the children that what concerns members is for."""
+        return [
+            child
+            for child, process in zip(self._children, self.statuses(), strict=True)
+            for one in process.channels
+            if one.name == channel and operation.consumer in (None, one.consumer_id)
+            if operation.verb is not Verb.RELEASE
+            or any((p.topic, p.partition) == (operation.topic, operation.partition) for p in one.partitions)
+        ]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
@@ -193,7 +303,7 @@ class Supervisor:
         for process in living:
             process.terminate()
         seen = 1
-        limit = max(c.shutdown_timeout for c in self._loaded.config.channels.values()) + 15.0
+        limit = max((c.shutdown_timeout for c in channels_of(self._loaded).values()), default=0.0) + 15.0
         deadline = self._clock.now() + limit
         while any(p.poll() is None for p in living) and self._clock.now() < deadline:
             threading.Event().wait(0.05)
@@ -207,6 +317,26 @@ class Supervisor:
                 process.kill()
                 process.wait()
         return int(any(p.returncode not in (0, -signal.SIGTERM) for p in living))
+
+
+def _reordered(answer: tuple[int, str, bytes]) -> tuple[int, bytes, str]:
+    code, content_type, body = answer
+    return code, body, content_type
+
+
+def _reloaded(child: Child, token: str | None, seconds: float) -> Outcome | None:
+    """Have a child reload; None: it does not say in time what came of it."""
+    if child.url is None:
+        return Outcome(UNCHANGED)  # it starts with the configuration as it is now
+    try:
+        code, _, body = post(child.url, RELOAD, token, seconds + ANSWER_TIMEOUT)
+        if code != HTTPStatus.OK:
+            return None
+        answer = json.loads(body)
+        return Outcome(answer["outcome"], list(answer["steps"]), answer["problem"], answer["digest"])
+    except (InboundError, ValueError, KeyError) as error:
+        log.warning("process %d: %s", child.index, error)
+        return None
 
 
 def _silent(child: Child, problem: str) -> ProcessStatus:

@@ -14,13 +14,16 @@ _PLAIN_STEPS = 4
 
 
 class Progress:
-    """Shows how far something is. Used by one thread; close it before anything else is printed below it."""
+    """Shows how far something is; with a `total` of None, how much there was yet, and only on a terminal.
+
+    Used by one thread; close it before anything else is printed below it.
+    """
 
     def __init__(
-        self, what: str, total: int, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic
+        self, what: str, total: int | None, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._what = what
-        self._total = max(1, total)
+        self._total = None if total is None else max(1, total)
         self._stream = stream or sys.stderr
         self._now = now
         self._redraws = self._stream.isatty()
@@ -30,18 +33,21 @@ class Progress:
 
     def update(self, done: int, note: str = "") -> None:
         """Show that `done` of the total are done."""
+        if self._total is None:
+            self._count(done, note)
+            return
         done = min(done, self._total)
         if not self._redraws:
             step = done * _PLAIN_STEPS // self._total
             if step > self._step:
                 self._step = step
-                print(self._line(done, note), file=self._stream, flush=True)
+                print(self._line(done, self._total, note), file=self._stream, flush=True)
             return
         now = self._now()
         if now - self._drawn_at >= _REDRAW_EVERY or done == self._total:
             self._drawn_at = now
             filled = done * _WIDTH // self._total
-            self._draw(f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {self._line(done, note)}")
+            self._draw(f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {self._line(done, self._total, note)}")
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
@@ -58,8 +64,13 @@ class Progress:
         if self._redraws:
             self._draw("")
 
-    def _line(self, done: int, note: str) -> str:
-        return f"{self._what} {done * 100 // self._total:3d} %  {done:,}/{self._total:,}{'  ' + note if note else ''}"
+    def _count(self, done: int, note: str) -> None:
+        if self._redraws and (now := self._now()) - self._drawn_at >= _REDRAW_EVERY:
+            self._drawn_at = now
+            self._draw(f"{self._what}  {done:,}{'  ' + note if note else ''}")
+
+    def _line(self, done: int, total: int, note: str) -> str:
+        return f"{self._what} {done * 100 // total:3d} %  {done:,}/{total:,}{'  ' + note if note else ''}"
 
     def _draw(self, line: str) -> None:
         self._stream.write(f"\r\x1b[K{line}")

@@ -8,12 +8,21 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from inbound.application import Application, plan_channels
-from inbound.cli.files import add_config_options, admin_token, load_config
+from inbound import logs
+from inbound.application import Application
+from inbound.cli.files import ConfigFiles, add_config_options, admin_token
+from inbound.cli.following import ask_on_hangup
+from inbound.cli.help import examples
+from inbound.cli.makers import makers
 from inbound.cli.places import state_dir
+from inbound.cli.policy import admin_policy
+from inbound.cli.profiles import profiling_listener
+from inbound.cli.watching import FolderWatch
+from inbound.planning import plan_channels
 
 log = logging.getLogger("inbound")
 
@@ -25,6 +34,10 @@ def add_parser(commands: Any) -> None:
         help="consume until stopped",
         description="Consume until stopped. SIGTERM or Ctrl-C: finish batches, commit, leave; twice: at once. "
         "Exit code 0 after a graceful stop, 1 after a failure, 2 for a bad configuration.",
+        **examples(
+            "inbound run -c inbound.yaml",
+            "inbound run --processes 4 --set channels.orders.workers=8",
+        ),
     )
     add_config_options(parser)
     parser.add_argument(
@@ -37,28 +50,39 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one process, or watch over several."""
-    loaded = load_config(args)
+    files = ConfigFiles(args)
+    loaded = files.load()
+    logs.apply(loaded.config.logging)
     if args.processes > 1:
         from inbound.cli.processes import Supervisor
 
         plan_channels(loaded)
-        return Supervisor(args, loaded).run()
+        profiling_listener(loaded.config, index=args.processes - 1)  # not started: what is wrong with it is said now
+        return Supervisor(args, loaded, files=files).run()
     child = args.child is not None
+    config = loaded.config
+    make = makers(index=args.child)
     application = Application(
         loaded,
         lock_dir=state_dir() / "ids",
+        spool_dir=state_dir() / "ledger-spool",
         index=args.child,
         listen="127.0.0.1:0" if child else None,
-        token=admin_token(loaded.config.admin),
+        token=admin_token(config.admin),
+        policy=admin_policy(config.admin),
+        ingress=make.ingress(config),
+        source=files,
+        watch=FolderWatch,
+        makers=make,
     )
     stop = _Signals(application)
+    ask_on_hangup(application.ask_reload)
     if child:
         _follow_parent(application)
     try:
         application.start()
         if args.announce is not None and application.admin is not None:
-            os.write(args.announce, f"{application.admin.url}\n".encode())
-            os.close(args.announce)
+            _announce(args.announce, application.admin.url)
         application.wait()
     finally:
         log.info("stopping: batches in flight end, commits are written, partitions released")
@@ -84,6 +108,13 @@ class _Signals:
         self._application.request_stop()
 
 
+def _announce(descriptor: int, url: str) -> None:
+    """Tell the parent where the admin port is."""
+    with suppress(BrokenPipeError):  # it is gone: `_follow_parent` sees to that
+        os.write(descriptor, f"{url}\n".encode())
+    os.close(descriptor)
+
+
 def _follow_parent(application: Application) -> None:
     """Stop when standard input ends: our parent holds its other end, and is gone."""
 
@@ -96,7 +127,6 @@ def _follow_parent(application: Application) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 256:
-        raise argparse.ArgumentTypeError(f"need 1 to 256 processes, got {number}")
-    return number
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= 256:
+        raise argparse.ArgumentTypeError(f"need 1 to 256 processes, got {text}")
+    return int(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from inbound.cli.files import add_config_options, load_config
+from inbound.cli.help import examples
 from inbound.cli.status_text import shown
-from inbound.config import AdminConfig, Config
+from inbound.cli.tls_options import add_tls_options, client_tls
+from inbound.config import AdminConfig, Loaded
 from inbound.errors import ConfigError, InboundError
 from inbound.http.client import ELSEWHERE, fetch_status, processes_of
+from inbound.subscriptions import channels_of
 
 #: How to reach a process that listens everywhere.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -27,16 +31,10 @@ def add_parser(commands: Any) -> None:
         "status",
         help="show what running processes do",
         description="Ask the admin port of running processes what they do. Exit code 1 if one does not answer.",
+        **examples("inbound status", "inbound status --watch 2", "inbound status --url http://127.0.0.1:8081 --json"),
     )
     add_config_options(parser)
-    parser.add_argument(
-        "--url",
-        action="append",
-        type=_url,
-        default=[],
-        metavar="http://HOST:PORT",
-        help="admin address, may be given several times; default: admin.listen of the configuration",
-    )
+    add_address_options(parser, "admin address, may be given several times; default: admin.listen of the configuration")
     parser.add_argument("--json", action="store_true", help="print the raw JSON, a line per address")
     parser.add_argument("--watch", type=_seconds, metavar="SECONDS", help="again and again until Ctrl-C")
     parser.set_defaults(run=run)
@@ -44,13 +42,14 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the status once, or until Ctrl-C. Returns the exit code."""
-    config = None if args.url else _config(args)
-    urls = args.url if config is None else [_address(config.admin)]
-    expected = None if config is None else set(config.channels)
+    loaded = None if args.url else _config(args)
+    urls = args.url if loaded is None else [admin_address(loaded.config.admin)]
+    expected = None if loaded is None else set(channels_of(loaded))
+    tls = client_tls(args)
     if args.watch is None:
-        return _show(urls, expected, as_json=args.json)
+        return _show(urls, expected, tls, as_json=args.json)
     try:
-        watch(lambda: _show(urls, expected, as_json=args.json), lambda: pause(args.watch), clear=not args.json)
+        watch(lambda: _show(urls, expected, tls, as_json=args.json), lambda: pause(args.watch), clear=not args.json)
     except KeyboardInterrupt:
         pass  # how one ends watching
     return 0
@@ -73,11 +72,11 @@ def watch(show: Callable[[], int], wait: Callable[[], bool], *, clear: bool) -> 
             return
 
 
-def _show(urls: list[str], expected: set[str] | None, *, as_json: bool) -> int:
+def _show(urls: list[str], expected: set[str] | None, tls: ssl.SSLContext | None, *, as_json: bool) -> int:
     failed = False
     for i, url in enumerate(urls):
         try:
-            body = fetch_status(url)
+            body = fetch_status(url, tls=tls)
             if as_json:
                 print(json.dumps(body))
                 continue
@@ -98,23 +97,34 @@ def _show(urls: list[str], expected: set[str] | None, *, as_json: bool) -> int:
     return int(failed)
 
 
-def _config(args: argparse.Namespace) -> Config:
+def _config(args: argparse.Namespace) -> Loaded:
     try:
-        return load_config(args).config
+        return load_config(args)
     except ConfigError as error:
         if args.config.exists():
             raise
         raise ConfigError(f"{error}, or the address of the process with --url") from None
 
 
-def _address(admin: AdminConfig) -> str:
+def admin_address(admin: AdminConfig) -> str:
+    """Return the address that a configuration's admin port is asked at. Raises ConfigError: that is any free port."""
     if admin.port == 0:
         raise ConfigError(f"admin.listen is {admin.listen}, which is any free port; {ELSEWHERE}")
     host = _EVERYWHERE.get(admin.host, admin.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{admin.port}"
+    scheme = "http" if admin.tls is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{admin.port}"
 
 
-def _url(text: str) -> str:
+def add_address_options(parser: argparse.ArgumentParser, explained: str) -> None:
+    """Add `--url`, for any number of processes, and how to speak TLS to them."""
+    parser.add_argument(
+        "--url", action="append", type=admin_url, default=[], metavar="http://HOST:PORT", help=explained
+    )
+    add_tls_options(parser)
+
+
+def admin_url(text: str) -> str:
+    """Return the address that a flag names."""
     given = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(given)

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from inbound.cli.dispatch_text import dispatch_line, why_standing
 from inbound.cli.table import Cell, count, one_line, table
 from inbound.controller.session import State
-from inbound.status import ChannelStatus, PartitionStatus, ProcessStatus, SessionStatus
+from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.kafka.mirror_base import MirrorStatus
+from inbound.status import (
+    ChannelStatus,
+    IngressStatus,
+    ManifestStatus,
+    PartitionStatus,
+    ProcessStatus,
+    ResetStatus,
+    SessionStatus,
+)
 
 #: So many members are named; of the others only the number is said.
 MEMBERS_NAMED = 8
@@ -38,14 +49,19 @@ def age(seconds: float) -> str:
 
 def _process(process: ProcessStatus, now: float) -> Iterator[str]:
     stopping = ", stopping" if process.stopping else ""
-    yield one_line(
-        f"inbound {process.version}, pid {process.pid} on {process.host}, up {_uptime(process.started, now)}{stopping}"
-    )
-    yield one_line(_session(process.session))
+    up = f"up {_uptime(process.started, now)}" if process.started else "says nothing yet"  # as a child that starts
+    yield one_line(f"inbound {process.version}, pid {process.pid} on {process.host}, {up}{stopping}")
+    if process.session is not None:
+        yield one_line(_session(process.session))
+    if process.ingress is not None:
+        yield one_line(_ingress(process.ingress))
     for channel in process.channels:
         yield ""
         yield from _channel(channel, now)
-    reasons = list(_why_not_moving(process))
+    if process.reset_manifests:
+        yield ""
+        yield from (one_line(_manifest(one)) for one in process.reset_manifests)
+    reasons = list(_why_not_moving(process, now))
     if reasons:
         yield ""
         yield "Why not moving:"
@@ -69,7 +85,16 @@ def _session(session: SessionStatus) -> str:
         text += f", certain for {session.certain_for:.1f} s"
     elif session.id is not None:
         text += ", in doubt"
-    return text + (f", session number {session.sessions_total}" if session.sessions_total > 1 else "")
+    text += f", session number {session.sessions_total}" if session.sessions_total > 1 else ""
+    return text + (f"; {session.problem}" if session.problem is not None else "")
+
+
+def _ingress(ingress: IngressStatus) -> str:
+    answers = ", ".join(f"{number:,} x {status}" for status, number in ingress.answers.items()) or "nothing asked yet"
+    return (
+        f"ingress: {ingress.url}, {count(ingress.connections, 'connection')}, "
+        f"{ingress.accepted_events_total:,} events accepted, {ingress.in_flight_events:,} on their way; answers: {answers}"
+    )
 
 
 def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
@@ -91,6 +116,32 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
         f"{channel.commits_fenced_total:,} fenced)" + (f", {lag}" if lags else "")
     )
     yield from (one_line(f"Notice: {notice}") for notice in channel.notices)
+    if channel.mirror is not None:
+        yield one_line(_mirror(channel.mirror))
+    dispatch = dispatch_line(channel.processor)
+    if dispatch is not None:
+        yield one_line(dispatch)
+    if channel.subscriber is not None:
+        yield one_line(_subscriber(channel.subscriber))
+
+
+def _manifest(manifest: ManifestStatus) -> str:
+    said = f"does nothing: {manifest.problem}" if manifest.problem is not None else manifest.state
+    return f"ResetOffset {manifest.name}: {said}{f': {manifest.message}' if manifest.message else ''}"
+
+
+def _mirror(mirror: MirrorStatus) -> str:
+    problem = f": {mirror.problem}" if mirror.problem else ""
+    return (
+        f"Mirror: {mirror.state}, Kafka group {mirror.group}, {count(mirror.offsets_total, 'offset')} "
+        f"({mirror.waiting:,} waiting){problem}"
+    )
+
+
+def _subscriber(subscriber: SubscriberStatus) -> str:
+    generation = "" if subscriber.observedGeneration is None else f", generation {subscriber.observedGeneration}"
+    ready = {"True": "ready", "False": "not ready"}.get(subscriber.ready, "not known whether ready")
+    return f"Subscriber {subscriber.uid}{generation}: {ready}{f': {subscriber.message}' if subscriber.message else ''}"
 
 
 def _row(partition: PartitionStatus, now: float) -> list[Cell]:
@@ -129,25 +180,36 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _why_not_moving(process: ProcessStatus) -> Iterator[str]:
+def _why_not_moving(process: ProcessStatus, now: float) -> Iterator[str]:
     yield from (f"{problem}: a defect of inbound, please report it with the log" for problem in process.stuck())
-    if process.session.state in _NOT_A_MEMBER:
+    if process.ingress is not None and process.ingress.away is not None:
+        yield f"ingress: Kafka is away: {process.ingress.away}; events are answered with 503 until it is back"
+    if process.session is not None and process.session.state in _NOT_A_MEMBER:
         yield f"ZooKeeper: {_NOT_A_MEMBER[process.session.state]}"
+    for problem in (process.config_problem or "").splitlines():
+        yield f"the configuration has changed, and cannot be used; the old one goes on: {problem}"
+    if process.ledger_shipping is not None and process.ledger_shipping.problem is not None:
+        yield f"ledger: not shipped: {process.ledger_shipping.problem}"
     for channel in process.channels:
-        yield from (f"{channel.name}: {reason}" for reason in _of_channel(channel))
+        yield from (f"{channel.name}: {reason}" for reason in _of_channel(channel, now))
 
 
-def _of_channel(channel: ChannelStatus) -> Iterator[str]:
-    if not channel.registered:
+def _of_channel(channel: ChannelStatus, now: float) -> Iterator[str]:
+    if channel.removed:
+        yield f"taken out of the configuration: it leaves group {channel.group} when what is in flight has ended"
+    elif not channel.registered:
         yield f"not yet a member of group {channel.group}"
+    yield from (_reset(reset, now) for reset in channel.resets)
     yield from (pause.told(channel.name) for pause in channel.paused)
+    yield from why_standing(channel.processor)
     if channel.kafka_problem is not None:
         yield f"Kafka: {channel.kafka_problem}"
     if channel.ledger_problem is not None:
         yield f"ledger: {channel.ledger_problem}"
     if not channel.provable:
         yield "ledger: not everything was recorded; what happened meanwhile cannot be proven from it"
-    if channel.registered and not channel.partitions:
+    stopped = {reset.topic for reset in channel.resets}
+    if channel.registered and not channel.partitions and not (stopped and stopped.issuperset(channel.topics)):
         yield _without_partitions(channel)
     for name in channel.abandoned:
         yield f"{name}: given up, but its callback still runs; this process takes it again only after that has ended"
@@ -157,8 +219,18 @@ def _of_channel(channel: ChannelStatus) -> Iterator[str]:
             yield f"{where}: held: {partition.held}"
         if partition.in_doubt:
             yield f"{where}: in doubt: the ZooKeeper session may have expired; goes on, or is given up, once that is known"
+        if partition.stalled is not None:
+            yield f"{where}: stands still: {partition.cause}; `inbound explain {partition.topic} {partition.partition}` says more"
         if partition.attempts and partition.held is None:
             yield f"{where}: failed {partition.attempts:,}x in a row, is tried again: {partition.last_error or 'unknown'}"
+
+
+def _reset(reset: ResetStatus, now: float) -> str:
+    since = f", for {age(now - reset.since)}" if reset.since else ""
+    return (
+        f"reset {reset.name}: {reset.step or 'its step is not known'}{since}; nothing of topic {reset.topic} is read before it "
+        "is over, and what is asked for meanwhile (resume, rebalance, reload) takes effect then"
+    )
 
 
 def _without_partitions(channel: ChannelStatus) -> str:

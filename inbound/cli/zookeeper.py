@@ -3,37 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 from inbound.clock import Clock, SystemClock
 from inbound.config import ZooKeeperConfig
 from inbound.controller.kazoo_zk import KazooZooKeeper
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call, ZooKeeper
+from inbound.coordinators.zookeeper import Call
 from inbound.driver import Wakeup
 from inbound.errors import InboundError
+from inbound.zookeeper_client import zookeeper_client
 
 T = TypeVar("T")
 
 #: How long a command waits for a connection, and then for the end of its work. Seconds.
 CONNECT_SECONDS, WORK_SECONDS = 5.0, 30.0
+#: How long it waits without a look around. Seconds.
+LONGEST_WAIT = 5.0
 
 
 def with_zookeeper(
     settings: ZooKeeperConfig,
-    work: Callable[[ZooKeeper], Coroutine[Call[Any], None, T]],
+    work: Callable[[KazooZooKeeper], Coroutine[Call[Any], None, T]],
     *,
+    former_password: Path | None = None,
     connect_seconds: float = CONNECT_SECONDS,
     clock: Clock | None = None,
 ) -> T:
     """Connect, run what `work` returns, disconnect. Returns its result, or raises what it raised.
 
+    `former_password`: see `zookeeper_client`.
+
     Raises:
+        ConfigError: a file that the settings name cannot be used.
         InboundError: no server answers, or not to the end; the message says which, and what to do.
+    """
+    return with_tasks(
+        settings, lambda zk, _: work(zk), former_password=former_password, connect_seconds=connect_seconds, clock=clock
+    )
+
+
+def with_tasks(
+    settings: ZooKeeperConfig,
+    work: Callable[[KazooZooKeeper, Tasks], Coroutine[Call[Any], None, T]],
+    *,
+    former_password: Path | None = None,
+    connect_seconds: float = CONNECT_SECONDS,
+    work_seconds: float | None = WORK_SECONDS,
+    clock: Clock | None = None,
+) -> T:
+    """Do the same for work that starts tasks of its own beside it, which end with it.
+
+    `work_seconds` None: the work takes as long as it takes, also while no server answers.
+
+    Raises: as `with_zookeeper`.
     """
     clock = clock or SystemClock()
     wakeup = Wakeup()
-    zk = KazooZooKeeper(settings.hosts, chroot=settings.chroot, session_timeout=settings.session_timeout, clock=clock)
+    zk = zookeeper_client(settings, clock, former_password=former_password)
     zk.on_change = wakeup.set
     tasks = Tasks(clock, wakeup.set)
     zk.start()
@@ -41,21 +69,24 @@ def with_zookeeper(
         deadline = clock.now() + connect_seconds
         while zk.connection is None:
             if clock.now() >= deadline:
+                told = f" ({zk.problem})" if zk.problem is not None else ""
                 raise InboundError(
-                    f"{zk.where} does not answer within {connect_seconds:g} s; is it running? If so, see zookeeper.hosts"
+                    f"{zk.where} does not answer within {connect_seconds:g} s; is it running? If so, see zookeeper.hosts{told}"
                 )
             wakeup.wait(deadline - clock.now())
-        deadline = clock.now() + WORK_SECONDS
-        call = tasks.spawn(work(zk), "command")
+        until = float("inf") if work_seconds is None else clock.now() + work_seconds
+        call = tasks.spawn(work(zk, tasks), "command")
         while True:
             due = tasks.step()
             if call.done:
                 return call.result()
-            if clock.now() >= deadline:
+            now = clock.now()
+            if now >= until:
                 raise InboundError(
-                    f"{zk.where} has not answered everything within {WORK_SECONDS:g} s; try again: that is safe"
+                    f"{zk.where} has not answered everything within {work_seconds:g} s; try again: that is safe"
                 )
-            wakeup.wait(min(deadline, due if due is not None else deadline) - clock.now())
+            # Never without end: a signal is only answered between two waits.
+            wakeup.wait(min(until, due if due is not None else until, now + LONGEST_WAIT) - now)
     finally:
         tasks.close()
         zk.close()
