@@ -2,91 +2,62 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import random
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import inbound
+from inbound.changes import Plan
 from inbound.channel import InboundKafkaChannel, Outside
 from inbound.clock import Clock, SystemClock
 from inbound.config import ChannelConfig, Config, Loaded
-from inbound.controller.kafka_controller import KafkaController, Timing
+from inbound.controller.kafka_controller import KafkaController
 from inbound.controller.kazoo_zk import KazooZooKeeper
-from inbound.coordinators.base import ZkCoordinator
+from inbound.coordination import Coordination
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call
 from inbound.driver import Driver, Wakeup
-from inbound.errors import ConfigError, InboundError
+from inbound.errors import InboundError
+from inbound.explain.answer import answers
+from inbound.explain.detector import StallDetector
 from inbound.http.admin import AdminServer
-from inbound.http.operations import Token, answered
+from inbound.http.listening import AdminListener
+from inbound.http.operations import answered
+from inbound.http.pages import Page
+from inbound.http.rights import Token
 from inbound.identity import IdLock, random_consumer_id
-from inbound.kafka.dead_letters import DeadLetterTopic
-from inbound.kafka.kafka_python import KafkaPythonClient, to_kafka_python
-from inbound.ledger import FilesLedger, Ledger, NoLedger
-from inbound.operations import Operator
-from inbound.plugins import coordinator_of, options_of, processor_class
-from inbound.processors.base import BatchEventProcessor
+from inbound.ingress.intake import DRAIN, Intake
+from inbound.ingress.server import Ingress
+from inbound.interpreter import let_threads_in, spare_what_stays
+from inbound.jmx.policy import ReadPolicy
+from inbound.kafka.base import LogClient
+from inbound.kafka.clients import connector
+from inbound.kafka.mirror import mirror_connector
+from inbound.kafka.mirror_base import Connect
+from inbound.kafka.outlets import Outlets
+from inbound.latch import Latch
+from inbound.ledgers import Ledgers, check_ledger
+from inbound.member_operations import MemberOperations
+from inbound.operations import Operation, Operator
+from inbound.planning import PlannedChannel, plan_channels
+from inbound.profiles import Profiles
+from inbound.reconfiguration import Outcome, Reconfiguration, Source, Watch
+from inbound.resetting import Resetting, status_of
+from inbound.running import Running, RunningChannels, open_processor, report
+from inbound.sections import Makers, Sections
 from inbound.status import ProcessStatus, SessionStatus, ThreadStatus
+from inbound.tracing.process import ProcessTracing
 
 log = logging.getLogger(__name__)
 
-#: Young objects that the garbage collector lets come together before it walks them. Records are young and many, and
-#: walking them was a large part of the cost of reading: see docs/benchmarks.md.
-GC_THRESHOLD = 50_000
-
-
-@dataclass(frozen=True)
-class PlannedChannel:
-    """What a channel's configuration stands for, as far as code of plugins is concerned."""
-
-    processor: type[BatchEventProcessor]
-    options: object  # validated, for the processor's `open`
-    coordinator: ZkCoordinator
-
-
-def plan_channels(loaded: Loaded) -> dict[str, PlannedChannel]:
-    """Return what stands behind the names in each channel's configuration; connects to nothing.
-
-    Raises:
-        ConfigError: a plugin or its options cannot be used; a line for each problem.
-    """
-    planned: dict[str, PlannedChannel] = {}
-    problems: list[str] = []
-    for name, channel in loaded.config.channels.items():
-        coordinator = None
-        try:
-            coordinator = coordinator_of(name, loaded)
-        except ConfigError as error:
-            problems.append(str(error))
-        where = f"channels.{name}.processor"
-        try:
-            cls = processor_class(channel.processor.type)
-        except ConfigError as error:
-            problems.append(f"{loaded.locate(f'{where}.type')}: {where}.type: {error}")
-            continue
-        try:
-            options = options_of(cls, channel.processor.options, f"{where}.options", loaded)
-        except ConfigError as error:
-            problems.append(str(error))
-            continue
-        if coordinator is not None:
-            planned[name] = PlannedChannel(cls, options, coordinator)
-    try:
-        to_kafka_python(loaded.config.kafka)
-    except ConfigError as error:
-        problems.append(f"{loaded.locate('kafka')}: {error}")
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return planned
+#: How often subscriptions look at how they do, in seconds.
+REPORT_EVERY = 0.5
 
 
 class Application:
@@ -97,82 +68,144 @@ class Application:
         loaded: Loaded,
         *,
         lock_dir: Path,
+        spool_dir: Path | None = None,
         index: int | None = None,
         listen: str | None = None,
         token: Token | None = None,
+        policy: ReadPolicy | None = None,
+        ingress: Ingress | None = None,
+        source: Source | None = None,
+        watch: Callable[[Callable[[], None]], Watch] | None = None,
+        makers: Makers | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Make everything; connect to nothing yet.
 
-        `index` is this process's number under `run --processes`; it is appended to fixed consumer ids. `listen`
-        overrides the admin address. `token` returns what whoever asks for an operation by POST must know.
+        `spool_dir` is where a ledger behind a URI is written to first, unless the configuration names a folder; default:
+        beside `lock_dir`. `index` is this process's number under `run --processes`; it is appended to fixed consumer ids. `listen`
+        overrides the admin address. `token` returns what whoever asks for an operation by POST must know, `policy` what may be
+        asked for under /jmx and /jolokia. `ingress` is served too. `source` tells of a configuration that has changed; without
+        one the process keeps what it was given.
+        `watch` makes what hurries the looks at it, given what to call, and `makers` what another configuration needs.
 
         Raises:
-            ConfigError: a plugin or its options cannot be used, or the ledger's folder.
+            ConfigError: a plugin or its options cannot be used, or the ledger's URI.
+            LedgerError: the ledger's folder cannot be written to.
             ConsumerIdTakenError: a live process on this machine has one of the consumer ids.
         """
         self.config: Config = loaded.config
-        planned = plan_channels(loaded)
+        begun = self._plan(loaded)
         self._clock = clock or SystemClock()
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         self._lock_dir = lock_dir
         self._index = index
         self._listen = listen
         self._token = token
+        self._policy = policy
         self._stopping = threading.Event()
-        self._over = threading.Event()
-        self._locks: list[IdLock] = []
-        self._dead_letters: list[DeadLetterTopic] = []
-        self._wakeup = Wakeup()
-        settings = self.config.zookeeper
-        self.zk = KazooZooKeeper(
-            settings.hosts, chroot=settings.chroot, session_timeout=settings.session_timeout, clock=self._clock
-        )
-        timing = self.config.controller
-        self.tasks = Tasks(self._clock, self._wakeup.set)
-        self.controller = KafkaController(
-            self.zk,
-            self.tasks,
+        self._over = Latch()
+        self._makers = makers or Makers()
+        self._intake = Intake(self._makers.ingress, self.config, ingress, self._clock)
+        self.profiles = Profiles(self._makers.profiling, self.config)
+        self.tracing = self._makers.tracing or ProcessTracing()
+        self._report_at = 0.0
+        self.resetting = Resetting(loaded, lambda: [one.planned for one in self.running.all()])
+        self.coordination = self.coordinate(self.config)
+        #: Those that others have taken the place of, until nothing stands on them any more.
+        self._former: list[Coordination | Ledgers] = []
+        self._listener: AdminListener | None = None
+        self._spool = spool_dir or lock_dir.parent / "ledger-spool"
+        self.ledgers = self.make_ledgers(self.config)
+        self.running = RunningChannels(self._make, self.controller, self.tasks, self._clock)
+        for name, channel in begun.channels.items():
+            self.running.make(name, channel)
+        changes = Wakeup()
+        self._reconfiguration = Reconfiguration(
+            source,
+            self._replan,
+            begun,
+            self.running,
             self._clock,
-            Timing(timing.rebalance_interval, timing.rebalance_delay, timing.join_delay),
-            random.Random(),
+            process=Sections(self, self._clock),
+            wake=changes.set,
         )
-        self._driver = Driver("controller", self, self._wakeup, self._clock)
-        self.channels = [self._channel(name, channel, planned[name]) for name, channel in self.config.channels.items()]
-        self.zk.on_change = self._connection_changed
-        self.admin: AdminServer | None = None
+        if watch is not None:
+            self._reconfiguration.watch = watch(self._reconfiguration.hurry)
+        self._follows = source is not None
+        #: Says what each partition does, and which stand still.
+        self.detector = StallDetector(lambda: self.channels, self._clock, self.config.explain.interval)
+        self._watching = Driver("stall-detector", self.detector, Wakeup(), self._clock)
+        self._changes = Driver("changes", self._reconfiguration, changes, self._clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Open the processors and start all threads. ZooKeeper and Kafka need not be there yet."""
-        host, port, given = self._admin_address()
-        by = f"the admin port of process {os.getpid()} on {socket.gethostname()}"
-        operator = Operator(self.tasks, self.zk, self._clock, self.config.channels, by)
-        self.admin = AdminServer(
-            self.status, host=host, port=port, port_given=given, token=self._token,
-            operate=lambda channel, operation: answered(lambda: operator(channel, operation)),
+        self._listener = AdminListener(
+            self._admin_server, self.config, self._token, self._policy,
+            read_token=self._makers.token, read_policy=self._makers.policy,
         )  # fmt: skip
-        self.admin.start()
-        log.info("admin: %s/status", self.admin.url)
+        self._listener.start()
+        self.profiles.start()
+        self.tracing.configure(self.config.tracing)
+        self._intake.start()
         for channel in self.channels:
-            channel.membership.membership.info = replace(channel.membership.membership.info, admin=self.admin.url)
-            self._open(channel)
-        # What is there now stays for good: not walking it again and again halves the cost of reading.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD, 20, 50)
-        self.zk.start()
+            info = channel.membership.membership.info
+            channel.membership.membership.info = replace(info, admin=self._listener.url)
+            open_processor(channel)
+        spare_what_stays()
+        for config in self.running.configs.values():
+            let_threads_in(config)
         for channel in self.channels:
+            channel.join()
             channel.start()
-        self._driver.start()
+        self.coordination.begin()
+        self._watching.start()
+        self.ledgers.start()
+        if self._follows:
+            self._changes.start()
 
-    def run_once(self) -> float | None:
-        """The controller's step; ends the process when the controller says that it must."""
-        due = self.controller.run_once()
-        if self.controller.fatal is not None:
+    @property
+    def channels(self) -> list[InboundKafkaChannel]:
+        """The channels as they run now. Any thread."""
+        return self.running.channels
+
+    @property
+    def admin(self) -> AdminServer | None:
+        """The admin listener as it is now; None: before `start`. Any thread."""
+        return self._listener.server if self._listener is not None else None
+
+    @property
+    def ingress(self) -> Ingress | None:
+        """The ingress as it is now; None: none is configured. Any thread."""
+        return self._intake.ingress
+
+    @property
+    def zk(self) -> KazooZooKeeper:
+        """The connection to ZooKeeper, as it is set now. Any thread."""
+        return self.coordination.zk
+
+    @property
+    def tasks(self) -> Tasks:
+        """What runs on that connection. Any thread."""
+        return self.coordination.tasks
+
+    @property
+    def controller(self) -> KafkaController:
+        """What coordinates on that connection. Any thread."""
+        return self.coordination.controller
+
+    def _stepped(self, coordination: Coordination) -> None:
+        """A controller has made a step: end the process when it says that it must. Its thread."""
+        if coordination is not self.coordination:
+            return
+        if coordination.controller.fatal is not None:
             self._over.set()
-        return due
+        now = self._clock.now()
+        if now >= self._report_at:  # the session is kept alive, so that this comes by often enough
+            self._report_at = now + REPORT_EVERY
+            for channel in self.running.on(coordination):
+                channel.report()
 
     def request_stop(self) -> None:
         """Begin a graceful stop; `wait` returns. May be called by a signal handler."""
@@ -191,16 +224,27 @@ class Application:
             The error that made the process stop; None if it was asked to.
         """
         self._stopping.set()
+        self.profiles.interrupt()
+        self._watching.stop()
+        self._changes.stop()
         for channel in self.channels:
             channel.parts.stopping.set()
-        if self._driver.thread.is_alive():
+        self._changes.join(5.0)
+        self._intake.stop(DRAIN, at_once=at_once)
+        if self.coordination.driver.thread.is_alive():
             self.controller.close()
-            leaving = [(c, self.tasks.spawn(c.membership.leave_group(), f"leaving of {c.name}")) for c in self.channels]
-            self._wakeup.set()
-            deadline = self._clock.now() + max(c.parts.config.shutdown_timeout for c in self.channels)
+            self.coordination.resets.close()
+            leaving = [(r.channel, r.leaving or self._leave(r)) for r in self.running.all()]
+            self.coordination.wakeup.set()
+            timeouts = [config.shutdown_timeout for config in self.running.configs.values()]
+            deadline = self._clock.now() + max(timeouts, default=0.0)
             self._drain(leaving, deadline, at_once)
-        self._close()
+        self._close(at_once)
         return self.controller.fatal
+
+    def _leave(self, running: Running) -> Call[None]:
+        tasks = (running.coordination or self.coordination).tasks
+        return tasks.spawn(running.channel.membership.leave_group(), f"leaving of {running.channel.name}")
 
     def _drain(
         self, leaving: list[tuple[InboundKafkaChannel, Call[None]]], deadline: float, at_once: Callable[[], bool]
@@ -216,21 +260,121 @@ class Application:
             if not call.done:
                 channel.abandon()
             else:
-                _report(channel, call)
+                report(channel, call)
 
-    def _close(self) -> None:
-        self._driver.stop()
-        self._driver.join(5.0)
+    def _close(self, at_once: Callable[[], bool]) -> None:
+        self._reconfiguration.close()
+        coordinations = [self.coordination, *(one for one in self._former if isinstance(one, Coordination))]
+        for coordination in coordinations:
+            coordination.end()
+        self._watching.join(5.0)
+        for running in self.running.all():
+            running.channel.parts.mirror.finish()  # all at the same time
+        for running in self.running.all():
+            running.close()
+        for coordination in coordinations:
+            coordination.close()
+        self.resetting.close()
+        if self._listener is not None:
+            self._listener.close()
+        self.profiles.close()
+        self.tracing.close()
+        for running in self.running.all():
+            running.unlock()
+        for ledgers in (self.ledgers, *(one for one in self._former if isinstance(one, Ledgers))):
+            ledgers.close(at_once)
+
+    # -- changes while it runs: see `inbound.sections.Owner` ---------------------------------------------------------------
+
+    def reload(self, seconds: float) -> Outcome | None:
+        """Look at the configuration now, and wait for what comes of it; None: that is not known after so many seconds."""
+        return self._reconfiguration.answer(self._reconfiguration.ask(), seconds)
+
+    def ask_reload(self) -> None:
+        """Have the configuration looked at; does not wait. Any thread."""
+        self._reconfiguration.ask()
+
+    def coordinate(self, config: Config) -> Coordination:
+        """Make a connection to ZooKeeper, not begun."""
+        return Coordination(
+            config.zookeeper, config.controller, self._clock,
+            on_connection=self._connection_changed, on_step=self._stepped, resets=self.resetting.controller,
+            groups=lambda: [channel.group for channel in self.running.configs.values()],
+        )  # fmt: skip
+
+    def make_ledgers(self, config: Config) -> Ledgers:
+        """Make ledgers, not started."""
+        return Ledgers(config.ledger, config.kafka, self._spool, self._clock)
+
+    def retire(self, former: Coordination | Ledgers) -> None:
+        """Keep open, while channels stand on it, what another one has taken the place of."""
+        self._former.append(former)
+
+    def tidy(self) -> None:
+        """Close what nothing stands on any more; bring back an ingress that could not come back."""
+        self._intake.tidy()
+        for one in list(self._former):
+            if self.running.stands_on(one):
+                continue
+            self._former.remove(one)
+            if isinstance(one, Coordination):
+                one.end()
+                one.close()
+            else:
+                one.close(lambda: False)
+
+    def listen(self, config: Config) -> None:
+        """Let another admin listener take the place of the one that runs; if it cannot, that one goes on."""
+        assert self._listener is not None
+        self._listener.change(config)
         for channel in self.channels:
-            channel.close()
-        for producer in self._dead_letters:
-            producer.close()
-        self.tasks.close()
-        self.zk.close()
-        if self.admin is not None:
-            self.admin.close()
-        for lock in self._locks:
-            lock.close()
+            channel.membership.move_admin(self._listener.url)
+
+    def try_ingress(self, config: Config) -> None:
+        """Ask Kafka as an ingress of `config` would, if there is one. Raises InboundError: it does not answer."""
+        self._intake.try_out(config, self.ends_within)
+
+    def take_in(self, config: Config) -> None:
+        """Let another ingress take the place of the one that runs; if it cannot, one as before comes back."""
+        self._intake.change(config, at_once=self._stopping.is_set, ends=self._stopping.is_set)
+
+    def look_for_stalls(self, config: Config) -> None:
+        """Use another interval."""
+        self.detector.interval = config.explain.interval
+
+    def set_up_logs(self, config: Config) -> None:
+        """Log as configured."""
+        self._makers.logs(config)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Wait, and return whether the process is to end."""
+        return self._stopping.wait(seconds)
+
+    def _plan(self, loaded: Loaded) -> Plan:
+        planned = plan_channels(loaded)
+        if loaded.config.ledger.type == "files":
+            check_ledger(loaded.config.ledger)
+        return Plan(loaded.config, planned, loaded.contents, loaded.digest)
+
+    def _replan(self, loaded: Loaded) -> Plan:
+        plan = self._plan(loaded)
+        self.resetting.learn(loaded)
+        return plan
+
+    def _admin_server(self, config: Config, token: Token | None, policy: ReadPolicy | None) -> AdminServer:
+        host, port, given = self._address(config)
+        by = f"the admin port of process {os.getpid()} on {socket.gethostname()}"
+
+        def operate(channel: str, operation: Operation) -> Page:
+            of_member = MemberOperations(lambda: self.channels)
+            operator = Operator(self.tasks, self.zk, self._clock, self.running.configs, by, of_member)
+            return answered(lambda: operator(channel, operation))
+
+        return AdminServer(
+            self.status, host=host, port=port, port_given=given, token=token, operate=operate, policy=policy,
+            explain=lambda question: answers(self.channels, self.detector, question),
+            reload=self.reload if self._follows else None, tls=config.admin.tls if self._listen is None else None,
+        )  # fmt: skip
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -239,7 +383,8 @@ class Application:
         connection = self.zk.connection
         session = self.controller.session
         certain_for = max(0.0, self.zk.certain_until(session) - self._clock.now()) if session is not None else 0.0
-        driver = self._driver
+        ingress = self.ingress
+        drivers = [self.coordination.driver, self._watching, *([self._changes] if self._follows else [])]
         return ProcessStatus(
             version=inbound.__version__,
             pid=os.getpid(),
@@ -253,22 +398,39 @@ class Application:
                 certain_for=certain_for,
                 sessions_total=self.controller.counters.sessions,
                 evaluations_total=self.controller.counters.evaluations,
+                problem=self.zk.problem,
+                suspensions_total=self.controller.counters.suspensions,
             ),
             channels=[channel.status() for channel in self.channels],
+            config_problem=self._reconfiguration.problem,
+            ingress=ingress.status() if ingress is not None else None,
+            ledger_shipping=self.ledgers.status(),
+            reload=self._reconfiguration.status() if self._follows else None,
+            reset_manifests=self.resetting.manifests.status(),
+            resets=status_of(self.coordination.resets),
+            tracing=self.tracing.status(),
             threads=[
-                ThreadStatus(
-                    name=driver.name,
-                    alive=driver.thread.is_alive(),
-                    last_step_age=max(0.0, self._clock.now() - driver.last_step),
-                    failures=driver.failures,
+                *(
+                    ThreadStatus(
+                        name=d.name,
+                        alive=d.thread.is_alive(),
+                        last_step_age=max(0.0, self._clock.now() - d.last_step),
+                        failures=d.failures,
+                    )
+                    for d in drivers
                 ),
                 *(thread for channel in self.channels for thread in channel.threads()),
+                *(ingress.threads() if ingress is not None else ()),
+                *self.tracing.threads(),
             ],
         )
 
     # -- making ------------------------------------------------------------------------------------------------------
 
-    def _channel(self, name: str, config: ChannelConfig, planned: PlannedChannel) -> InboundKafkaChannel:
+    def _make(self, name: str, planned: PlannedChannel) -> Running:
+        config = planned.config
+        if self.admin is not None:  # added while the process runs
+            let_threads_in(config)
         consumer_id, lock = self._identity(config)
         member = MemberInfo(
             host=socket.gethostname(),
@@ -276,73 +438,49 @@ class Application:
             started=self._started,
             topics=config.topics,
             coordinator=planned.coordinator.registration(),
+            admin=self.admin.url if self.admin is not None else None,  # of who is added while the process runs
             lock=lock.token if lock else None,
         )
         client_id = f"inbound-{name}-{consumer_id}"
-        dead_letters = None
-        if config.on_error.dead_letter_topic is not None:
-            dead_letters = DeadLetterTopic(
-                self.config.kafka, config.on_error.dead_letter_topic, config.group, client_id
-            )
-            self._dead_letters.append(dead_letters)
-        connect = partial(
-            KafkaPythonClient,
-            self.config.kafka,
-            client_id=client_id,
-            isolation=config.isolation,
-            fetch_wait=config.reader.idle_wait,
-            fetch_bytes=config.reader.batch_bytes,
-        )
+        outlets = Outlets(self.config.kafka, config.group, client_id, config.on_error.dead_letter_topic)
+        coordination, ledgers = self.coordination, self.ledgers
+
+        def connect(planned: PlannedChannel) -> Callable[[], LogClient]:
+            one = planned.config
+            return connector(one.reader, self.config.kafka, client_id=client_id, isolation=one.isolation)
+
+        def connect_mirror(planned: PlannedChannel) -> Connect:
+            return mirror_connector(planned.config.reader.client, self.config.kafka, client_id=client_id)
+
         outside = Outside(
             clock=self._clock,
-            controller=self.controller,
-            wake_controller=self._wakeup.set,
-            connect=connect,
-            ledger=self._ledger(config.group, consumer_id),
+            controller=coordination.controller,
+            wake_controller=coordination.wakeup.set,
+            connect=connect(planned),
+            ledger=ledgers.open(config.group, consumer_id, client_id),
             degrade=self.config.ledger.on_failure == "degrade",
-            dead_letters=dead_letters.send if dead_letters else None,
+            dead_letters=outlets.send_dead_letters,
+            open_topic=outlets.open_topic,
             owner_is_dead=lock.proves_dead if lock else lambda info: False,
+            connect_mirror=connect_mirror(planned),
+            tracing=self.tracing,
         )
-        return InboundKafkaChannel(
+        channel = InboundKafkaChannel(
             name, config, consumer_id, planned.processor(), planned.coordinator, member, planned.options, outside
         )
+        return Running(planned, channel, outlets, lock, connect, connect_mirror, coordination, ledgers)
 
     def _identity(self, config: ChannelConfig) -> tuple[str, IdLock | None]:
         if config.consumer_id is None:
             return random_consumer_id(), None
         consumer_id = config.consumer_id if self._index is None else f"{config.consumer_id}-{self._index}"
-        lock = IdLock(self._lock_dir, config.group, consumer_id)
-        self._locks.append(lock)
-        return consumer_id, lock
+        return consumer_id, IdLock(self._lock_dir, config.group, consumer_id)
 
-    def _ledger(self, group: str, consumer_id: str) -> Ledger:
-        if self.config.ledger.type == "none":
-            return NoLedger()
-        return FilesLedger(self.config.ledger.path, group, consumer_id, self._clock)
-
-    def _open(self, channel: InboundKafkaChannel) -> None:
-        try:
-            channel.open()
-        except Exception as error:
-            log.debug("channel %s: where open failed", channel.name, exc_info=True)
-            raise ConfigError(
-                f"channel {channel.name}: {type(channel.parts.processor).__name__}.open failed: {type(error).__name__}: "
-                f"{error}; the processor cannot do its work without it"
-            ) from None
-
-    def _admin_address(self) -> tuple[str, int, bool]:
-        listen = self._listen or self.config.admin.listen
+    def _address(self, config: Config) -> tuple[str, int, bool]:
+        listen = self._listen or config.admin.listen
         host, _, port = listen.rpartition(":")
-        return host.strip("[]"), int(port), self._listen is not None or self.config.admin.given
+        return host.strip("[]"), int(port), self._listen is not None or config.admin.given
 
     def _connection_changed(self) -> None:
-        self._wakeup.set()
         for channel in self.channels:
             channel.connection_changed()
-
-
-def _report(channel: InboundKafkaChannel, call: Call[None]) -> None:
-    try:
-        call.result()
-    except InboundError as error:
-        log.warning("channel %s: %s", channel.name, error)

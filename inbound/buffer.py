@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import islice
 from typing import NamedTuple
 
 from inbound.processors.batch import Record
+from inbound.processors.batch import record_size as record_size
 
 
 class Chunk(NamedTuple):
@@ -18,6 +18,10 @@ class Chunk(NamedTuple):
     records: Sequence[Record]
     next_offset: int  # where to read on: can lie beyond the last record + 1
     size: int  # decoded bytes of all records together
+    start: int = 0  # the first of them that is left: cutting them off would touch all that are
+
+    def __len__(self) -> int:
+        return len(self.records) - self.start
 
 
 class Cut(NamedTuple):
@@ -28,14 +32,6 @@ class Cut(NamedTuple):
     size: int
 
 
-def record_size(record: Record) -> int:
-    """Return the decoded bytes of a record: key, value and headers."""
-    size = len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers or ():
-        size += len(name) + len(value or b"")
-    return size
-
-
 class RecordBuffer:
     """Filled by the reader's thread, emptied by whichever worker has the partition."""
 
@@ -43,6 +39,7 @@ class RecordBuffer:
         self._chunks: deque[Chunk] = deque()
         self._lock = threading.Lock()
         self.size = 0  # bytes
+        self.records = 0  # how many
         #: Counts the jumps of the position. What was read for an earlier one is refused, whenever it arrives.
         self.generation = 0
 
@@ -56,6 +53,7 @@ class RecordBuffer:
                 return False
             self._chunks.append(chunk)
             self.size += chunk.size
+            self.records += len(chunk)
             return True
 
     def put_back(self, chunk: Chunk) -> None:
@@ -63,12 +61,13 @@ class RecordBuffer:
         with self._lock:
             self._chunks.appendleft(chunk)
             self.size += chunk.size
+            self.records += len(chunk)
 
     def jump(self) -> None:
         """Forget everything: the position has jumped."""
         with self._lock:
             self._chunks.clear()
-            self.size = 0
+            self.size = self.records = 0
             self.generation += 1
 
     def cut(self, max_records: int, max_bytes: int) -> Cut | None:
@@ -82,15 +81,11 @@ class RecordBuffer:
             size = next_offset = 0
             while self._chunks and len(records) < max_records and (size < max_bytes or not records):
                 chunk = self._chunks[0]
-                if len(records) + len(chunk.records) <= max_records and size + chunk.size <= max_bytes:
-                    part, part_size, rest = chunk.records, chunk.size, None
-                else:
-                    count, part_size = _fitting(
-                        chunk.records, max_records - len(records), max_bytes - size, not records
-                    )
-                    if not count:
-                        break
-                    part, rest = chunk.records[:count], chunk.records[count:]
+                count, part_size = _fitting(chunk, max_records - len(records), max_bytes - size, not records)
+                if not count:
+                    break
+                end = chunk.start + count
+                part = chunk.records if count == len(chunk.records) else chunk.records[chunk.start : end]
                 if not records:
                     records = part
                 else:
@@ -98,10 +93,10 @@ class RecordBuffer:
                         copy = list(records)
                     copy.extend(part)
                     records = copy
-                if rest:
-                    next_offset = rest[0].offset
+                if end < len(chunk.records):
+                    next_offset = chunk.records[end].offset
                     size += part_size
-                    self._chunks[0] = Chunk(rest, chunk.next_offset, chunk.size - part_size)
+                    self._chunks[0] = Chunk(chunk.records, chunk.next_offset, chunk.size - part_size, end)
                     break
                 # What the chunk was counted with, also where the records of its last part add up to something else.
                 next_offset = chunk.next_offset
@@ -110,13 +105,21 @@ class RecordBuffer:
             if not records:
                 return None
             self.size -= size
+            self.records -= len(records)
             return Cut(records, next_offset, size)
 
 
-def _fitting(records: Sequence[Record], max_records: int, max_bytes: int, first: bool) -> tuple[int, int]:
-    """Return how many leading records fit, and their bytes; at least one where `first`."""
-    sizes = list(accumulate(map(record_size, records[:max_records])))
-    count = bisect_right(sizes, max_bytes)
-    if count == 0 and first and sizes:
-        count = 1
-    return count, sizes[count - 1] if count else 0
+def _fitting(chunk: Chunk, max_records: int, max_bytes: int, first: bool) -> tuple[int, int]:
+    """Return how many of a chunk's records fit, and their bytes; at least one where `first`.
+
+    Where all of them would fit the bytes of a part are taken for its share: looking at a record has its cost.
+    """
+    if chunk.size <= max_bytes:
+        count = min(len(chunk), max_records)
+        return count, chunk.size * count // len(chunk)
+    count = size = 0
+    for one in map(record_size, islice(chunk.records, chunk.start, chunk.start + max_records)):
+        if size + one > max_bytes and (count or not first):
+            break
+        count, size = count + 1, size + one
+    return count, size

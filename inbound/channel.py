@@ -5,29 +5,46 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import isawaitable
+from typing import TYPE_CHECKING
 
 from inbound.clock import Clock
-from inbound.committer import Committer
+from inbound.committer import Committer, Pending
 from inbound.config import ChannelConfig
 from inbound.controller.kafka_controller import KafkaController
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.parameters import described
 from inbound.coordinators.paths import GroupPaths
-from inbound.driver import Driver, Wakeup
+from inbound.coordinators.tasks import Tasks
+from inbound.driver import Driver, Part, Wakeup
+from inbound.errors import LedgerError
 from inbound.failures import DeadLetters, FailurePolicy, describe
 from inbound.kafka.base import LogClient
+from inbound.kafka.mirror_base import Connect
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Ledger
 from inbound.membership import GroupMembership
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
-from inbound.processors.base import BatchEventProcessor, Context
+from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async, no_topics, paces
+from inbound.processors.batch import Batch
+from inbound.processors.spans import NO_TRACING, Tracing
+from inbound.reading import Reading
 from inbound.schedule import Schedule
-from inbound.status import ChannelStatus, PartitionStatus, ThreadStatus
+from inbound.status import ChannelStatus, PartitionStatus, ThreadStatus, stalled
+from inbound.turn import Turns
 from inbound.worker import Worker
 
+if TYPE_CHECKING:
+    import asyncio
+
+    from inbound.async_worker import AsyncWorker, LoopWakeup
+
 log = logging.getLogger(__name__)
+
+#: How many calls of `asyncio.to_thread` run at a time, as many as asyncio allows on a large machine.
+TO_THREAD = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +58,15 @@ class Outside:
     ledger: Ledger
     degrade: bool = False
     dead_letters: DeadLetters | None = None
+    open_topic: Callable[[str], TopicWriter] = no_topics  # makes what the processor publishes with
     owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
+    connect_mirror: Connect | None = None  # makes the client that offsets are mirrored with
+    new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None  # for an asynchronous processor; None: a real one
+    tracing: Tracing = NO_TRACING
 
 
 class InboundKafkaChannel:
-    """One channel: topics of one group, read by one client, handed to one processor by several workers.
+    """One channel: topics of one group, read by one client, handed to one processor by several workers, or by one event loop.
 
     `open` and `close` are called by the owner's thread. In between every part runs on its own driver's thread, or is
     stepped by the simulator.
@@ -66,7 +87,8 @@ class InboundKafkaChannel:
         self._outside = outside
         self._options = options
         self._coordinator = coordinator
-        workers = Wakeup(config.workers)
+        loop = _loop_wakeup(outside.new_loop) if is_async(type(processor)) else None
+        workers = Wakeup(config.workers) if loop is None else loop
         schedule = Schedule(outside.clock, workers.set)
         self.parts = Parts(
             name=name,
@@ -83,11 +105,22 @@ class InboundKafkaChannel:
             reader_wakeup=Wakeup(),
             committer_wakeup=Wakeup(),
             evaluate=self._evaluate,
+            connect_mirror=outside.connect_mirror,
+            tracing=outside.tracing,
         )
         self.committer = Committer(self.parts)
         self.reader = Reader(self.parts, self.committer, outside.connect, self._evaluate)
         failures = FailurePolicy(self.parts, outside.dead_letters)
-        self.workers = [Worker(self.parts, self.reader, self.committer, failures) for _ in range(config.workers)]
+        self._turns = turns = Turns(self.parts, self.reader, self.committer, failures)
+        self._event_loop = _async_worker(self.parts, turns, loop) if loop is not None else None
+        self.workers: list[Worker | AsyncWorker] = (
+            [self._event_loop] if self._event_loop else [Worker(self.parts, turns) for _ in range(config.workers)]
+        )
+        self._reading: Reading | None = None
+        self._worker_number = len(self.workers)
+        #: Processors that others have taken the place of; they are closed when no partition is with them any more.
+        self._former: list[BatchEventProcessor] = []
+        self._not_sent_by_former = 0
         self.membership = GroupMembership(
             self.parts,
             outside.controller.tasks,
@@ -95,45 +128,175 @@ class InboundKafkaChannel:
             self.reader,
             member,
             join_delay=outside.controller.timing.join_delay,
+            session_began=lambda: outside.controller.session_began,
             on_join=lambda: outside.controller.postpone_release(self.membership),
             owner_is_dead=outside.owner_is_dead,
         )
-        outside.controller.add(self.membership)
+        self.membership.holdings.abandon = self._abandon_one
+        schedule.on_abandoned_end = self._evaluate
         self.drivers: list[Driver] = []
+        #: Set when it leaves its group although the process goes on.
+        self.removed = False
         self._opened = False
 
     def _evaluate(self) -> None:
         self._outside.controller.evaluate(self.membership)
         self._outside.wake_controller()
 
+    @property
+    def opened(self) -> bool:
+        """Whether the processor is open. Any thread."""
+        return self._opened
+
     # -- life --------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Open the processor; whatever it raises comes through, for it cannot do its work."""
         parts = self.parts
-        parts.processor.open(
-            Context(
-                channel=self.name,
-                group=parts.config.group,
-                consumer_id=parts.consumer_id,
-                options=self._options,
-                stopping=parts.stopping,
-                log=logging.getLogger(f"inbound.processor.{self.name}"),
-            )
-        )
+        context = self._context = self._make_context(self._options)
+        self._complete(lambda: parts.processor.open(context))
         self._opened = True
+
+    def _make_context(self, options: object) -> Context:
+        parts = self.parts
+        return Context(
+            channel=self.name,
+            group=parts.config.group,
+            consumer_id=parts.consumer_id,
+            options=options,
+            stopping=parts.stopping,
+            log=logging.getLogger(f"inbound.processor.{self.name}"),
+            clock=parts.clock,
+            shutdown_timeout=parts.config.shutdown_timeout,
+            commit=self._commit,
+            open_topic=self._outside.open_topic,
+            tracing=self._outside.tracing,
+        )
+
+    def _commit(self, batch: Batch, offset: int) -> None:
+        if isinstance(batch.claim, Partition):  # else it was made by hand
+            partition = batch.claim
+            if self.parts.schedule.finish(partition, offset):
+                self.committer.submit(Pending(partition, partition.fence, offset))
+
+    def _complete(self, callback: Callable[[], object]) -> None:
+        """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""
+        loop = self._event_loop
+        if loop is not None and self._loop_runs:
+            loop.run_there(callback)
+            return
+        result = callback()
+        if loop is not None and isawaitable(result):
+            loop.complete(result)
+
+    @property
+    def _loop_runs(self) -> bool:
+        return any(driver.thread.is_alive() for driver in self.drivers[2:])
+
+    @property
+    def tasks(self) -> Tasks:
+        """What runs on its controller's thread."""
+        return self._outside.controller.tasks
+
+    def join(self) -> None:
+        """Take part in the group from now on."""
+        self._outside.controller.add(self.membership)
+        self._outside.wake_controller()
 
     def start(self) -> None:
         """Start a thread for each part."""
         parts = self.parts
-        active: list[tuple[str, Reader | Committer | Worker, Wakeup]] = [
-            ("reader", self.reader, parts.reader_wakeup),
+        role = "worker-{}" if self._event_loop is None else "event-loop"
+        reading = Reading(self.reader, parts.schedule, parts.reader_wakeup, parts.clock)
+        self._reading = reading
+        for worker in self.workers:
+            if isinstance(worker, Worker):
+                worker.reading = reading
+        active: list[tuple[str, Part, Wakeup]] = [
+            ("reader", reading, parts.reader_wakeup),
             ("committer", self.committer, parts.committer_wakeup),
-            *((f"worker-{i}", worker, parts.worker_wakeup) for i, worker in enumerate(self.workers)),
+            *((role.format(i), worker, parts.worker_wakeup) for i, worker in enumerate(self.workers)),
         ]
-        self.drivers = [Driver(f"{self.name}-{role}", part, wakeup, parts.clock) for role, part, wakeup in active]
+        self.drivers = [Driver(f"{self.name}-{name}", part, wakeup, parts.clock) for name, part, wakeup in active]
         for driver in self.drivers:
             driver.start()
+        parts.mirror.start()
+
+    # -- changes while it runs: by one thread, not the parts' --------------------------------------------------------------
+
+    def exchange(self, processor: BatchEventProcessor, options: object) -> None:
+        """Let another processor of the same class take over, partition by partition, each between two batches.
+
+        The one before hears on_stream_termination of each, and is closed by `clear_up` after its last callback. Whatever
+        `open` of the new one raises comes through, and nothing has changed.
+        """
+        parts, context = self.parts, self._make_context(options)
+        self._complete(lambda: processor.open(context))
+        self._former.append(parts.processor)
+        parts.processor, self._context, self._options = processor, context, options
+        parts.schedule.serve_with(processor)
+
+    def configure(self, config: ChannelConfig) -> None:
+        """Go by another configuration, of which only the keys differ that parts look at each time, and `workers`."""
+        self.parts.config = config
+        self._context.shutdown_timeout = config.shutdown_timeout
+        self.parts.mirror.configure(config.offsets)
+        if self.drivers:  # else somebody steps the parts
+            self.parts.mirror.start()
+        if self._event_loop is None:
+            self._set_workers(config.workers)
+
+    def _set_workers(self, count: int) -> None:
+        retiring = [d for d in self.drivers[2:] if d.stopping]
+        at_work = len(self.workers) - len(retiring)
+        if count == at_work:
+            return
+        wakeup = self.parts.worker_wakeup
+        if not self.drivers:  # whoever steps the parts has the workers that it has
+            return
+        wakeup.waiters = max(count, at_work)
+        for driver in [d for d in self.drivers[2:] if not d.stopping][count:]:
+            driver.stop()
+        for _ in range(count - at_work):
+            worker = Worker(self.parts, self._turns)
+            worker.reading = self._reading
+            driver = Driver(f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock)
+            self._worker_number += 1
+            self.workers = [*self.workers, worker]
+            self.drivers = [*self.drivers, driver]
+            driver.start()
+
+    def try_again(self) -> None:
+        """Read what is held once more: what holds it may have been corrected."""
+        for partition in self.parts.schedule.held():
+            partition.callbacks.append(partition.try_again)
+        self.parts.schedule.hurry_all()
+        self.parts.reader_wakeup.set()
+
+    def clear_up(self) -> bool:
+        """Close processors that others have taken the place of, and forget workers that have ended.
+
+        Returns whether some are still at work.
+        """
+        for processor in list(self._former):
+            if not self.parts.schedule.served_by(processor):
+                self._former.remove(processor)
+                self._not_sent_by_former += processor.not_sent
+                self._close_processor(processor)
+        pairs = list(zip(self.workers, self.drivers[2:], strict=False))
+        ended = [driver for _, driver in pairs if driver.stopping and not driver.thread.is_alive()]
+        if ended and not self.removed:
+            self.workers = [worker for worker, driver in pairs if driver not in ended]
+            self.drivers = [driver for driver in self.drivers if driver not in ended]
+            self.parts.worker_wakeup.waiters = len(self.workers)
+            self.parts.worker_wakeup.set_all()  # what they were woken for last may have been meant for another one
+        return bool(self._former) or any(driver.stopping for driver in self.drivers[2:])
+
+    def report(self) -> None:
+        """Look at how the subscription does that this channel serves, if it does. Controller's thread."""
+        report = self.membership.report
+        if report.serves is not None and self._opened:
+            report.refresh(self.parts.processor.status())
 
     def connection_changed(self) -> None:
         """ZooKeeper came or went. Any thread."""
@@ -141,46 +304,78 @@ class InboundKafkaChannel:
 
     def abandon(self) -> None:
         """Give up whatever has not drained: not committed, and where it hangs is logged."""
-        stacks = {
-            worker.serving: driver.stack()
-            for worker, driver in zip(self.workers, self.drivers[2:], strict=False)
-            if worker.serving is not None
-        }
+        stacks = self._stacks()
         for partition in self.parts.schedule.held():
-            if partition in stacks:
-                why = f"its callback did not end in time; it is at:\n{stacks[partition]}"
-            elif partition.place is Place.LEAVING:
-                why = "its owner node could not be deleted; it goes when the session expires"
-            else:
-                why = "its last commit could not be written"
-            log.error(
-                "%s: abandoned after shutdown_timeout (%.0f s); offsets from %s on are read again elsewhere: %s",
-                partition.tp,
-                self.parts.config.shutdown_timeout,
-                partition.committed,
-                why,
-            )
-            self.parts.schedule.abandon(partition)
+            self._abandon(partition, "", stacks.get(partition))
+
+    def _abandon_one(self, partition: Partition, why: str) -> None:
+        self._abandon(partition, f" {why}", self._stacks().get(partition))
+
+    def _stacks(self) -> dict[Partition, str]:
+        return {
+            partition: stack
+            for worker, driver in zip(self.workers, self.drivers[2:], strict=False)
+            for partition, stack in worker.stacks(driver.stack).items()
+        }
+
+    def _abandon(self, partition: Partition, why: str, stack: str | None) -> None:
+        if stack is not None:
+            where = f"its callback did not end in time; it is at:\n{stack}"
+        elif partition.place is Place.LEAVING:
+            where = "its owner node could not be deleted; it goes when the session expires"
+        elif partition.place is Place.SCHEDULED:
+            where = "no worker was free for its last callback"
+        elif partition.place is Place.RUNNING:
+            where = "its callback did not end in time"
+        else:
+            where = "its last commit could not be written"
+        self.parts.journal.note(
+            "abandoned", f"abandoned after shutdown_timeout ({self.parts.config.shutdown_timeout:.0f} s){why}; offsets from "
+            f"{partition.committed} on are read again elsewhere: {where}", partition.tp,
+            offset=partition.committed, epoch=partition.fence.epoch, level=logging.ERROR,
+        )  # fmt: skip
+        self.parts.schedule.abandon(partition)
+        if self._event_loop is not None:
+            self._event_loop.abandon(partition)
 
     def close(self) -> None:
         """Stop the threads, close the client, the processor and the ledger."""
         parts = self.parts
         for driver in self.drivers:
             driver.stop()
-        busy = {
-            driver for worker, driver in zip(self.workers, self.drivers[2:], strict=False) if worker.serving is not None
-        }
+        busy = {driver for worker, driver in zip(self.workers, self.drivers[2:], strict=False) if worker.in_callback}
         for driver in self.drivers:
             if driver not in busy:
                 driver.join(5.0)
         self.reader.close()
+        parts.mirror.close()  # the committer has ended: nothing lands any more
+        if self._event_loop is None:
+            self._close_processors()
+        elif self._loop_runs:
+            log.error("channel %s: the processor is not closed: a callback holds up its event loop", self.name)
+        else:
+            self._event_loop.cancel_turns()
+            self._close_processors()
+            self._event_loop.close()
+        try:
+            parts.ledger.close(clean=parts.mark_gap())
+        except LedgerError as error:
+            log.error("channel %s: its ledger lacks the mark of a clean end: %s", self.name, error)
+
+    def _close_processors(self) -> None:
         if self._opened:
-            try:
-                parts.processor.close()
-            except Exception as error:
-                log.error("channel %s: the processor's close failed: %s", self.name, describe(error))
-                log.debug("channel %s: where it failed", self.name, exc_info=True)
-        parts.ledger.close()
+            for processor in (*self._former, self.parts.processor):
+                self._close_processor(processor)
+
+    def _close_processor(self, processor: BatchEventProcessor) -> None:
+        try:
+            self._complete(processor.close)
+        except Exception as error:
+            log.error("channel %s: the processor's close failed: %s", self.name, describe(error))
+            log.debug("channel %s: where it failed", self.name, exc_info=True)
+
+    def _not_sent(self) -> int:
+        return self._not_sent_by_former + sum(p.not_sent for p in (*self._former, self.parts.processor))
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -206,12 +401,24 @@ class InboundKafkaChannel:
             commits_total=self.committer.commits,
             commits_waiting=self.committer.waiting,
             commits_fenced_total=self.committer.fenced,
+            not_sent_total=self._not_sent() if self._opened else 0,
+            processor=dict(parts.processor.status()) if self._opened else {},
+            max_read_rate=parts.processor.max_read_rate if self._opened else None,
+            paced=paces(type(parts.processor)),
+            left_to_others=[str(tp) for tp in membership.set_aside.partitions()],
             zk_transactions_total=self.committer.transactions,
             consumed={str(tp): t.records for tp, t in sorted(totals.items())},
             kafka_problem=self.reader.problem,
             ledger_problem=parts.ledger_problem,
             provable=not parts.not_provable,
             paused=list(parts.pausing.pauses),
+            resets=membership.resets.status(),
+            subscriber=membership.report.status(),
+            removed=self.removed,
+            buffer_limit_bytes=parts.config.reader.prefetch_bytes,
+            meters=parts.meters.status(),
+            ledger=parts.ledger.status(),
+            mirror=parts.mirror.status(),
         )
 
     def _partition_status(self, partition: Partition) -> PartitionStatus:
@@ -235,12 +442,15 @@ class InboundKafkaChannel:
             last_batch_at=partition.last_batch_at,
             in_doubt=not self.parts.zk.certain(partition.fence.session),
             paused=self.parts.schedule.paused,
+            cause=partition.cause,
+            cause_since=partition.cause_since,
+            stalled=stalled(partition.cause, partition.stalled_since),
         )
 
     def threads(self) -> list[ThreadStatus]:
         """Return the state of the channel's threads."""
         now = self.parts.clock.now()
-        serving = {id(d): w.serving is not None for w, d in zip(self.workers, self.drivers[2:], strict=False)}
+        serving = {id(d): w.in_callback for w, d in zip(self.workers, self.drivers[2:], strict=False)}
         return [
             ThreadStatus(
                 name=driver.name,
@@ -249,5 +459,31 @@ class InboundKafkaChannel:
                 failures=driver.failures,
                 in_callback=serving.get(id(driver), False),
             )
-            for driver in self.drivers
+            for driver in (*self.drivers, *self.parts.mirror.drivers)
         ]
+
+
+# asyncio takes longer to import than all of inbound, and most processors are plain code.
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop for one channel. What it runs in threads does not keep the process from ending."""
+    import asyncio
+
+    from inbound.daemon_threads import DaemonThreads
+
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(DaemonThreads(TO_THREAD))
+    return loop
+
+
+def _loop_wakeup(new_loop: Callable[[], asyncio.AbstractEventLoop] | None) -> LoopWakeup:
+    from inbound.async_worker import LoopWakeup
+
+    return LoopWakeup((new_loop or new_event_loop)())
+
+
+def _async_worker(parts: Parts, turns: Turns, loop: LoopWakeup) -> AsyncWorker:
+    from inbound.async_worker import AsyncWorker
+
+    return AsyncWorker(parts, turns, loop)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from abc import ABC, abstractmethod
+from typing import Protocol
+
+
+class Flag(Protocol):
+    """What can be waited for: an Event, or a Latch where a signal's handler sets it."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, seconds: float | None = None, /) -> bool: ...
 
 
 class Clock(ABC):
@@ -19,7 +27,7 @@ class Clock(ABC):
         """Return seconds since the Unix epoch, for timestamps that people read; never for deciding order."""
 
     @abstractmethod
-    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+    def wait(self, event: Flag, seconds: float | None) -> bool:
         """Block until `event` is set (True) or `seconds` have passed (False); None waits without limit."""
 
 
@@ -38,5 +46,5 @@ class SystemClock(Clock):
     def wall(self) -> float:
         return time.time()
 
-    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+    def wait(self, event: Flag, seconds: float | None) -> bool:
         return event.wait(seconds)

@@ -35,8 +35,6 @@ from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
 from inbound.processors.batch import Batch
 
-log = logging.getLogger(__name__)
-
 #: How long to wait before trying again what failed without a connection being lost.
 RETRY = 1.0
 #: How long to wait after a lost answer; the reconnect is what it really waits for.
@@ -57,6 +55,7 @@ class Pending:
     unanswered_in: int | None = None  # sent before in this session, without an answer: maybe it is still on its way
     unread: bool = False  # the epoch node must be read before it is sent again
     epoch: Node | None = None  # the epoch node as read, where the commit is to move it on
+    since: float = 0.0  # clock time at which the committer got it
 
     def ops(self, parts: Parts) -> list[Op]:
         tp = self.partition.tp
@@ -85,6 +84,7 @@ class Committer:
 
     def submit(self, pending: Pending) -> None:
         """Take over a partition's commit. Any thread."""
+        pending.since = self._parts.clock.now()
         with self._lock:
             self._queue.append(pending)
         self._parts.committer_wakeup.set()
@@ -143,6 +143,8 @@ class Committer:
                 cost = 100 + 2 * len(parts.paths.offset(*partition.tp))
                 if partition.fate is Fate.DROP:
                     discarded.append(pending)
+                elif pending.first and partition.place is not Place.STARTING:
+                    continue  # given up before it had begun: nothing of it may land once its owner node is gone
                 elif (
                     partition.fence.session != session
                     or 2 * len(group) + 2 > MAX_TRANSACTION_OPS
@@ -154,7 +156,7 @@ class Committer:
                     size += cost
             self._queue = kept
         for pending in discarded:
-            self._discard(pending, "unknown")
+            self._discard(pending, refused=False)
         return group
 
     def _record(self, group: list[Pending]) -> bool:
@@ -175,7 +177,7 @@ class Committer:
                 self._not_before = parts.clock.now() + RETRY
                 return False
         else:
-            parts.ledger_problem = None
+            parts.recorded()
         for pending in group:
             pending.recorded = True
         return True
@@ -200,7 +202,12 @@ class Committer:
             # It may have landed. The same offsets are sent again once the session is verified; until then they wait.
             transient = isinstance(error, TransientError)
             level = logging.INFO if transient else logging.ERROR
-            log.log(level, "channel %s: a commit of %d partitions waits: %s", self._parts.name, len(group), error)
+            self._parts.journal.note(
+                "commit-waits",
+                f"a commit of {len(group)} partitions waits: {error}",
+                level=level,
+                partitions=len(group),
+            )
             for pending in group:
                 if not isinstance(error, ZkUnavailableError):
                     pending.unanswered_in = pending.partition.fence.session
@@ -229,12 +236,15 @@ class Committer:
         if refused.index % 2 == 0 and culprit.unanswered_in is not None:
             culprit.unread, culprit.epoch = True, None  # the one before has landed, or what was read was an old view
         elif refused.index % 2 == 0:
-            self._discard(culprit, "fenced")
+            self._discard(culprit, refused=True)
             group.remove(culprit)
             self._parts.evaluate()
         else:
             if culprit.create and refused.reason == "NoNode":
-                log.error("%s: its commits have no place: %s; make the folder again", culprit.partition.tp, refused)
+                self._parts.journal.note(
+                    "commit-waits", f"its commits have no place: {refused}; make the folder again", culprit.partition.tp,
+                    offset=culprit.offset, epoch=culprit.partition.fence.epoch, level=logging.ERROR,
+                )  # fmt: skip
                 self._not_before = self._parts.clock.now() + RETRY
             culprit.create = refused.reason == "NoNode"  # somebody deleted, or made, the offset node
         self._requeue(group)
@@ -266,7 +276,7 @@ class Committer:
                 continue
             fence = current(partition.fence, self._parts.paths.epoch(*partition.tp), node)
             if fence is None:
-                self._discard(pending, "fenced")
+                self._discard(pending, refused=True)
                 self._parts.evaluate()
                 continue
             if fence.epoch > partition.fence.epoch:  # our own, from a commit whose answer did not come
@@ -280,29 +290,33 @@ class Committer:
     def _landed(self, pending: Pending) -> None:
         parts, partition = self._parts, pending.partition
         partition.committed = pending.offset
+        partition.reverts, partition.reverted_to = 0, None
+        parts.mirror.landed(partition.tp, pending.offset)
         self.commits += 1
+        parts.meters.commit_seconds.observe(parts.clock.now() - pending.since)
         if pending.first:
             parts.schedule.start(partition)
             return
         partition.commits_total += 1
         if pending.batch is not None:
             batch = pending.batch
-            partition.callbacks.append(lambda: parts.processor.on_batch_processed(batch))
+            processor = partition.served_by or parts.processor
+            partition.callbacks.append(lambda: processor.on_batch_processed(batch))
         parts.schedule.settled(partition, parts.clock.now())  # its callback first; then it rests
 
-    def _discard(self, pending: Pending, outcome: Outcome) -> None:
+    def _discard(self, pending: Pending, *, refused: bool) -> None:
         """The partition is not ours any more: its commit is dropped, its records are another's to read."""
         parts, partition = self._parts, pending.partition
-        if outcome == "fenced" and partition.place is Place.SETTLING:
+        if refused and partition.place is Place.SETTLING:
             self.fenced += 1
-            log.warning(
-                "%s: lost: the commit of offset %d was refused, the epoch moved on; its new owner reads on from the last commit",
-                partition.tp,
-                pending.offset,
-            )
+            parts.journal.note(
+                "fenced", f"lost: the commit of offset {pending.offset} was refused, the epoch moved on; its new owner reads on "
+                "from the last commit", partition.tp, offset=pending.offset, epoch=pending.fence.epoch, level=logging.WARNING,
+            )  # fmt: skip
         parts.schedule.doom(partition, Fate.DROP)
         parts.schedule.settled(partition, parts.clock.now())
-        self._settle_in_ledger([pending], outcome, None)
+        # A commit that was sent and not answered may have landed before the epoch moved; no other can have.
+        self._settle_in_ledger([pending], "fenced" if pending.unanswered_in is None else "unknown", None)
 
     def _settle_in_ledger(self, group: list[Pending], outcome: Outcome, stats: list[Stat | None] | None) -> None:
         entries = []
@@ -320,10 +334,9 @@ class Committer:
 
     def _ledger_failed(self, error: LedgerError) -> None:
         parts = self._parts
-        if parts.ledger_problem is None:
-            log.error("channel %s: %s; %s", parts.name, error, "going on" if parts.degrade else "commits wait for it")
-        parts.ledger_problem = str(error)
-        parts.not_provable = parts.not_provable or parts.degrade
+        parts.ledger_trouble(error, "going on" if parts.degrade else "commits wait for it")
+        if parts.degrade:
+            parts.unrecorded()
 
     def _requeue(self, group: list[Pending]) -> None:
         with self._lock:

@@ -33,6 +33,11 @@ class Crew:
         """Whether callbacks mostly compute. Until one was seen, they are taken to wait."""
         return self._cpu > COMPUTING * self._elapsed
 
+    @property
+    def at_work(self) -> int:
+        """How many workers are in a turn."""
+        return len(self._turns)
+
     def observe(self, cpu: float, elapsed: float) -> None:
         """Take note of one callback: CPU seconds of its thread, and seconds passed."""
         self._cpu = self._cpu * MEMORY + cpu
@@ -53,6 +58,13 @@ class Crew:
     def begin(self, worker: object, now: float) -> None:
         """`worker` has taken a partition."""
         self._turns[worker] = now
+
+    def begin_reading(self, worker: object, now: float) -> bool:
+        """`worker` has nothing to serve, and reads. False: it is not the only one at work, or callbacks wait."""
+        if self._turns or not self.computing:
+            return False
+        self._turns[worker] = now
+        return True
 
     def end(self, worker: object) -> None:
         """It has passed the partition on."""

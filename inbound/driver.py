@@ -28,19 +28,19 @@ class Wakeup:
 
     def __init__(self, waiters: int = 1) -> None:
         self._condition = threading.Condition()
-        self._waiters = waiters
+        self.waiters = waiters
         self._pending = 0
 
     def set(self) -> None:
         """Let one waiting thread, or the next one to wait, go on at once."""
         with self._condition:
-            self._pending = min(self._pending + 1, self._waiters)
+            self._pending = min(self._pending + 1, self.waiters)
             self._condition.notify()
 
     def set_all(self) -> None:
         """Let every thread go on."""
         with self._condition:
-            self._pending = self._waiters
+            self._pending = self.waiters
             self._condition.notify_all()
 
     def take(self) -> bool:
@@ -81,6 +81,11 @@ class Driver:
     def start(self) -> None:
         self.last_step = self._clock.now()
         self.thread.start()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to end."""
+        return self._stopping.is_set()
 
     def stop(self) -> None:
         """Ask the thread to end after the step it is in."""

@@ -6,13 +6,17 @@
     │   ├── ZkUnavailableError          no usable ZooKeeper connection; the request did not execute
     │   ├── ZkAmbiguousError            the answer was lost; the request may or may not have executed
     │   └── BrokerUnavailableError      Kafka does not answer
+    │       └── BrokerRefusedError      it does, and does not let us in: password, certificate, token
+    ├── ZkDeniedError                   you: a ZooKeeper node's access rights do not let us in
     ├── PartitionError                  one partition; the others go on
     │   ├── PartitionLostError          another consumer owns it; nothing more is committed
     │   └── OffsetOutOfRangeError       the position is not in the log
     ├── ProcessorError                  the processor: it raised, or answered with something unusable
     │   ├── BadResponseError            not a BatchResponse, or an offset that may not be used
-    │   └── UndecodableError            a record that is no CloudEvent, where the processor insists on one
+    │   ├── UndecodableError            a record that is no CloudEvent, where the processor insists on one
+    │   └── SinkError                   what a sink sends to did not take it
     ├── LedgerError                     the ledger cannot be written or read
+    ├── SparkError                      a Spark job cannot start or go on
     ├── ConsumerIdTakenError            another live process runs under our consumer id (exit 1)
     ├── PublishError, DemoError, ...    one command cannot go on; each stands beside the command's code
     ├── EmbeddedClusterError            a server of the embedded cluster did not come up
@@ -44,8 +48,16 @@ class ZkAmbiguousError(TransientError):
     """The connection or the time ran out before the answer came: the request may have executed."""
 
 
+class ZkDeniedError(InboundError):
+    """A node's access rights (ACL) do not let our user do this; nothing was done."""
+
+
 class BrokerUnavailableError(TransientError):
     """Kafka does not answer, or the partition has no leader at the moment."""
+
+
+class BrokerRefusedError(BrokerUnavailableError):
+    """A broker does not let us in, or we do not trust it. Tried again, for what lets us in can be corrected meanwhile."""
 
 
 class PartitionError(InboundError):
@@ -83,8 +95,24 @@ class UndecodableError(ProcessorError):
     """A record is not a CloudEvent."""
 
 
+class SinkError(ProcessorError):
+    """What a sink sends to did not take an event, or a batch."""
+
+
 class LedgerError(InboundError):
     """The ledger cannot be written or read."""
+
+
+class SparkError(InboundError):
+    """A Spark job cannot start or go on: Java, PySpark, the connector, or a server that it needs is missing."""
+
+
+class ResetError(InboundError):
+    """A reset of offsets cannot be done as asked for: the message says why, and what would be valid."""
+
+
+class UnknownRefError(ResetError):
+    """A reset names something that no RefMapper finds."""
 
 
 class ConsumerIdTakenError(InboundError):

@@ -5,12 +5,20 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Protocol
 
+from inbound.clock import Clock
+from inbound.config import ChannelConfig
 from inbound.errors import BadResponseError, OffsetOutOfRangeError, ProcessorError
+from inbound.journal import Journal
 from inbound.partition import Partition, Place
-from inbound.parts import Parts
+from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, Record
+from inbound.schedule import NEVER
 from inbound.settle import Outcome, decide, retry_wait
+from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -31,24 +39,46 @@ def describe(error: BaseException) -> str:
     return f"{text} (at {frames[-1].filename}:{frames[-1].lineno})"
 
 
+class Served(Protocol):
+    """What the policy needs of who runs a processor: `inbound.parts.Parts`, or a replay's own."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def config(self) -> ChannelConfig: ...
+    @property
+    def processor(self) -> BatchEventProcessor: ...
+    @property
+    def journal(self) -> Journal: ...
+    @property
+    def asynchronous(self) -> bool: ...
+    def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None: ...
+
+
 class FailurePolicy:
     """The channel's `on_error`, and its answer to positions outside the log. Called by workers."""
 
-    def __init__(self, parts: Parts, dead_letters: DeadLetters | None) -> None:
+    def __init__(self, parts: Served, dead_letters: DeadLetters | None) -> None:
         self._parts = parts
         self._dead_letters = dead_letters
 
-    def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
+    async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
         """Return what to do after on_next_batch failed on `batch`: what on_exception says, else `on_error`."""
         if partition.place is Place.ABANDONED:
             return Outcome(batch.first_offset, None)  # nobody waits for it any more
         partition.attempts += 1
         partition.last_error = describe(error)
+        first = batch.records[0].offset
+        partition.failing = (first, first + 1) if len(batch) == 1 else (batch.first_offset, batch.next_offset)
         if not isinstance(error, Exception):  # sys.exit() in a processor, say: its end, not ours
             error = ProcessorError(f"{partition.tp}: {partition.last_error}")
-        answer = self._ask(partition, batch, error)
+        answer = await self._ask(partition, batch, error)
         if answer is not None:
-            log.warning("%s: on_next_batch failed at offsets %s; on_exception answered", *_where(batch, partition))
+            self._say(
+                partition, "failed", batch.first_offset, logging.WARNING,
+                f"on_next_batch failed at offsets {batch.first_offset} to {batch.next_offset - 1} ({partition.last_error}); "
+                "on_exception answered",
+            )  # fmt: skip
             partition.attempts = 0
             return answer
         limit = self._parts.config.on_error.max_attempts
@@ -57,28 +87,53 @@ class FailurePolicy:
                 # Find the record to blame: the batch again, one record at a time, each with attempts of its own. So an
                 # outage of what the processor needs gives up nothing but what fails while others succeed or time passes.
                 partition.isolate_until = batch.next_offset
-                log.error(
-                    "%s: on_next_batch failed %d times on offsets %d to %d (%s); handing them out one by one",
-                    partition.tp, partition.attempts, batch.first_offset, batch.next_offset - 1, partition.last_error,
+                self._say(
+                    partition, "isolating", batch.first_offset, logging.ERROR,
+                    f"on_next_batch failed {partition.attempts} times on offsets {batch.first_offset} to "
+                    f"{batch.next_offset - 1} ({partition.last_error}); handing them out one by one",
                 )  # fmt: skip
                 partition.attempts = 0
                 return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
-            return self._give_up(partition, batch)
+            return await self._give_up(partition, batch)
         wait = retry_wait(partition.attempts)
-        log.error(
-            "%s: on_next_batch failed on offsets %d to %d, attempt %d%s: %s; not committed, tried again in %.0f s",
-            partition.tp, batch.first_offset, batch.next_offset - 1, partition.attempts,
-            f" of {limit}" if limit else "", partition.last_error, wait,
+        self._say(
+            partition, "failed", batch.first_offset, logging.ERROR,
+            f"on_next_batch failed on offsets {batch.first_offset} to {batch.next_offset - 1}, attempt {partition.attempts}"
+            f"{f' of {limit}' if limit else ''}: {partition.last_error}; not committed, tried again in {wait:.0f} s",
         )  # fmt: skip
         log.debug("%s: where it failed", partition.tp, exc_info=error)
         return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
 
+    def claim_failed(self, partition: Partition, error: BaseException) -> float:
+        """Return when to ask again after on_claim failed, as clock time; infinity: not at all, the partition is held."""
+        if partition.place is Place.ABANDONED:
+            return NEVER
+        partition.attempts += 1
+        partition.last_error = describe(error)
+        limit = self._parts.config.on_error.max_attempts
+        if limit and partition.attempts >= limit:
+            partition.held = (
+                f"on_claim failed {partition.attempts} times: {partition.last_error}. Nothing is read before it says where "
+                "to begin: correct the processor and restart"
+            )
+            self._hold(partition, "processor-fails", partition.committed)
+            return NEVER
+        wait = retry_wait(partition.attempts)
+        self._say(
+            partition, "on-claim-failed", partition.committed, logging.ERROR,
+            f"on_claim failed, attempt {partition.attempts}{f' of {limit}' if limit else ''}: {partition.last_error}; "
+            f"nothing is read, asked again in {wait:.0f} s",
+        )  # fmt: skip
+        log.debug("%s: where it failed", partition.tp, exc_info=error)
+        return self._parts.clock.now() + wait
+
     def out_of_range(self, partition: Partition, error: OffsetOutOfRangeError) -> int | None:
         """Return where to read on when the position is not in the log; None: nowhere, the partition is held."""
         if error.offset < error.start:
-            log.error(
-                "%s: offsets %d to %d are lost to retention: the log starts at %d; reading on there. "
-                "Raise the topic's retention, or add consumers", partition.tp, error.offset, error.start - 1, error.start,
+            self._say(
+                partition, "out-of-range", error.offset, logging.ERROR,
+                f"offsets {error.offset} to {error.start - 1} are lost to retention: the log starts at {error.start}; reading "
+                "on there. Raise the topic's retention, or add consumers",
             )  # fmt: skip
             self._parts.note("retention", partition.tp, partition.fence.epoch, first=error.offset, next=error.start)
             return error.start
@@ -87,33 +142,48 @@ class FailurePolicy:
             partition.held = (
                 f"the commit {error.offset} is beyond the log's end {error.end}: the log was truncated. Set on_truncation "
                 "to earliest or latest, or move the offset, and restart"
+                if error.offset != partition.given_start
+                else f"on_claim gave {error.offset}, beyond the log's end {error.end}: it is not of this log, or the log was "
+                "truncated. Correct what it keeps, or set on_truncation to earliest or latest, and restart"
             )
-            log.error("%s: held: %s", partition.tp, partition.held)
+            self._hold(partition, "out-of-range", error.offset)
             return None
         target = error.start if choice == "earliest" else error.end
-        log.error(
-            "%s: the commit %d is beyond the log's end %d; reading on at %d (on_truncation: %s)",
-            partition.tp, error.offset, error.end, target, choice,
+        told = (
+            f"the commit {error.offset} is beyond the log's end {error.end}"
+            if error.offset != partition.given_start
+            else f"on_claim gave {error.offset}, beyond the log's end {error.end}"
+        )
+        self._say(
+            partition, "out-of-range", error.offset, logging.ERROR,
+            f"{told}; reading on at {target} (on_truncation: {choice})",
         )  # fmt: skip
         self._parts.note("revert", partition.tp, partition.fence.epoch, from_=error.offset, to=target)
         return target
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _ask(self, partition: Partition, batch: Batch, error: Exception) -> Outcome | None:
+    async def _ask(self, partition: Partition, batch: Batch, error: Exception) -> Outcome | None:
         try:
-            response = self._parts.processor.on_exception(partition.tp, error)
+            response: object = (partition.served_by or self._parts.processor).on_exception(partition.tp, error)
+            if self._parts.asynchronous and isawaitable(response):
+                response = await response
             if response is None:
                 return None
             return decide(
                 partition.tp, response, committed=partition.committed, first=batch.first_offset,
                 position=batch.next_offset, callback="on_exception",
             )  # fmt: skip
+        except GeneratorExit:
+            raise  # the loop itself is gone
         except BaseException as failure:
-            log.error("%s: on_exception failed: %s; taking the default", partition.tp, describe(failure))
+            self._say(
+                partition, "callback-failed", batch.first_offset, logging.ERROR,
+                f"on_exception failed: {describe(failure)}; taking the default",
+            )  # fmt: skip
             return None
 
-    def _give_up(self, partition: Partition, batch: Batch) -> Outcome:
+    async def _give_up(self, partition: Partition, batch: Batch) -> Outcome:
         """One record fails for good: do with it what `on_error.then` says."""
         then = self._parts.config.on_error.then
         offset = batch.records[0].offset
@@ -123,19 +193,31 @@ class FailurePolicy:
                 f"on_next_batch fails on the record at offset {offset}: {why}. Correct the processor and restart, or set "
                 "on_error.then to skip or dead-letter"
             )
-            log.error("%s: held: %s", partition.tp, partition.held)
+            self._hold(partition, "poison-event", offset)
             return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
         if then == "dead-letter" and self._dead_letters is not None:
             try:
-                self._dead_letters(batch.topic, batch.partition, batch.records, why)
+                send = partial(self._dead_letters, batch.topic, batch.partition, batch.records, why)
+                if self._parts.asynchronous:  # it waits for a broker, and the loop's other partitions need not
+                    import asyncio
+
+                    await asyncio.get_running_loop().run_in_executor(None, send)
+                else:
+                    send()
             except Exception as error:
                 wait = retry_wait(partition.attempts)
-                log.error(
-                    "%s: offset %d could not be sent to the dead-letter topic: %s; tried again in %.0f s",
-                    partition.tp, offset, describe(error), wait,
+                partition.dead_letter_problem = (
+                    f"offset {offset} could not be sent to the dead-letter topic: {describe(error)}"
+                )
+                self._say(
+                    partition, "dead-letter-failed", offset, logging.ERROR,
+                    f"{partition.dead_letter_problem}; tried again in {wait:.0f} s",
                 )  # fmt: skip
                 return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
-        log.error("%s: the record at offset %d is given up (%s): %s", partition.tp, offset, then, why)
+        self._say(
+            partition, "dead-lettered" if then == "dead-letter" else "skipped", offset, logging.ERROR,
+            f"the record at offset {offset} is given up ({then}): {why}",
+        )  # fmt: skip
         self._parts.note(
             "skip",
             partition.tp,
@@ -144,9 +226,15 @@ class FailurePolicy:
             to=batch.next_offset,
             reason=f"{then}: {why}",
         )
-        partition.attempts = 0
+        partition.attempts, partition.dead_letter_problem = 0, None
         return Outcome(batch.next_offset, batch.next_offset)
 
+    def _hold(self, partition: Partition, cause: str, offset: int | None) -> None:
+        """Say that `partition.held` stands: nothing is read before somebody acts."""
+        partition.held_cause = cause
+        self._say(partition, "held", offset, logging.ERROR, f"held: {partition.held}", cause=cause)
 
-def _where(batch: Batch, partition: Partition) -> tuple[object, str]:
-    return partition.tp, f"{batch.first_offset} to {batch.next_offset - 1} ({partition.last_error})"
+    def _say(self, partition: Partition, kind: str, offset: int | None, level: int, text: str, **facts: Any) -> None:
+        self._parts.journal.note(
+            kind, text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level, **facts
+        )

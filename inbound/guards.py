@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from inbound.coordinators.ownership import Fence, current
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
+from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, loosely
 from inbound.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
@@ -38,7 +38,7 @@ class Guards:
         """`changed` is called, on any thread, when the epoch of a partition has changed that was found to be held."""
         self._zk = zk
         self._paths = paths
-        self._changed = changed
+        self._changed = loosely(changed)
         #: At most one watch per partition and connection stands: each costs memory until it fires.
         self._guards: dict[TopicPartition, _Guard] = {}
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from inbound.coordinators.nodes import BadNodeError
+from inbound.coordinators.nodes import BadNodeError, ResetNote
 from inbound.coordinators.ownership import Claim, OtherTopicError, Ownership, Verdict
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call, Op
+from inbound.coordinators.zookeeper import Call, Delete, Op, RefusedError
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.kafka.reader import Reader
 from inbound.partition import Fate, Partition, Place
@@ -28,6 +29,8 @@ RETRY = 0.25
 AFTER_ERROR = 5.0
 #: Who leaves waits so long for its partitions to drain, in seconds, so that they can be released together.
 TOGETHER = 0.1
+#: Why a reset is in the ledger, where a command has moved the group's offset.
+BY_COMMAND = "offsets reset"
 #: Brokers that go on naming a topic that the group knows as deleted are believed after so many seconds.
 BELIEVE_AFTER = 60.0
 
@@ -53,6 +56,13 @@ class Holdings:
         self.ownership = Ownership(parts.zk, parts.config.group, parts.consumer_id)
         #: Set when the group is being left: nothing is claimed any more.
         self.leaving = False
+        #: Why partitions are being claimed, and given up, for the journal.
+        self.why: Callable[[], str] = lambda: "as it was free"
+        self.why_released: Callable[[TopicPartition], str] = lambda tp: "as asked"
+        #: Whether a reset may have moved a partition's epoch.
+        self.may_be_reset: Callable[[Partition], bool] = lambda partition: False
+        #: Gives a partition up that does not come to its end; the text says why that is not waited for any longer.
+        self.abandon: Callable[[Partition, str], None] = lambda partition, why: parts.schedule.abandon(partition)
         #: Their owner node may be ours although we do not hold them.
         self._suspects: set[TopicPartition] = set()
         self._releases: dict[TopicPartition, Call[None]] = {}
@@ -91,11 +101,10 @@ class Holdings:
         verdicts = await self._tasks.gather([self._recover_one(p) for p in needy], "recovery")
         recovered = [p for p, verdict in zip(needy, verdicts, strict=True) if verdict is Verdict.HELD]
         if recovered:
-            log.info(
-                "channel %s: %d partitions verified in session %#x",
-                self._parts.name,
-                len(recovered),
-                connection.session.id,
+            self._parts.journal.note(
+                "verified",
+                f"{len(recovered)} partitions verified in session {connection.session.id:#x}",
+                partitions=len(recovered),
             )
         for partition, verdict in zip(needy, verdicts, strict=True):
             if verdict in (Verdict.LOST, Verdict.BROKEN):
@@ -109,17 +118,29 @@ class Holdings:
         verdict, fence = await self.ownership.verify(partition.tp, partition.fence)
         if verdict is Verdict.UNVERIFIED:
             # The server declared the old session expired before it gave us a new one, so no commit of the old one can
-            # land any more, and the same epoch is safe to go on with.
-            verdict, fence = await self.ownership.recover(partition.tp, partition.fence)
+            # land any more, and the same epoch is safe to go on with: as it is now, for a commit whose answer was lost
+            # may have moved it on.
+            verdict, fence = await self.ownership.recover(partition.tp, fence)
         if verdict is Verdict.HELD:
+            if fence.session != partition.fence.session:
+                self._parts.journal.note(
+                    "recovered", "got back in a new session under the same epoch: nothing is repeated",
+                    partition.tp, epoch=fence.epoch, level=logging.DEBUG,
+                )  # fmt: skip
             self._parts.schedule.refence(partition, fence)
         return verdict
 
     def _drop(self, partition: Partition, verdict: Verdict) -> None:
-        log.warning(
-            "%s: lost: %s; nothing more of it is committed", partition.tp,
-            "its epoch moved on although the owner node is ours" if verdict is Verdict.BROKEN
-            else "another consumer has claimed it",
+        if self.may_be_reset(partition):
+            why = "a reset has moved its epoch on"
+            partition.why_lost = "a reset of the group's offsets has overtaken it; reading begins where that says"
+        elif verdict is Verdict.BROKEN:
+            why = "its epoch moved on although the owner node is ours"
+        else:
+            why = "another consumer has claimed it"
+        self._parts.journal.note(
+            "lost", f"lost: {why}; nothing more of it is committed", partition.tp,
+            offset=partition.committed, epoch=partition.fence.epoch, level=logging.WARNING,
         )  # fmt: skip
         self._parts.schedule.doom(partition, Fate.DROP)
 
@@ -136,28 +157,52 @@ class Holdings:
                 self._hearsay[tp] = _Hearsay(self._reader.ask_topics(), self._parts.clock.now())
             elif self._reader.answered(hearsay.question):
                 del self._hearsay[tp]
-                log.warning("%s: the topic was deleted and created anew; what was read of the old one is dropped", tp)
+                self._parts.journal.note(
+                    "recreated", "the topic was deleted and created anew; what was read of the old one is dropped",
+                    tp, offset=partition.committed, epoch=partition.fence.epoch, level=logging.WARNING,
+                )  # fmt: skip
                 partition.why_lost = "the topic was deleted and created anew; the new one is read from its start"
                 self._parts.schedule.doom(partition, Fate.DROP)
 
-    async def settle_suspects(self, owned: frozenset[TopicPartition], ours: frozenset[TopicPartition]) -> bool:
+    async def settle_suspects(
+        self, owned: frozenset[TopicPartition], ours: frozenset[TopicPartition], closed: Collection[str] = ()
+    ) -> bool:
         """Where an owner node may be ours although we do not hold the partition, look; if it is, claim anew.
 
-        After a claim whose answer was lost, or a drop: nobody else can take such a partition, and we do not read it.
+        After a claim whose answer was lost, or a drop: nobody else can take such a partition, and we do not read it. Where
+        it cannot be claimed, for the gate of its topic is among `closed` or a call of ours still works on it, the node is
+        deleted: a reset waits for that, or somebody else for the partition.
         Returns False if one of them could not be had: it counts as owned, so no plan would take it; look again soon.
         """
         settled = True
         self._suspects |= self._parts.schedule.take_dropped()
         connection = self._parts.zk.connection
-        for tp in sorted(self._suspects - ours):
-            if tp not in owned or connection is None or not self._parts.schedule.may_claim(tp):
-                continue
-            node = await self._parts.zk.get(self._parts.paths.owner(*tp))
-            if node is None or node.stat.ephemeral_owner != connection.session.id:
-                continue
-            settled &= await self.claim(tp)
+        found = sorted(self._suspects - ours)
+        idle = [tp for tp in found if tp.topic in closed or (tp in owned and not self._parts.schedule.may_claim(tp))]
+        for cleared in await self._tasks.gather([self.clear_node(tp) for tp in idle], "removal of owner nodes"):
+            settled &= cleared
+        wanted = [tp for tp in found if tp in owned and tp not in idle]
+        if wanted and connection is not None:
+            nodes = [(tp, self._parts.zk.get(self._parts.paths.owner(*tp))) for tp in wanted]
+            for tp, asked in nodes:
+                node = await asked
+                if node is not None and node.stat.ephemeral_owner == connection.session.id:
+                    settled &= await self.claim(tp)
         self._suspects -= {p.tp for p in self._parts.schedule.held()}
         return settled
+
+    async def clear_node(self, tp: TopicPartition) -> bool:
+        """Delete an owner node that is ours, or a dead predecessor's, and under which we hold nothing.
+
+        Returns False if that is not certain: look again.
+        """
+        try:
+            await self.ownership.clear(tp, self._dead_sessions)
+        except (RefusedError, TransientError) as error:
+            log.debug("%s: %s", tp, error)
+            return False
+        self._suspects.discard(tp)
+        return True
 
     # -- taking and releasing ----------------------------------------------------------------------------------------
 
@@ -166,10 +211,7 @@ class Holdings:
         if partitions:
             self._reader.expect()
         results = await self._tasks.gather([self.claim(tp) for tp in partitions], "claim")
-        taken = [tp for tp, done in zip(partitions, results, strict=True) if done]
-        if taken:
-            log.info("channel %s: took %s", self._parts.name, _listed(taken))
-        return len(taken) == len(partitions)
+        return all(results)
 
     async def claim(self, tp: TopicPartition) -> bool:
         """Claim one partition, and begin to read it. Returns whether it is ours now."""
@@ -181,6 +223,7 @@ class Holdings:
         hearsay = self._hearsay.get(tp)
         if hearsay is not None and not self._may_believe(hearsay, topic_id):
             return False
+        suspected = tp in self._suspects
         self._suspects.add(tp)
         try:
             claim = await self.ownership.claim(
@@ -190,14 +233,18 @@ class Holdings:
             self._ask_which_topic(tp, error, hearsay)
             return False
         except BadNodeError as error:
-            log.error("%s: claimed, but cannot be read: %s; looking again in %.0f s", tp, error, AFTER_ERROR)
+            self._parts.journal.note(
+                "unreadable", f"claimed, but cannot be read: {error}; looking again in {AFTER_ERROR:.0f} s", tp,
+                level=logging.ERROR,
+            )  # fmt: skip
             self._unreadable[tp] = now + AFTER_ERROR
             return False
         except TransientError as error:
             log.debug("%s: %s", tp, error)
             return False
         if claim is None:
-            # Refused: whatever we sent for it cannot land any more, unless the answer before this one was lost.
+            if not suspected:  # not free, or refused: nothing that we sent for it can land any more
+                self._suspects.discard(tp)
             return False
         self._suspects.discard(tp)
         self._hearsay.pop(tp, None)
@@ -232,12 +279,43 @@ class Holdings:
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
         partition = Partition(tp, claim.fence, claim.offset, claim.added_later, claim.topic_id)
+        if claim.reset is not None:
+            self._tell_reset(partition, claim.reset)
+        partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
         if claim.recreated:
-            log.warning("%s: the topic was deleted and created anew; the group starts at offset 0 of the new one", tp)
+            parts.journal.note(
+                "recreated", "the topic was deleted and created anew; the group starts at offset 0 of the new one", tp,
+                offset=0, epoch=claim.fence.epoch, level=logging.WARNING, old=claim.old,
+            )  # fmt: skip
             parts.note("reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew")
         parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
+        where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
+        parts.journal.note(
+            "claimed", f"claimed, {self.why()}; reading begins {where}", tp,
+            offset=claim.offset, epoch=claim.fence.epoch, session=f"{claim.fence.session:#x}",
+        )  # fmt: skip
+        parts.mirror.claimed(tp, claim.offset)
         parts.schedule.adopt(partition)
         self._reader.open(partition)
+
+    def _tell_reset(self, partition: Partition, reset: ResetNote) -> None:
+        """Have the processor and the ledger told that somebody has moved the group's offset, before the first batch.
+
+        In the ledger it stands before `claimed`, as it is why the claim begins where it does.
+        """
+        parts, tp, epoch = self._parts, partition.tp, partition.fence.epoch
+        name = reset.command.rpartition("/")[2]
+        before = "none" if reset.old is None else reset.old
+        parts.journal.note(
+            "reset", f"reset {name} has moved the group's offset from {before} to {reset.new}", tp,
+            offset=reset.new, epoch=epoch, old=reset.old, command=reset.command,
+        )  # fmt: skip
+        parts.note("reset", tp, epoch, old=reset.old, new=reset.new, reason=BY_COMMAND, command=reset.command)
+
+        def on_reset() -> object:
+            return (partition.served_by or parts.processor).on_reset(tp, reset.old, reset.new)
+
+        partition.callbacks.append(on_reset)
 
     def release(self, partition: Partition) -> Call[None]:
         """Start to release a partition, once. Returns what completes when it is out of our hands."""
@@ -267,14 +345,30 @@ class Holdings:
                 log.debug("%s: %s", partition.tp, error)
                 await self._tasks.sleep(RETRY)
             except InboundError as error:
-                log.error("%s: cannot be released: %s; trying again in %.0f s", partition.tp, error, AFTER_ERROR)
+                self._parts.journal.note(
+                    "stuck", f"cannot be released: {error}; trying again in {AFTER_ERROR:.0f} s", partition.tp,
+                    epoch=partition.fence.epoch, level=logging.ERROR,
+                )  # fmt: skip
                 await self._tasks.sleep(AFTER_ERROR)
         released = partition.place is Place.LEAVING
         if released:
-            log.info("channel %s: released %s", self._parts.name, partition.tp)
+            self._parts.journal.note(
+                "released", f"released, {self.why_released(partition.tp)}; the commit is {partition.committed}", partition.tp,
+                offset=partition.committed, epoch=partition.fence.epoch,
+            )  # fmt: skip
             self._parts.note("released", partition.tp, partition.fence.epoch)
-        self._parts.schedule.leave(partition)
+        if partition.place is not Place.ABANDONED:  # else it is gone when its callback has ended
+            self._parts.schedule.leave(partition)
         self._parts.evaluate()
+
+    async def free(self, partition: Partition) -> None:
+        """Delete the owner node of a partition that was abandoned.
+
+        Raises:
+            TransientError: no answer; call it again.
+        """
+        await self.ownership.release(partition.tp, partition.fence, None)
+        await self._suspect_if_still_ours(partition.tp)
 
     async def _suspect_if_still_ours(self, tp: TopicPartition) -> None:
         """Look whether a release has left an owner node of ours behind: it was refused, for the epoch is another's.
@@ -317,12 +411,24 @@ class Holdings:
         for release in releases:
             await release
 
+    async def clear(self) -> None:
+        """Delete the owner nodes that are still ours after everything was released: a claim's answer was lost.
+
+        Raises:
+            TransientError: ZooKeeper did not answer; call it again.
+        """
+        connection = self._parts.zk.connection
+        if connection is None:
+            raise ZkUnavailableError(f"channel {self._parts.name}: no connection to look for owner nodes with")
+        known = [TopicPartition(t, p) for t, meta in self._reader.topics.items() for p in range(meta.partitions)]
+        nodes = [(self._parts.paths.owner(*tp), self._parts.zk.get(self._parts.paths.owner(*tp))) for tp in known]
+        for path, asked in nodes:
+            node = await asked
+            if node is not None and node.stat.ephemeral_owner == connection.session.id:
+                with suppress(RefusedError):  # it went meanwhile
+                    await self._parts.zk.transaction([Delete(path, node.stat.version)])
+
     @property
     def nothing_to_commit(self) -> bool:
         """Whether all that is left to do is to delete owner nodes."""
         return all(p.place is Place.LEAVING for p in self._parts.schedule.held())
-
-
-def _listed(partitions: Sequence[TopicPartition]) -> str:
-    text = ", ".join(map(str, sorted(partitions)[:20]))
-    return text if len(partitions) <= 20 else f"{text} and {len(partitions) - 20} more"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -16,10 +16,11 @@ from typing import Any
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators import pauses
+from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.paths import GroupPaths, path_part
 from inbound.coordinators.pauses import OPERATOR, Pause
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call, ZooKeeper, ambiguous, unavailable
+from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, ambiguous, unavailable
 from inbound.errors import InboundError
 
 #: How long an operation may take before the one who asked is told that nobody knows. Seconds.
@@ -32,10 +33,20 @@ class Verb(Enum):
     PAUSE = "pause"
     RESUME = "resume"
     REBALANCE = "rebalance"
+    RELEASE = "release"
+    RATE = "rate"
+
+
+#: What concerns one member alone, and is done in its process: see `inbound.member_operations`.
+OF_MEMBERS = (Verb.RELEASE, Verb.RATE)
 
 
 class UnknownTargetError(InboundError):
     """The operation names a channel, or a member, that is not there."""
+
+
+class BadOperationError(InboundError):
+    """The operation cannot be done to what it names."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,10 @@ class Operation:
     verb: Verb
     consumer: str | None = None
     reason: str | None = None
+    topic: str | None = None  # of `release`
+    partition: int | None = None
+    seconds: float | None = None  # how long it is left to others; None: until the next rebalance
+    per_second: float | None = None  # of `rate`; None: as fast as it goes
 
 
 @dataclass(frozen=True)
@@ -111,6 +126,8 @@ async def carry_out(zk: ZooKeeper, target: Target, operation: Operation, *, by: 
     left = [p for p in await pauses.read_pauses(zk, paths) if p.consumer is None or p.consumer == consumer]
     if operation.verb is Verb.RESUME and left:
         text += f"; {_still(target, left)}"
+    if operation.verb in (Verb.RESUME, Verb.REBALANCE):
+        text += await _behind_gates(zk, paths)
     message = f"{target.channel}: {text} (group {target.group}, {_count(alive)} alive)"
     holders = sorted({p.holder for p in left})
     return Done(
@@ -157,6 +174,18 @@ def _still(target: Target, left: list[Pause]) -> str:
     return f"still paused by {', '.join(sorted({p.holder for p in left}))}: goes on when that is done"
 
 
+async def _behind_gates(zk: ZooKeeper, paths: GroupPaths) -> str:
+    """Return what is to be said of resets that are under way: nothing of their topics is read before they are over."""
+    topics = sorted(await zk.children(paths.all_gates) or ())
+    calls: list[tuple[str, Call[Node | None]]] = [(topic, zk.get(paths.gate(topic))) for topic in topics]
+    closed = []
+    for topic, call in calls:
+        node = await call
+        if node is not None and node.data != OPEN:
+            closed.append(f"{topic} (reset {node.data.decode(errors='replace').rpartition('/')[2]})")
+    return f"; for {', '.join(closed)} it takes effect when the gate opens again" if closed else ""
+
+
 def _rebalanced(alive: list[str]) -> str:
     if not alive:
         return "nobody is there to rebalance; members that start take their shares by themselves"
@@ -171,12 +200,20 @@ class Operator:
     """Carries operations out on the controller's thread, for those who ask on threads of their own."""
 
     def __init__(
-        self, tasks: Tasks, zk: ZooKeeper, clock: Clock, channels: Mapping[str, ChannelConfig], by: str
+        self,
+        tasks: Tasks,
+        zk: ZooKeeper,
+        clock: Clock,
+        channels: Mapping[str, ChannelConfig],
+        by: str,
+        of_member: Callable[[str, Operation], Done] | None = None,
     ) -> None:
+        """`of_member` does what `OF_MEMBERS` names."""
+        self._of_member = of_member
         self._tasks = tasks
         self._zk = zk
         self._clock = clock
-        self._targets = {name: Target.of(name, config) for name, config in channels.items()}
+        self._channels = channels
         self._by = by
 
     def __call__(self, channel: str, operation: Operation) -> Done:
@@ -186,9 +223,12 @@ class Operator:
             UnknownTargetError: there is no such channel, or no such member.
             TransientError: ZooKeeper is away, or did not answer in time. Trying again is safe.
         """
-        target = self._targets.get(channel)
-        if target is None:
-            raise UnknownTargetError(f"no channel {channel!r}; there are: {', '.join(self._targets)}")
+        channels = dict(self._channels)  # subscriptions come and go
+        if channel not in channels:
+            raise UnknownTargetError(f"no channel {channel!r}; there are: {', '.join(channels)}")
+        if operation.verb in OF_MEMBERS and self._of_member is not None:
+            return self._of_member(channel, operation)
+        target = Target.of(channel, channels[channel])
         if self._zk.connection is None:
             raise unavailable(f"{operation.verb.value} of channel {channel}")
         work = carry_out(self._zk, target, operation, by=self._by, wall=self._clock.wall())

@@ -14,6 +14,7 @@ from enum import Enum, IntEnum
 from inbound.buffer import RecordBuffer
 from inbound.coordinators.ownership import Fence
 from inbound.errors import IllegalTransitionError
+from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
 from inbound.topic_partition import TopicPartition
 
@@ -23,7 +24,7 @@ class Place(Enum):
 
     STARTING = "starting"  # the reader resolves its position, the committer may be writing the first one
     SCHEDULED = "scheduled"  # in the heap: due at a time, or when records come
-    RUNNING = "running"  # with one worker
+    RUNNING = "running"  # with one worker, or one turn of the event loop
     SETTLING = "settling"  # with the committer
     LEAVING = "leaving"  # with the controller, which deletes the owner node
     ABANDONED = "abandoned"  # given up while its callback still runs; not claimed again before that has ended
@@ -36,6 +37,7 @@ class Step(Enum):
     START = "start"  # its position is known, and committed
     TAKE = "take"  # a worker took it
     PUT_BACK = "put back"  # the worker is done, nothing to commit
+    PLACE = "place"  # the processor has said where to begin; the reader holds that against the log
     SETTLE = "settle"  # the worker is done, the committer has a commit to write
     SETTLED = "settled"  # landed, or refused
     GIVE_UP = "give up"  # nothing more to do but to delete the owner node
@@ -50,6 +52,7 @@ TRANSITIONS: Mapping[tuple[Place, Step], Place] = {
     (P.STARTING, S.LEAVE): P.GONE,
     (P.SCHEDULED, S.TAKE): P.RUNNING,
     (P.RUNNING, S.PUT_BACK): P.SCHEDULED,
+    (P.RUNNING, S.PLACE): P.STARTING,  # on_claim has answered
     (P.RUNNING, S.SETTLE): P.SETTLING,
     (P.RUNNING, S.GIVE_UP): P.LEAVING,  # on_stream_termination is done, with nothing to commit
     (P.RUNNING, S.LEAVE): P.GONE,  # PartitionLost was told
@@ -82,6 +85,12 @@ class Partition:
     committed: int | None  # what stands in ZooKeeper, as far as we know
     added_later: bool = False
     topic_id: str | None = None  # of the topic that it was claimed in
+    placed: bool = False  # the processor was asked where this claim begins; looked at only where it wants to be
+    #: The processor that its callbacks go to, from its first turn on; a newer one takes over between two batches.
+    served_by: BatchEventProcessor | None = None
+    reopened: bool = False  # it is asked again where it begins, although it is being read already
+    handing_over: bool = False  # that one was told that the partition goes; what it had committed then is on its way
+    given_start: int | None = None  # what it said, until that is committed; None: the group's commit
     why_lost: str = "another consumer owns it now; what it was handed since the last commit is read again there"
     place: Place = Place.STARTING
     fate: Fate = Fate.KEEP
@@ -89,13 +98,20 @@ class Partition:
     high_watermark: int | None = None
     buffer: RecordBuffer = field(default_factory=RecordBuffer)
     batch: Batch | None = None  # the one inside a callback
+    deferred: int | None = None  # what is before this offset may be committed, and is at `commit_due` at the latest
+    commit_due: float = float("inf")  # clock time
+    #: Told by the processor when nobody expects it, and so under the schedule's lock: what is before it is finished.
+    finished: int | None = None
     last: bool = False  # the commit that is settling is the last one before the release
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: Exception | None = None  # found by the reader; for the worker to tell the processor
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     attempts: int = 0  # failures in a row
+    failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last
     isolate_until: int = 0  # below this offset batches have one record each: we look for the one that fails
     held: str | None = None  # why it is not read, for status; None while it is
+    held_cause: str | None = None  # the same as a value of `inbound.explain.cause.Cause`
+    dead_letter_problem: str | None = None  # why the record that was given up is not with the dead letters yet
     idle_since: float | None = None  # clock time; None while there is something to read
     idle_told: bool = False  # on_idle was called in this idle spell
     paused_since: float | None = None  # clock time at which the processor was told of a pause; None: it reads
@@ -109,6 +125,23 @@ class Partition:
     commits_total: int = 0
     last_error: str | None = None
     last_batch_at: float | None = None  # wall time
+    batch_since: float | None = None  # clock time at which on_next_batch was called; None between calls
+    reverted_to: int | None = None  # where the last revert went, and how often in a row one went there
+    reverts: int = 0
+    read_error: str | None = None  # what the brokers said of the last fetch; None: nothing wrong
+    log_position: int | None = None  # as the client was asked last: where it reads on, and where what can be read ends
+    log_end: int | None = None
+    unread_since: float | None = None  # clock time since which records are known that the client had not fetched,
+    unread_at: int = 0  # and the position then
+    #: As the stall detector saw it last: see `inbound.explain`. Times in seconds since 1970.
+    cause: str = "starting"
+    cause_since: float | None = None
+    stalled_since: float | None = None
+
+    def try_again(self) -> None:
+        """Forget why it is not read. By whoever has it, as a callback."""
+        self.held = self.held_cause = None
+        self.attempts = 0
 
     def move(self, step: Step) -> None:
         """Go where the table says.
@@ -121,9 +154,37 @@ class Partition:
         except KeyError:
             raise IllegalTransitionError(f"{self.tp}: no step {step.value!r} from {self.place.value!r}") from None
 
+    def reverted(self, offset: int) -> None:
+        """Take note that reading goes back to `offset`."""
+        self.reverts = self.reverts + 1 if offset == self.reverted_to else 1
+        self.reverted_to = offset
+
+    def defer_commit(self, offset: int, due: float) -> None:
+        """Note that what is before `offset` is to be committed at `due`, or earlier if that was said before."""
+        if self.committed is None or offset > self.committed:
+            self.deferred, self.commit_due = offset, min(self.commit_due, due)
+
+    def limit_deferred(self, position: int) -> None:
+        """Forget of a deferred commit what goes beyond `position`: from there on it is read again."""
+        if self.deferred is not None and position < self.deferred:
+            if self.committed is not None and position > self.committed:
+                self.deferred = position
+            else:
+                self.take_deferred()
+
+    def take_deferred(self) -> int | None:
+        """Return the offset to commit, if a commit was deferred; from here on none is."""
+        offset, self.deferred, self.commit_due = self.deferred, None, float("inf")
+        return offset
+
+    @property
+    def end(self) -> int | None:
+        """Where the log ends, as fetches said or, where none comes, the leader when it was asked."""
+        ends = [end for end in (self.high_watermark, self.log_end) if end is not None]
+        return max(ends, default=None)
+
     @property
     def lag(self) -> int | None:
         """Records in the log that are not committed yet; None while the log's end is not known."""
-        if self.high_watermark is None:
-            return None
-        return max(0, self.high_watermark - (self.committed if self.committed is not None else self.position))
+        end = self.end
+        return None if end is None else max(0, end - (self.committed if self.committed is not None else self.position))

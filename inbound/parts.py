@@ -14,13 +14,17 @@ from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.driver import Wakeup
 from inbound.errors import LedgerError
+from inbound.journal import Journal
+from inbound.kafka.mirror_base import Connect
 from inbound.ledger.base import Ledger
+from inbound.meters import Meters
+from inbound.mirroring import Mirror
 from inbound.pausing import Pausing
-from inbound.processors.base import BatchEventProcessor
+from inbound.processors.base import BatchEventProcessor, gives_starts, has_room, is_async
+from inbound.processors.spans import NO_TRACING, Consumer, Tracing
+from inbound.processors.stopping import StopEvent
 from inbound.schedule import Schedule
 from inbound.topic_partition import TopicPartition
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -50,22 +54,79 @@ class Parts:
     committer_wakeup: Wakeup
     #: Ask the controller to look at this channel's partitions again.
     evaluate: Callable[[], None] = lambda: None
-    stopping: threading.Event = field(default_factory=threading.Event)
+    #: What spans are asked for, if any are made.
+    tracing: Tracing = NO_TRACING
+    #: Makes the client that offsets are mirrored with; None: there is none.
+    connect_mirror: Connect | None = None
+    stopping: StopEvent = field(default_factory=StopEvent)
     totals: dict[TopicPartition, Totals] = field(default_factory=dict)
     #: Why the ledger cannot be written; None while it can.
     ledger_problem: str | None = None
     #: Set for good once something was not recorded: the ledger proves nothing from here on.
     not_provable: bool = False
+    #: Since when something was not recorded, and the ledger does not say so yet. Seconds since 1970.
+    _gap: float | None = field(default=None, init=False)
+    _gap_lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    meters: Meters = field(default_factory=Meters, init=False)
+    journal: Journal = field(init=False)
     pausing: Pausing = field(init=False)
+    mirror: Mirror = field(init=False)
+    asynchronous: bool = field(init=False)  # whether the processor's callbacks may be coroutines
+    gives_starts: bool = field(init=False)  # whether the processor is to be asked where claims begin
+    has_room: bool = field(init=False)  # whether it is to be asked how much it takes
+    consumer: Consumer = field(init=False)  # who reads, as spans name it
 
     def __post_init__(self) -> None:
+        self.journal = Journal(self.name, self.config.group, self.clock.wall)
         self.pausing = Pausing(self.zk, self.schedule)
+        self.mirror = Mirror(self, self.connect_mirror)
+        self.asynchronous = is_async(type(self.processor))
+        self.gives_starts = gives_starts(type(self.processor))
+        self.has_room = has_room(type(self.processor))
+        self.consumer = Consumer(self.config.group, self.consumer_id)
+        if type(self.processor).makes_spans:
+            self.tracing = NO_TRACING  # its own are of single events
 
     def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
         """Record an event of a partition; where the ledger cannot take it, say so, here and in status."""
+        self.meters.noted(kind, facts, self.clock.now())
         try:
             self.ledger.note(kind, **tp._asdict(), epoch=epoch, **facts)
         except LedgerError as error:
-            log.error("%s: the ledger lacks %r: %s", tp, kind, error)
-            self.ledger_problem = str(error)
-            self.not_provable = True
+            self.ledger_trouble(error, f"it lacks {kind!r} of {tp}")
+            self.unrecorded()
+
+    def unrecorded(self) -> None:
+        """Take note that something was done that is not in the ledger. Any thread."""
+        self.not_provable = True
+        with self._gap_lock:
+            if self._gap is None:
+                self._gap = self.clock.wall()
+
+    def ledger_trouble(self, error: LedgerError, meanwhile: str) -> None:
+        """Take note that the ledger cannot be written. Any thread."""
+        if self.ledger_problem is None:
+            self.journal.note("ledger-trouble", f"{error}; {meanwhile}", level=logging.ERROR)
+        self.ledger_problem = str(error)
+
+    def recorded(self) -> None:
+        """Take note that the ledger can be written, and tell it what it lacks. Any thread."""
+        if self.ledger_problem is not None:
+            self.ledger_problem = None
+            self.journal.note("ledger-over", "the ledger can be written again")
+        if self._gap is not None:
+            self.mark_gap()
+
+    def mark_gap(self) -> bool:
+        """Record since when something was not recorded, if that is so. False: the ledger cannot take it yet."""
+        with self._gap_lock:
+            since, self._gap = self._gap, None
+        if since is None:
+            return True
+        try:
+            self.ledger.degraded(since, self.clock.wall())
+        except LedgerError:
+            with self._gap_lock:
+                self._gap = since
+            return False
+        return True

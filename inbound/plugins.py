@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 import traceback
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from dataclasses import dataclass
 from typing import Any
 
 from inbound.config import (
+    CoordinatorConfig,
     DynamicCoordinatorConfig,
     FixedCountCoordinatorConfig,
     Loaded,
@@ -21,28 +23,49 @@ from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.fixed_count import FixedCountCoordinator
 from inbound.coordinators.static import StaticCoordinator
 from inbound.errors import ConfigError
-from inbound.processors.base import BatchEventProcessor
-
-GROUP = "inbound.processors"
+from inbound.installed import offer_of
+from inbound.processors.base import BatchEventProcessor, async_callbacks, is_async
 
 #: Shipped processors, imported when asked for.
-BUILT_IN: Mapping[str, str] = {"simple": "inbound.processors.simple:SimpleProcessor"}
+BUILT_IN: Mapping[str, str] = {
+    "dispatch": "inbound.processors.dispatch.processor:DispatchProcessor",
+    "simple": "inbound.processors.simple:SimpleProcessor",
+}
 
 
-def processor_class(name: str) -> type[BatchEventProcessor]:
-    """Return the processor class that `name` stands for.
+@dataclass(frozen=True)
+class FoundProcessor:
+    """A processor class, and where it came from, in words."""
+
+    cls: type[BatchEventProcessor]
+    origin: str
+
+
+def find_processor(name: str) -> FoundProcessor:
+    """Return the processor class that `name` stands for. inbound's own names go before those of distributions.
 
     Raises:
-        ConfigError: it cannot be imported, or is no BatchEventProcessor; the message says which line failed.
+        ConfigError: there is none, several are meant, it cannot be imported, or it is no BatchEventProcessor; the message
+            says which line failed.
     """
-    target = BUILT_IN.get(name)
-    if target is None and ":" not in name:
-        found = {point.name: point for point in entry_points(group=GROUP)}
-        if name not in found:
-            known = ", ".join(sorted({*BUILT_IN, *found}))
-            raise ConfigError(f"no processor is called {name!r}; use one of {known}, or module:Class")
-        target = found[name].value
-    found_class = load(target or name)
+    if name in BUILT_IN:
+        return FoundProcessor(_processor_class(name, load(BUILT_IN[name])), f"{BUILT_IN[name]}, part of inbound")
+    if ":" in name:
+        return FoundProcessor(_processor_class(name, load(name)), file_of(name))
+    offer = offer_of(name, BUILT_IN)
+    try:
+        cls = _processor_class(name, load(offer.target, offered_by=offer.distribution))
+    except ConfigError as error:
+        raise ConfigError(f"{name!r} of {offer.distribution}: {error}") from None
+    return FoundProcessor(cls, f"{offer.target} of {offer.distribution}")
+
+
+def file_of(target: str) -> str:
+    """Return the file that the class `module:Class`, once loaded, came from."""
+    return getattr(sys.modules.get(target.partition(":")[0]), "__file__", None) or "no file"
+
+
+def _processor_class(name: str, found_class: Any) -> type[BatchEventProcessor]:
     if not (isinstance(found_class, type) and issubclass(found_class, BatchEventProcessor)):
         raise ConfigError(
             f"{name} is {found_class!r}, not a BatchEventProcessor; derive it from inbound.BatchEventProcessor"
@@ -50,24 +73,27 @@ def processor_class(name: str) -> type[BatchEventProcessor]:
     missing = sorted(getattr(found_class, "__abstractmethods__", ()))
     if missing:
         raise ConfigError(f"{name} lacks {', '.join(missing)}; write it: it is handed every batch")
+    if async_callbacks(found_class) and not is_async(found_class):
+        raise ConfigError(
+            f"{name}: {', '.join(async_callbacks(found_class))} is async, on_next_batch is not; make on_next_batch async too, "
+            "or none of them"
+        )
     return found_class
 
 
-def coordinator_of(channel: str, loaded: Loaded) -> ZkCoordinator:
-    """Return the coordinator that the configuration asks for.
+def coordinator_of(config: CoordinatorConfig, where: str, loaded: Loaded) -> ZkCoordinator:
+    """Return the coordinator that the configuration asks for at `where`, a dotted path.
 
     Raises:
         ConfigError: a class of the user's cannot be used, or its options; with the place in the file, a line for each
             problem.
     """
-    config = loaded.config.channels[channel].coordinator
     if isinstance(config, DynamicCoordinatorConfig):
         return DynamicCoordinator()
     if isinstance(config, FixedCountCoordinatorConfig):
         return FixedCountCoordinator(config.count)
     if isinstance(config, StaticCoordinatorConfig):
         return StaticCoordinator(config.partitions)
-    where = f"channels.{channel}.coordinator"
     try:
         cls = _coordinator_class(config.type)
     except ConfigError as error:
@@ -109,8 +135,8 @@ def _made(name: str, cls: type[ZkCoordinator], options: Any) -> ZkCoordinator:
     return coordinator
 
 
-def load(target: str) -> Any:
-    """Import `module:Class`.
+def load(target: str, *, offered_by: str | None = None) -> Any:
+    """Import `module:Class`; `offered_by` is the distribution that names it, if one does.
 
     Raises:
         ConfigError: no such module or name, or the module's own code failed.
@@ -120,8 +146,10 @@ def load(target: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            top = module_name.split(".")[0]
+            advice = f"put {top}.py beside the configuration file, or install it"
             raise ConfigError(
-                f"no module {module_name!r}; put {module_name.split('.')[0]}.py beside the configuration file, or install it"
+                f"no module {module_name!r}; {f'install {offered_by} again' if offered_by else advice}"
             ) from None
         raise ConfigError(
             f"{module_name} needs the module {error.name!r}, which is not installed ({_place(error)})"

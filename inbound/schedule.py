@@ -34,8 +34,12 @@ class Schedule:
         self._partitions: dict[TopicPartition, Partition] = {}
         #: Callbacks that outlived their partition; a claim of it waits for them.
         self._abandoned: dict[TopicPartition, Partition] = {}
+        #: Called, under the lock, when one of those has ended: the partition can be claimed again.
+        self.on_abandoned_end: Callable[[], None] = lambda: None
         self._dropped: set[TopicPartition] = set()
         self._paused = False
+        #: What partitions are to be served by; of one that is served by something older a worker takes a look at once.
+        self._server: object = None
 
     # -- the controller's side -----------------------------------------------------------------------------------------
 
@@ -139,6 +143,19 @@ class Schedule:
                 if partition.place is Place.SCHEDULED:
                     self._push(partition, partition.due)
 
+    def serve_with(self, server: object) -> None:
+        """Have every partition come to a worker that another processor than `server` has been serving."""
+        with self._lock:
+            self._server = server
+            for partition in self._partitions.values():
+                if partition.place is Place.SCHEDULED:
+                    self._push(partition, partition.due)
+
+    def served_by(self, server: object) -> bool:
+        """Whether a partition, or a callback that outlived its partition, is still with `server`."""
+        with self._lock:
+            return any(p.served_by is server for p in (*self._partitions.values(), *self._abandoned.values()))
+
     # -- the workers' side ---------------------------------------------------------------------------------------------
 
     def take_due(self, worker: object) -> tuple[Partition | None, float | None]:
@@ -162,6 +179,21 @@ class Schedule:
                     self._crew.partition_due(now)  # more waits; this turn may be a long one
                 return partition, None
             return None, None
+
+    @property
+    def computing(self) -> bool:
+        """Whether callbacks mostly compute, as far as was seen."""
+        return self._crew.computing
+
+    @property
+    def at_work(self) -> int:
+        """How many workers are in a turn. Any thread."""
+        return self._crew.at_work
+
+    def begin_reading(self, worker: object) -> bool:
+        """Count a worker that reads as one in a turn, until `end_turn`; False: another one is in a turn, or callbacks wait."""
+        with self._lock:
+            return self._crew.begin_reading(worker, self._clock.now())
 
     def end_turn(self, worker: object, cpu: float, elapsed: float) -> None:
         """`worker` has passed its partition on; its callback, if there was one, took so long (seconds)."""
@@ -198,6 +230,20 @@ class Schedule:
             partition.move(Step.SETTLE)
             return True
 
+    def to_reader(self, partition: Partition) -> bool:
+        """Move a partition from its worker back to the reader, which finds out where it begins.
+
+        Returns False if it is not to begin at all any more.
+        """
+        with self._lock:
+            if partition.fate is not Fate.KEEP:
+                self.put_back(partition, self._clock.now())
+                return False
+            if self._is_over(partition):
+                return False
+            partition.move(Step.PLACE)
+            return True
+
     def give_up(self, partition: Partition) -> None:
         """The worker is through with a partition that is being released: the controller deletes the owner node."""
         with self._lock:
@@ -205,6 +251,41 @@ class Schedule:
                 return
             partition.move(Step.GIVE_UP)
             self._call(partition)
+
+    def finish(self, partition: Partition, offset: int) -> bool:
+        """Take note that what is before `offset` may be committed. For a claim that is over: nothing.
+
+        Returns True where that can be done at once: the partition has gone to the committer, and the caller has to hand
+        the commit in. Else it comes to a worker for it as soon as it can.
+        """
+        with self._lock:
+            if self._partitions.get(partition.tp) is not partition:
+                return False
+            if partition.place is Place.SCHEDULED and self._may_commit(partition, offset):
+                partition.move(Step.TAKE)
+                partition.last = False
+                partition.move(Step.SETTLE)
+                return True
+            partition.finished = max(offset, partition.finished or 0)
+            if partition.place is Place.SCHEDULED:
+                self._push(partition, partition.due)
+            return False
+
+    def _may_commit(self, partition: Partition, offset: int) -> bool:
+        return (
+            partition.fate is Fate.KEEP
+            and partition.finished is None
+            and partition.deferred is None
+            and not partition.callbacks
+            and (partition.paused_since is not None) == self._paused
+            and (partition.committed or 0) < offset <= partition.position
+        )
+
+    def take_finished(self, partition: Partition) -> int | None:
+        """Return, and forget, what `finish` noted."""
+        with self._lock:
+            offset, partition.finished = partition.finished, None
+            return offset
 
     # -- the reader's and the committer's side -------------------------------------------------------------------------
 
@@ -245,11 +326,17 @@ class Schedule:
             # The second is looked at here, and not once when the channel is paused: a partition that is with a worker
             # or the committer then has it seen to when it comes back, from wherever.
             due = min(due, self._clock.now())
+        if partition.finished is not None or self._is_outdated(partition):
+            due = min(due, self._clock.now())
+        due = min(due, partition.commit_due)  # whatever it waits for: a pause, a rest, records
         partition.due = due
         partition.ticket = next(self._tickets)
         if due < NEVER:
             heapq.heappush(self._heap, (due, partition.ticket, partition))
             self._crew.partition_due(self._clock.now())
+
+    def _is_outdated(self, partition: Partition) -> bool:
+        return self._server is not None and partition.served_by is not None and partition.served_by is not self._server
 
     def _given_up(self, partition: Partition) -> None:
         if partition.place is Place.GONE:
@@ -265,10 +352,13 @@ class Schedule:
     def _is_over(self, partition: Partition) -> bool:
         """The callback has ended. Returns True if its partition was abandoned meanwhile: it may be claimed again now."""
         partition.batch = None
+        if partition.place is Place.GONE:
+            return True
         if partition.place is not Place.ABANDONED:
             return False
         partition.move(Step.LEAVE)
         self._abandoned.pop(partition.tp, None)
+        self.on_abandoned_end()
         return True
 
     def _call(self, partition: Partition) -> None:

@@ -19,6 +19,7 @@ class Outcome:
     reverted_from: int | None = None  # the position was here before it went back
     wait: float = 0.0  # seconds until the next read
     max_bytes: int | None = None
+    commit_within: float | None = None  # seconds after which `position` is to be committed at the latest
 
 
 def decide(
@@ -57,7 +58,9 @@ def decide(
             )
         skipped = (position, target) if target > position else None
         commit = target if target != committed else None
-        return Outcome(target, commit, skipped, wait=response.wait, max_bytes=response.max_bytes)
+        # An answer for a part of the batch shows in the ledger by its commit; one for none of it needs the note.
+        back = position if commit is None and target < position else None
+        return Outcome(target, commit, skipped, back, response.wait, response.max_bytes)
     if response.verb is Verb.REVERT:
         target = floor if offset is None else offset
         if target > position:
@@ -74,6 +77,7 @@ def decide(
         reverted_from=position if target < position else None,
         wait=response.wait,
         max_bytes=response.max_bytes,
+        commit_within=response.commit_within,
     )
 
 

@@ -7,6 +7,13 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from inbound.coordinators.pauses import Pause
+from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.instruments import histogram_status
+from inbound.kafka.mirror_base import MirrorStatus
+from inbound.ledger.base import LedgerStatus
+from inbound.meters import MetersStatus, meters_status
+from inbound.offsets.status import OffsetsStatus, offsets_status
+from inbound.reset_details import ResetDetail, reset_detail
 
 T = TypeVar("T")
 
@@ -34,6 +41,35 @@ class PartitionStatus:
     last_batch_at: float | None  # Unix time
     in_doubt: bool  # owned as far as we know, but the session may have expired
     paused: bool = False  # nothing is read: see `ChannelStatus.paused`
+    cause: str = "starting"  # what it does, or why it stands still: see `inbound.explain.cause.Cause`
+    cause_since: float | None = None  # Unix time
+    #: `cause` and `since` (Unix time) while it stands still although there is something to read, and nobody wants it so.
+    stalled: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetStatus:
+    """A reset of offsets because of which a topic's partitions stand still."""
+
+    name: str
+    topic: str
+    step: str  # how far it has come: see `inbound.controller.reset_offset.states.State`; empty: not known
+    since: float  # Unix time at which it closed the gate; 0: not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManifestStatus:
+    """What became of one ResetOffset manifest of the configuration."""
+
+    name: str  # namespace/name
+    where: str  # file and line
+    reset: str | None = None  # the name of its reset
+    state: str = (
+        ""  # as that says: see `inbound.controller.reset_offset.states.State`; `gone`: it has been cleared away
+    )
+    message: str = ""  # what it waits for, or how it has ended
+    problem: str | None = None  # why it does nothing
+    finished: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +91,8 @@ class ChannelStatus:
     commits_total: int
     commits_waiting: int
     commits_fenced_total: int
+    not_sent_total: int = 0  # records that the processor committed and then did not deliver
+    processor: dict[str, Any] = field(default_factory=dict)  # what the processor says of itself
     zk_transactions_total: int
     #: "topic/partition": records handed out by this process, also of partitions that it holds no more
     consumed: dict[str, int] = field(default_factory=dict)
@@ -65,6 +103,21 @@ class ChannelStatus:
     notices: list[str] = field(default_factory=list)
     #: The pauses because of which this member reads nothing; it goes on when none is left.
     paused: list[Pause] = field(default_factory=list)
+    #: The resets that keep its partitions from being read; what operators ask for meanwhile takes effect when they are over.
+    resets: list[ResetStatus] = field(default_factory=list)
+    #: The condition of the subscription that the channel serves; None: it serves none.
+    subscriber: SubscriberStatus | None = None
+    #: It was taken out of the configuration, and leaves its group; the process goes on.
+    removed: bool = False
+    #: Records per second that the processor takes at most; None: no bound. And whether it can be set while it runs.
+    max_read_rate: float | None = None
+    paced: bool = False
+    #: "topic/partition" of what an operator had this member release, and what it does not take again for a while.
+    left_to_others: list[str] = field(default_factory=list)
+    buffer_limit_bytes: int = 0  # of records read ahead, over all partitions
+    meters: MetersStatus = field(default_factory=MetersStatus)
+    ledger: LedgerStatus | None = None  # None: there is none that counts what it writes
+    mirror: MirrorStatus | None = None  # None: offsets go to ZooKeeper only
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +130,8 @@ class SessionStatus:
     certain_for: float  # seconds until it counts as in doubt; 0 when it does
     sessions_total: int
     evaluations_total: int
+    problem: str | None = None  # why there is no connection, or why nodes are refused, and what to do
+    suspensions_total: int = 0  # times that the connection to ZooKeeper was lost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +146,77 @@ class ThreadStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IngressStatus:
+    """The HTTP listener that takes events in."""
+
+    url: str
+    client: str  # what it writes with
+    away: str | None  # why Kafka cannot be written to
+    topics: int  # that exist, as last read
+    connections: int
+    connections_refused_total: int
+    answers: dict[str, int]  # requests by the status of their answer
+    accepted_events_total: int  # acknowledged by Kafka, and their request answered with 202
+    written_events_total: int  # acknowledged by Kafka
+    failed_events_total: int  # not acknowledged; answered with an error
+    received_bytes_total: int  # of requests' bodies
+    in_flight_bytes: int
+    in_flight_events: int
+    draining: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShippingStatus:
+    """The ledger's files on their way to a URI."""
+
+    target: str
+    files_waiting: int  # ended and not shipped, after the last look
+    bytes_waiting: int
+    files_total: int  # shipped since the start
+    failures_total: int
+    problem: str | None  # why files wait; None: they don't
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReloadStatus:
+    """What became of changes of the configuration while the process runs."""
+
+    digest: str  # of what runs: the first 12 hexadecimal digits of a SHA-256 over the files that it was read from
+    applied_total: int = 0
+    refused_total: int = 0  # cannot be used; nothing of it was
+    rolled_back_total: int = 0  # could be read but did not start; what ran before runs again
+    last_outcome: str | None = None  # applied, refused, rolled-back; None: nothing has changed yet
+    last_at: float | None = None  # Unix time
+    last_steps: list[str] = field(default_factory=list)  # what was done, in words: `orders: edit (workers)`
+    problem: str | None = None  # why the files as they are now are not what runs; a line for each
+    under_way: bool = False  # steps are being taken: channels leave, or come
+    watching: bool = False  # the folders are watched; else they are looked at now and then only
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracingStatus:
+    """What becomes of the spans that this process makes."""
+
+    backend: str  # otlp or zipkin
+    endpoint: str  # without what may be secret in it
+    sample_rate: float  # of the traces that begin here
+    sent_total: int = 0  # taken by the collector, since these settings count
+    dropped_total: int = 0  # too many waited, the collector refused them, or they ended after other settings came
+    waiting: int = 0  # ended, and not sent yet
+    problem: str | None = None  # why none can be sent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetsStatus:
+    """Resets of offsets, of whatever group, as far as this process has to do with them."""
+
+    unfinished: int = 0  # known, and not ended; every process counts them
+    ended_total: dict[str, int] = field(default_factory=dict)  # led to their end by this process: succeeded, ...
+    last_seconds: dict[str, float] = field(default_factory=dict)  # from submission to end, of the last one of each
+    known: list[ResetDetail] = field(default_factory=list)  # those under way, and the last ones that have ended
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProcessStatus:
     """The whole process."""
 
@@ -99,10 +225,20 @@ class ProcessStatus:
     host: str
     started: str  # ISO 8601
     stopping: bool
-    session: SessionStatus
+    session: SessionStatus | None  # None: it has no part in any group (`inbound ingress`)
     channels: list[ChannelStatus]
     threads: list[ThreadStatus]
     problem: str | None = None  # why nothing more is known of it: it does not answer
+    #: What is wrong with the configuration as it is now; the process goes on with what it knew before.
+    config_problem: str | None = None
+    ingress: IngressStatus | None = None
+    ledger_shipping: ShippingStatus | None = None  # None: the ledger is not behind a URI
+    reload: ReloadStatus | None = None  # None: the process does not follow its configuration
+    offsets: OffsetsStatus | None = None  # None: the process is no exporter of offsets
+    #: The ResetOffset manifests of the configuration.
+    reset_manifests: list[ManifestStatus] = field(default_factory=list)
+    resets: ResetsStatus | None = None  # None: the process carries none out
+    tracing: TracingStatus | None = None  # None: nothing is traced
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON takes it."""
@@ -123,7 +259,23 @@ class ProcessStatus:
             return [self.problem]
         if self.stopping:
             return ["stopping"]
-        return [f"channel {c.name}: not yet a member of group {c.group}" for c in self.channels if not c.registered]
+        missing = [
+            f"channel {c.name}: not yet a member of group {c.group}"
+            for c in self.channels
+            if not (c.registered or c.removed)
+        ]
+        if self.ingress is not None and self.ingress.away is not None:
+            missing.append(f"ingress: Kafka is away: {self.ingress.away}")
+        if self.offsets is not None and self.offsets.looked_at is None:
+            missing.append(
+                f"offsets: not looked at yet: {self.offsets.zookeeper_problem or 'the first look is under way'}"
+            )
+        return missing
+
+
+def stalled(cause: str, since: float | None) -> dict[str, Any] | None:
+    """Return what `PartitionStatus.stalled` says of a partition that has stood still since then; None: it does not."""
+    return None if since is None else {"cause": cause, "since": since}
 
 
 def process_status(body: Mapping[str, Any]) -> ProcessStatus:
@@ -140,15 +292,43 @@ def process_status(body: Mapping[str, Any]) -> ProcessStatus:
                     **channel,
                     "partitions": [_known(PartitionStatus, p) for p in channel["partitions"]],
                     "paused": [_known(Pause, pause) for pause in channel.get("paused", ())],
+                    "resets": [_known(ResetStatus, reset) for reset in channel.get("resets", ())],
+                    "subscriber": _known(SubscriberStatus, said) if (said := channel.get("subscriber")) else None,
+                    "meters": _known(MetersStatus, meters_status(channel.get("meters", {}))),
+                    "ledger": _ledger_status(ledger) if (ledger := channel.get("ledger")) else None,
+                    "mirror": _known(MirrorStatus, mirror) if (mirror := channel.get("mirror")) else None,
                 },
             )
             for channel in body["channels"]
         ]
-        session = _known(SessionStatus, body["session"])
+        session = _known(SessionStatus, found) if (found := body["session"]) else None
+        ingress = _known(IngressStatus, taken) if (taken := body.get("ingress")) else None
         threads = [_known(ThreadStatus, thread) for thread in body["threads"]]
-        return _known(ProcessStatus, {**body, "session": session, "channels": channels, "threads": threads})
+        shipping = _known(ShippingStatus, ships) if (ships := body.get("ledger_shipping")) else None
+        reload = _known(ReloadStatus, said) if (said := body.get("reload")) else None
+        offsets = offsets_status(looked) if (looked := body.get("offsets")) else None
+        parts: dict[str, Any] = {
+            "reload": reload,
+            "session": session,
+            "channels": channels,
+            "threads": threads,
+            "ingress": ingress,
+        }
+        manifests = [_known(ManifestStatus, one) for one in body.get("reset_manifests", ())]
+        resets = _resets_status(known) if (known := body.get("resets")) else None
+        parts["tracing"] = _known(TracingStatus, traced) if (traced := body.get("tracing")) else None
+        parts |= {"ledger_shipping": shipping, "offsets": offsets, "reset_manifests": manifests, "resets": resets}
+        return _known(ProcessStatus, {**body, **parts})
     except (KeyError, TypeError) as error:
         raise ValueError(f"not the status of an inbound process: {error!r}") from None
+
+
+def _resets_status(body: Mapping[str, Any]) -> ResetsStatus:
+    return _known(ResetsStatus, {**body, "known": [reset_detail(one) for one in body.get("known", ())]})
+
+
+def _ledger_status(body: Mapping[str, Any]) -> LedgerStatus:
+    return _known(LedgerStatus, {**body, "sync_seconds": histogram_status(body.get("sync_seconds"))})
 
 
 def _known(cls: type[T], values: Mapping[str, Any]) -> T:

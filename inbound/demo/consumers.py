@@ -26,8 +26,8 @@ class DemoError(InboundError):
     """The demo could not go its way."""
 
 
-def configuration(folder: Path, *, topic: str, zookeeper: str, kafka: str, member: str) -> str:
-    """Return the `inbound.yaml` of the demo's processes. (JSON texts are YAML too.)"""
+def configuration(folder: Path, *, topic: str, zookeeper: str, kafka: str, member: str, more: str = "") -> str:
+    """Return the `inbound.yaml` of the demo's processes, with `more` channels. (JSON texts are YAML too.)"""
     return f"""\
 # Written by `inbound demo`. Each process appends its number to consumer_id.
 zookeeper: {{hosts: {json.dumps(zookeeper)}, session_timeout: {SESSION_TIMEOUT:.0f}s}}
@@ -43,7 +43,7 @@ channels:
     processor:
       type: "delays:DelaysPerCarrier"
       options: {{journal: {json.dumps(str(folder / "journal"))}, slice: {SLICE}, pause: {PAUSE}}}
-"""
+{more}"""
 
 
 class Consumer:

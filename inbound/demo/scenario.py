@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from inbound.demo import subscriber
 from inbound.demo.accounting import Account, Kill, Seen, account
 from inbound.demo.consumers import GROUP, Consumer, DemoError, configuration, kill_when
 from inbound.demo.flights import ROWS, CarrierSums, Flight, Sums, encoded
@@ -57,6 +58,7 @@ class Result:
     account: Account
     problems: list[str]
     expected: dict[str, Sums]
+    dispatched: subscriber.Dispatched
     #: The processes by consumer id, as they are called in the tables, and how each ended.
     processes: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -151,12 +153,28 @@ class Scenario:
         """
         plan = self._plan
         (plan.folder / "delays.py").write_bytes(plan.plugin.read_bytes())
-        self._config.write_text(
-            configuration(plan.folder, topic=TOPIC, zookeeper=self._zookeeper, kafka=self._kafka, member=plan.member)
-        )
-        prepare_topic({"bootstrap.servers": self._kafka}, TOPIC, create=True, partitions=PARTITIONS)
+        kafka = {"bootstrap.servers": self._kafka}
+        prepare_topic(kafka, TOPIC, create=True, partitions=PARTITIONS)
+        prepare_topic(kafka, subscriber.TOPIC, create=True, partitions=subscriber.PARTITIONS)
         with ExitStack() as owned:
+            self._subscriber = subscriber.CountingSubscriber()
+            owned.callback(self._subscriber.close)
+            self._config.write_text(
+                configuration(
+                    plan.folder,
+                    topic=TOPIC,
+                    zookeeper=self._zookeeper,
+                    kafka=self._kafka,
+                    member=plan.member,
+                    more=subscriber.channel(self._subscriber.url),
+                )
+            )
             owned.callback(self._close_consumers)
+            ingress = subscriber.make_ingress(self._kafka)
+            ingress.start()
+            owned.callback(ingress.stop, _STOP_LIMIT)
+            self._announcements = subscriber.Announcements(ingress)
+            owned.callback(self._announcements.finish)
             self._view = GroupView(self._zookeeper, GROUP, TOPIC, PARTITIONS)
             owned.callback(self._view.close)
             self._publishing = Publishing(plan, self._kafka)
@@ -168,6 +186,10 @@ class Scenario:
         self._wait(lambda: self._shared_by(first, victim, leaver), _START_LIMIT, "3 processes share 8 partitions")
         self._tell(f"3 processes share the {PARTITIONS} partitions; {ROWS:,} departures are published")
         self._publishing.start()
+        self._announcements.start()
+        self._tell(
+            "announcements are posted to an ingress, and dispatched from Kafka to a subscriber by the same processes"
+        )
 
         self._wait_until(KILL_AT)
         kill = self._kill(victim)
@@ -177,6 +199,8 @@ class Scenario:
         self._tell(f"{joiner.name} joins")
 
         self._wait_until(LEAVE_AT)
+        # On a slow machine it may still be starting: asked to stop before it listens, it would not end in good order.
+        self._wait(lambda: self._takes_part(joiner), _START_LIMIT, f"{joiner.name} gets its share", joiner)
         self._tell(f"{leaver.name} is asked to stop (SIGTERM)")
         leaver.request_stop()
         self._wait(leaver.stopped, _STOP_LIMIT, f"{leaver.name} stops in good order", leaver)
@@ -187,6 +211,8 @@ class Scenario:
         self._ends = log_ends({"bootstrap.servers": self._kafka}, TOPIC, PARTITIONS)
         self._tell(f"all {published:,} are published")
         self._wait(self._all_counted, 60 + self._plan.seconds, "all is counted and committed")
+        accepted = self._announcements.finish()
+        self._wait(lambda: len(self._subscriber.counts) >= accepted, 60, "all announcements came to the subscriber")
 
         for consumer in (first, joiner):
             consumer.request_stop()
@@ -194,10 +220,12 @@ class Scenario:
             self._wait(consumer.stopped, _STOP_LIMIT, f"{consumer.name} stops in good order", consumer)
         self._take_in()
         figures = account(self._entries, published=published, ends=self._ends, kill=kill)
+        dispatched = self._subscriber.dispatched(accepted)
+        self._tell(f"{accepted:,} announcements were accepted, and {dispatched.received:,} came to the subscriber")
         expected = self._publishing.expected
         endings = {victim: "killed (SIGKILL)", leaver: "stopped early", joiner: "joined late", first: "the whole time"}
         names = {c.consumer_id: (c.name, endings[c]) for c in sorted(endings, key=lambda c: c.number)}
-        return Result(figures, figures.problems(expected), expected, names)
+        return Result(figures, figures.problems(expected) + dispatched.problems(), expected, dispatched, names)
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
@@ -230,6 +258,9 @@ class Scenario:
     def _shared_by(self, *consumers: Consumer) -> bool:
         owners = self._view.owners()
         return len(owners) == PARTITIONS and set(owners.values()) == {c.consumer_id for c in consumers}
+
+    def _takes_part(self, consumer: Consumer) -> bool:
+        return consumer.consumer_id in self._view.owners().values()
 
     def _all_counted(self) -> bool:
         return self._seen.distinct >= sum(self._ends.values()) and self._view.commits() == self._ends

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,8 +14,9 @@ from types import TracebackType
 from inbound.embedded import layout
 from inbound.embedded.jars import Progress, fetch_jars, silent
 from inbound.embedded.java import check_java
-from inbound.embedded.kafka import KafkaServer, format_template
+from inbound.embedded.kafka import KafkaServer, Listener, format_template
 from inbound.embedded.locks import LockFile, alive, holder
+from inbound.embedded.ports import free_ports
 from inbound.embedded.server import START_TIMEOUT, STOP_TIMEOUT, Server
 from inbound.embedded.zookeeper import ZooKeeperServer
 from inbound.errors import EmbeddedClusterError
@@ -54,9 +56,10 @@ class EmbeddedCluster:
 
     `directory` keeps data, configuration and logs; a given one is kept at close (and gives the same data and, where
     they are free, the same ports the next time), None is a temporary one that is removed. `jars` is the cache folder
-    of the servers' jars, filled at the first start (about 40 s). `java` is a program name or path.
+    of the servers' jars, filled at the first start (about 40 s). `java` is a program name or path. `listeners` are ways
+    in to the brokers besides the plain one, which is always there: with TLS, with SASL.
 
-    Not for production: one address, no encryption, no authentication.
+    Not for production: one address, and its plain listener has no encryption and no authentication.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class EmbeddedCluster:
         zookeepers: int = 1,
         java: str = "java",
         progress: Progress = silent,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         for what, count in (("brokers", brokers), ("zookeepers", zookeepers)):
             if count < 1:
@@ -80,6 +84,7 @@ class EmbeddedCluster:
         self._jars = jars
         self._java = java
         self._progress = progress
+        self._listeners = tuple(listeners)
         self._lock_file: LockFile | None = None
         self._verb = threading.RLock()
 
@@ -94,6 +99,10 @@ class EmbeddedCluster:
     def bootstrap_servers(self) -> str:
         """The brokers' addresses, for `kafka.bootstrap.servers`: host:port,host:port."""
         return ",".join(server.address for server in self.brokers)
+
+    def servers_at(self, listener: str) -> str:
+        """Return the brokers' addresses at the listener of that name: host:port,host:port."""
+        return ",".join(f"127.0.0.1:{server.ports[listener]}" for server in self.brokers)
 
     @property
     def zookeeper_hosts(self) -> str:
@@ -183,6 +192,7 @@ class EmbeddedCluster:
         assert self._lock_file is not None
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             plan = layout.load_or_choose(self.directory, *self._counts)
+            more = iter(free_ports(len(self._listeners) * len(plan.brokers), avoid=plan.ports()))
             self.zookeepers = [
                 ZooKeeperServer(
                     index,
@@ -202,6 +212,7 @@ class EmbeddedCluster:
                     java=parts.java,
                     jars=parts.kafka,
                     template=parts.template,
+                    listeners={one: next(more) for one in self._listeners},
                 )
                 for index in range(len(plan.brokers))
             ]

@@ -39,6 +39,17 @@ def _answer(pid: int) -> None:
         os.write(1, b"%d\n" % pid)
 
 
+def _wait_until_stopped(pid: int) -> None:
+    """Return once all threads of the child stand still, or it has ended.
+
+    Sending SIGSTOP returns before that: on a busy machine a thread of the server went on and answered a request half a
+    second later. To the parent the kernel reports the stop when the last thread has stopped. WNOWAIT: an end is left
+    for `poll` to find.
+    """
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 def main(log: str, command: list[str]) -> int:
     """Run `command` with its output appended to `log`, until it ends or the owner does. Returns our exit code."""
     owner = os.getppid()
@@ -68,6 +79,8 @@ def main(log: str, command: list[str]) -> int:
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 child.send_signal(int(line))  # does nothing once the command has been waited for
+                if int(line) == signal.SIGSTOP:
+                    _wait_until_stopped(child.pid)
                 _answer(child.pid)
         if gone:
             os.killpg(child.pid, signal.SIGKILL)

@@ -39,21 +39,32 @@ class Bundle:
     modules: tuple[tuple[str, str, str], ...]
     #: Whether Ivy follows the modules' own dependencies.
     transitive: bool
+    #: (organisation, module) of what is left out; `*` is every module.
+    without: tuple[tuple[str, str], ...] = ()
+    #: Which of the files of each module is wanted, as Maven has it; empty: the plain one.
+    classifier: str = ""
 
     def ivy_file(self) -> str:
         """Return the text of the ivy.xml that asks for these modules."""
         # Without conf="default->default" Ivy brings sources, javadoc and every optional dependency as well.
         lines = "".join(
-            f'    <dependency org="{org}" name="{module}" rev="{revision}" conf="default->default"/>\n'
+            f'    <dependency org="{org}" name="{module}" rev="{revision}" conf="default->default"{self._file(module)}>\n'
             for org, module, revision in self.modules
         )
+        lines += "".join(f'    <exclude org="{org}" module="{module}"/>\n' for org, module in self.without)
         return (
-            '<ivy-module version="2.0">\n'
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
             f'  <info organisation="inbound" module="{self.name}"/>\n'
             '  <configurations><conf name="default"/></configurations>\n'
             f"  <dependencies>\n{lines}  </dependencies>\n"
             "</ivy-module>\n"
         )
+
+    def _file(self, module: str) -> str:
+        """Return how a dependency's tag ends."""
+        if not self.classifier:
+            return "/"
+        return f'><artifact name="{module}" type="jar" ext="jar" m:classifier="{self.classifier}"/></dependency'
 
 
 #: slf4j-simple is what makes a server's log appear at all: Kafka's dependencies name no logger.
@@ -61,6 +72,10 @@ KAFKA = Bundle(
     f"kafka_2.13-{KAFKA_VERSION}",
     (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")),
     transitive=True,
+)
+#: Kafka's command-line tools, among them its producer-perf-test; what they need besides is among `KAFKA`'s jars.
+KAFKA_TOOLS = Bundle(
+    f"kafka-tools-{KAFKA_VERSION}", (("org.apache.kafka", "kafka-tools", KAFKA_VERSION),), transitive=False
 )
 #: Named one by one: ZooKeeper's own list leaves out metrics-core and snappy, which the server needs, brings 5 MB of
 #: netty, which it does not, and reading it needs a parent description that not every mirror of 3.9.6 has.
@@ -78,12 +93,40 @@ ZOOKEEPER = Bundle(
     ),
     transitive=False,
 )
+#: What ZooKeeper needs besides to speak TLS; few do, so it is fetched only when asked for.
+NETTY_VERSION = "4.1.118.Final"
+ZOOKEEPER_TLS = Bundle(
+    f"zookeeper-tls-{NETTY_VERSION}",
+    tuple(
+        ("io.netty", f"netty-{module}", NETTY_VERSION)
+        for module in (
+            "buffer", "codec", "common", "handler", "resolver", "transport", "transport-classes-epoll",
+            "transport-native-unix-common",
+        )
+    ),
+    transitive=False,
+)  # fmt: skip
 _SETTINGS_WITHOUT_POMS = """\
 <ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
 </ivysettings>
 """
+
+
+def connector(spark_version: str) -> Bundle:
+    """Return the jars with which a Spark of that version reads Kafka; what Spark has itself is left out."""
+    modules = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
+    return Bundle(
+        f"spark-sql-kafka-0-10_2.13-{spark_version}",
+        tuple(("org.apache.spark", module, spark_version) for module in modules),
+        transitive=True,
+        without=(
+            ("org.apache.hadoop", "*"), ("org.apache.spark", "spark-tags_2.13"), ("org.scala-lang", "*"),
+            ("org.scala-lang.modules", "*"), ("org.lz4", "*"), ("org.xerial.snappy", "*"), ("org.slf4j", "*"),
+            ("com.google.code.findbugs", "*"),
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +144,40 @@ def fetch_jars(cache: Path, *, java: str = "java", progress: Progress = silent) 
     one fetches, the others wait. Raises EmbeddedClusterError: PySpark or Java is missing, or the fetch failed.
     """
     return Jars(*(_ensure(cache, bundle, java, progress) for bundle in (KAFKA, ZOOKEEPER)))
+
+
+def fetch_tools(cache: Path, *, java: str = "java", progress: Progress = silent) -> tuple[Path, ...]:
+    """Return the class path of Kafka's command-line tools, as folders in `cache`, fetching what is missing.
+
+    Raises EmbeddedClusterError as `fetch_jars` does.
+    """
+    return tuple(_ensure(cache, bundle, java, progress) for bundle in (KAFKA, KAFKA_TOOLS))
+
+
+def fetch_tls(cache: Path, *, java: str = "java", progress: Progress = silent) -> Path:
+    """Return the folder in `cache` of the jars with which ZooKeeper speaks TLS, fetching what is missing (3 MB; once).
+
+    Raises EmbeddedClusterError as `fetch_jars` does.
+    """
+    return _ensure(cache, ZOOKEEPER_TLS, java, progress)
+
+
+def fetch_connector(
+    cache: Path, spark_version: str, *, java: str = "java", progress: Progress = silent
+) -> tuple[Path, ...]:
+    """Return the jars of Spark's Kafka connector in `cache`, fetching what is missing (6 MB; once).
+
+    Raises EmbeddedClusterError as `fetch_jars` does.
+    """
+    return tuple(sorted(_ensure(cache, connector(spark_version), java, progress).glob("*.jar")))
+
+
+def fetch(cache: Path, bundle: Bundle, *, java: str = "java", progress: Progress = silent) -> Path:
+    """Return the folder in `cache` of a bundle's jars, fetching what is missing.
+
+    Raises EmbeddedClusterError as `fetch_jars` does.
+    """
+    return _ensure(cache, bundle, java, progress)
 
 
 def _ensure(cache: Path, bundle: Bundle, java: str, progress: Progress) -> Path:

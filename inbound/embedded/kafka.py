@@ -9,8 +9,8 @@ import struct
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from inbound.embedded.jars import KAFKA_VERSION
@@ -28,6 +28,26 @@ class KafkaPorts:
 
     client: int
     controller: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listener:
+    """Another way in to every broker, besides the plain one: with TLS, with SASL."""
+
+    name: str  # Kafka's own rule: capitals, digits, underscores
+    protocol: str  # SSL, SASL_PLAINTEXT, SASL_SSL
+    settings: Mapping[str, str] = field(default_factory=dict)  # of this listener: ssl.keystore.location, ...
+
+
+def listener_properties(ports: Mapping[Listener, int]) -> dict[str, str]:
+    """Return what a server's settings say of these listeners; `listeners` and its like are to be appended to the rest."""
+    doors = "".join(f",{one.name}://127.0.0.1:{port}" for one, port in ports.items())
+    return {
+        "listeners": doors,
+        "advertised.listeners": doors,
+        "listener.security.protocol.map": "".join(f",{one.name}:{one.protocol}" for one in ports),
+        **{f"listener.name.{one.name.lower()}.{key}": value for one in ports for key, value in one.settings.items()},
+    }
 
 
 def server_properties(index: int, cluster: Sequence[KafkaPorts], folder: Path) -> dict[str, str]:
@@ -120,9 +140,13 @@ class KafkaServer(Server):
         java: str,
         jars: Path,
         template: Path,
+        listeners: Mapping[Listener, int] | None = None,
     ) -> None:
+        """`listeners`: those besides the plain one, with their ports."""
         super().__init__(f"kafka-{index}", cluster[index].client, folder)
         self.node_id = index + 1
+        #: The ports of the listeners besides the plain one, by name.
+        self.ports = {one.name: port for one, port in (listeners or {}).items()}
         self._java = java
         self._jars = jars
         data = folder / "data"
@@ -132,7 +156,10 @@ class KafkaServer(Server):
             shutil.copyfile(template, data / "bootstrap.checkpoint")
             identity = {"version": "1", "cluster.id": cluster_id, "node.id": str(index + 1), "directory.id": new_uuid()}
             meta.write_text(render_properties(identity))
-        (folder / "server.properties").write_text(render_properties(server_properties(index, cluster, folder)))
+        settings = server_properties(index, cluster, folder)
+        for key, value in listener_properties(listeners or {}).items():
+            settings[key] = settings.get(key, "") + value
+        (folder / "server.properties").write_text(render_properties(settings))
 
     def command(self) -> list[str]:
         return [

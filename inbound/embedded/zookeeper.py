@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from inbound.embedded.server import Server
+from inbound.errors import EmbeddedClusterError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +22,60 @@ class ZooKeeperPorts:
     election: int
 
 
-def zoo_cfg(index: int, ensemble: Sequence[ZooKeeperPorts], folder: Path) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperSecurity:
+    """What a server asks of its clients on a port for TLS; the plain one stays open to this machine.
+
+    Stores are PEM files; a key store holds the key (PKCS #8), then its certificate.
+    """
+
+    port: int
+    key_store: Path
+    #: Who may have signed clients' certificates.
+    trust_store: Path
+    #: Where `jars.fetch_tls` put what TLS needs.
+    jars: Path
+    client_certificates: Literal["need", "none"] = "none"
+    #: Passwords of SASL DIGEST-MD5 by user; without any, the server speaks no SASL.
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Whether a client without SASL is refused.
+    sasl_required: bool = False
+
+    def settings(self) -> dict[str, object]:
+        """Return what it adds to zoo.cfg."""
+        found: dict[str, object] = {
+            "secureClientPort": self.port,
+            "secureClientPortAddress": "127.0.0.1",
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": self.key_store,
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": self.trust_store,
+            "ssl.trustStore.type": "PEM",
+            "ssl.clientAuth": self.client_certificates,
+        }
+        if self.users:
+            found["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        if self.sasl_required:
+            found |= {"enforce.auth.enabled": "true", "enforce.auth.schemes": "sasl"}
+        return found
+
+    def jaas(self) -> str:
+        """Return the file that names the users to Java.
+
+        Raises EmbeddedClusterError: a name or a password cannot stand in it.
+        """
+        for user, password in self.users.items():
+            if not user.isidentifier() or '"' in password or "\\" in password or not password.isprintable():
+                raise EmbeddedClusterError(f"zookeeper: user {user!r} or its password cannot stand in a JAAS file.")
+        users = "".join(f'\n  user_{user}="{password}"' for user, password in self.users.items())
+        return f"Server {{\n  org.apache.zookeeper.server.auth.DigestLoginModule required{users};\n}};\n"
+
+
+def zoo_cfg(
+    index: int, ensemble: Sequence[ZooKeeperPorts], folder: Path, security: ZooKeeperSecurity | None = None
+) -> str:
     """Return the text of the zoo.cfg of server `index`."""
-    settings = {
+    settings: dict[str, object] = {
         "dataDir": str(folder / "data"),
         "clientPort": ensemble[index].client,
         "clientPortAddress": "127.0.0.1",
@@ -37,21 +91,42 @@ def zoo_cfg(index: int, ensemble: Sequence[ZooKeeperPorts], folder: Path) -> str
     if len(ensemble) > 1:
         for number, ports in enumerate(ensemble, 1):
             settings[f"server.{number}"] = f"127.0.0.1:{ports.peer}:{ports.election}"
+    if security is not None:
+        settings |= security.settings()
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
 class ZooKeeperServer(Server):
     """Server `index` of an ensemble. `srvr` answered with a mode is what counts as serving."""
 
-    def __init__(self, index: int, ensemble: Sequence[ZooKeeperPorts], folder: Path, *, java: str, jars: Path) -> None:
+    def __init__(
+        self,
+        index: int,
+        ensemble: Sequence[ZooKeeperPorts],
+        folder: Path,
+        *,
+        java: str,
+        jars: Path,
+        security: ZooKeeperSecurity | None = None,
+    ) -> None:
         super().__init__(f"zookeeper-{index}", ensemble[index].client, folder)
         self._java = java
-        self._jars = jars
+        self._class_path = f"{jars}/*"
+        self._jaas: list[str] = []
+        self._secure_port = security.port if security is not None else None
         data = folder / "data"
         data.mkdir(parents=True, exist_ok=True)
         if len(ensemble) > 1:
             (data / "myid").write_text(f"{index + 1}\n")
-        (folder / "zoo.cfg").write_text(zoo_cfg(index, ensemble, folder))
+        (folder / "zoo.cfg").write_text(zoo_cfg(index, ensemble, folder, security))
+        if security is not None:
+            self._class_path += f":{security.jars}/*"
+            if security.users:
+                place = folder / "jaas.conf"
+                place.touch(0o600)
+                place.write_text(security.jaas())
+                # In FIPS mode, which is the default, ZooKeeper 3.9 offers no DIGEST-MD5.
+                self._jaas = [f"-Djava.security.auth.login.config={place}", "-Dzookeeper.fips-mode=false"]
 
     def command(self) -> list[str]:
         return [
@@ -73,14 +148,15 @@ class ZooKeeperServer(Server):
                     "org.apache.zookeeper.server.quorum.Learner": "error",
                 },
             ),
+            *self._jaas,
             "-cp",
-            f"{self._jars}/*",
+            self._class_path,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(self.folder / "zoo.cfg"),
         ]
 
     def ready(self, timeout: float) -> bool:
-        return self.mode(timeout) is not None
+        return self.mode(timeout) is not None and (self._secure_port is None or _speaks_tls(self._secure_port, timeout))
 
     def mode(self, timeout: float = 2.0) -> str | None:
         """Return what the server says it is: standalone, leader or follower; None if it serves nobody."""
@@ -94,6 +170,21 @@ def zookeeper_mode(port: int, timeout: float) -> str | None:
         if key == "Mode":
             return value.strip()
     return None
+
+
+def _speaks_tls(port: int, timeout: float) -> bool:
+    """Return whether a TLS handshake succeeds on a loopback port, whoever it is with."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout) as connection,
+            context.wrap_socket(connection) as secure,
+        ):
+            return secure.version() is not None
+    except OSError:
+        return False
 
 
 def simple_logger(level: str, loggers: Mapping[str, str] | None = None) -> list[str]:

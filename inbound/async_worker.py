@@ -1,0 +1,166 @@
+"""The working part of a channel whose processor is asynchronous: serves every partition that is due at once, on one event loop.
+
+Its thread runs the loop. In tests the loop is `inbound.testing.FakeLoop`, which never waits, and `run_once` is called by
+whoever drives the other parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Collection
+from inspect import isawaitable
+from types import CoroutineType
+from typing import Any
+
+from inbound.driver import Wakeup
+from inbound.partition import Partition
+from inbound.parts import Parts
+from inbound.turn import Turns
+
+#: No longer than this, in seconds, passes without a look around.
+LONGEST_WAIT = 1.0
+#: What was cancelled when the channel closes gets so long to end, in seconds.
+CANCEL_WAIT = 1.0
+#: How long `open` or `close` of a processor may take while others of its kind are at work, in seconds.
+LONGEST_CALLBACK = 30.0
+
+
+class LoopWakeup(Wakeup):
+    """Wakes the one thread that runs an event loop, which waits inside it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(1)
+        self.loop = loop
+        self._interrupted = False
+
+    def set(self) -> None:
+        super().set()
+        self._interrupt()
+
+    def set_all(self) -> None:
+        super().set_all()
+        self._interrupt()
+
+    def heard(self) -> None:
+        """From here on a call interrupts the loop again. By the loop's thread, before it looks for what is due."""
+        self._interrupted = False
+
+    def _interrupt(self) -> None:
+        if not self._interrupted and not self.loop.is_closed():
+            self._interrupted = True  # once is enough: many partitions become due between two looks
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+class AsyncWorker:
+    """Serves partitions, all that are due at once: see `inbound.driver.Part`."""
+
+    #: Callbacks share its thread: one that does not let go of it holds up all of them, and counts as stuck.
+    in_callback = False
+
+    def __init__(self, parts: Parts, turns: Turns, wakeup: LoopWakeup) -> None:
+        self._parts = parts
+        self._turns = turns
+        self._wakeup = wakeup
+        self._loop = wakeup.loop
+        self._under_way: dict[Partition, asyncio.Task[None]] = {}
+        self._defects: list[Exception] = []
+
+    def run_once(self) -> float | None:
+        """Begin a turn for each due partition, and run the loop until there is something new for us to do."""
+        self._wakeup.heard()
+        due = self._begin_turns()
+        clock = self._parts.clock
+        wait = LONGEST_WAIT if due is None else min(due - clock.now(), LONGEST_WAIT)
+        self._run_loop(max(0.0, wait))
+        if self._defects:
+            raise self._defects.pop(0)
+        return clock.now()
+
+    def _begin_turns(self) -> float | None:
+        while True:
+            partition, due = self._parts.schedule.take_due(self)
+            if partition is None:
+                return due
+            self._under_way[partition] = self._loop.create_task(self._serve(partition), name=f"turn of {partition.tp}")
+
+    async def _serve(self, partition: Partition) -> None:
+        try:
+            await self._turns.serve(partition)
+        except Exception as defect:
+            self._turns.rescue(partition)
+            self._defects.append(defect)
+            self._loop.stop()
+        finally:
+            del self._under_way[partition]
+            self._parts.schedule.end_turn(self, 0.0, 0.0)  # CPU time of one turn among many cannot be told
+
+    def _run_loop(self, seconds: float) -> None:
+        timer = self._loop.call_later(seconds, self._loop.stop)
+        try:
+            self._loop.run_forever()
+        finally:
+            timer.cancel()
+
+    # -- called by the channel -----------------------------------------------------------------------------------------
+
+    def complete(self, result: Awaitable[object]) -> None:
+        """Run a coroutine of `open` or `close` to its end, by the caller's thread: the loop's own must not run."""
+        self._loop.run_until_complete(_awaited(result))
+
+    def run_there(self, callback: Callable[[], object]) -> None:
+        """Run `open` or `close` on the loop while its thread runs it, and wait for the end. Raises what it raises."""
+
+        async def run() -> None:
+            result = callback()
+            if isawaitable(result):
+                await result
+
+        done = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        try:
+            done.result(LONGEST_CALLBACK)
+        except TimeoutError:
+            done.cancel()
+            raise TimeoutError(f"it did not end within {LONGEST_CALLBACK:.0f} s") from None
+
+    def stacks(self, of_thread: Callable[[], str]) -> dict[Partition, str]:
+        """Return the partitions that are being served, and where each is; `of_thread` tells what runs now. Any thread."""
+        return {partition: _stack(task.get_coro(), of_thread) for partition, task in list(self._under_way.items())}
+
+    def abandon(self, partition: Partition) -> None:
+        """Cancel a turn whose partition was given up. Any thread."""
+        task = self._under_way.get(partition)
+        if task is not None:
+            self._loop.call_soon_threadsafe(task.cancel)
+
+    def cancel_turns(self) -> None:
+        """Cancel the turns that are still under way, and let them end. After the loop's thread has ended."""
+        self._cancel(self._under_way.values())
+
+    def close(self) -> None:
+        """Close the loop, with whatever the processor has left on it. After its thread has ended."""
+        self._cancel(asyncio.all_tasks(self._loop))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def _cancel(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        if tasks:
+            for task in tasks:
+                task.cancel()
+            asyncio.gather(*tasks, return_exceptions=True).add_done_callback(lambda _: self._loop.stop())
+            self._run_loop(CANCEL_WAIT)
+
+
+async def _awaited(result: Awaitable[object]) -> None:
+    await result
+
+
+def _stack(coroutine: Any, of_thread: Callable[[], str]) -> str:
+    frames = []
+    while isinstance(coroutine, CoroutineType):
+        if coroutine.cr_running:
+            return of_thread()
+        if coroutine.cr_frame is not None:
+            frames.append((coroutine.cr_frame, coroutine.cr_frame.f_lineno))
+        coroutine = coroutine.cr_await
+    return "".join(traceback.StackSummary.extract(iter(frames)).format())

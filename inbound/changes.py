@@ -1,0 +1,153 @@
+"""What has to be done so that a running process does what another configuration says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from inbound.config import ChannelConfig, Config
+from inbound.planning import PlannedChannel
+
+#: Sections of the configuration that stand for channels.
+_OF_CHANNELS = ("channels", "manifests")
+#: Keys of a channel for which it leaves its group and is made anew: what it is as a member, and code made for it.
+#: Everything else changes while it keeps its partitions.
+REPLACED_FOR = frozenset(
+    {"topics", "topics_pattern", "group", "consumer_id", "coordinator", "processor.type", "reader.client"}
+)
+#: Compared by what they stand for.
+_COMPARED_OTHERWISE = frozenset({"processor.options", "subscriptions"})
+
+
+@runtime_checkable
+class Reconfigurable(Protocol):
+    """A processor whose options can change while it works; any other is replaced by a new one between two batches."""
+
+    def reconfigure(self, options: object, generation: int | None) -> None:
+        """Take `options` for what is begun from now on, and read the files that they name again. Any thread.
+
+        Raises:
+            ConfigError: they cannot be used; the old ones go on.
+        """
+
+
+class Do(Enum):
+    """What is done with one channel."""
+
+    ADD = "added"
+    EDIT = "edited"  # goes on with other settings, and keeps its partitions
+    REPLACE = "replaced"  # leaves its group, and is made anew
+    REMOVE = "removed"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done with one channel, and for which keys of the configuration."""
+
+    do: Do
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a process does, or is to do."""
+
+    config: Config
+    channels: Mapping[str, PlannedChannel]
+    #: What stands for the content of files beside the configuration, by the section that names them.
+    contents: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """From one plan to another."""
+
+    steps: Mapping[str, Step] = field(default_factory=dict)  # by the name of the channel
+    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the process: which keys differ
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.sections)
+
+    def told(self) -> list[str]:
+        """Return a line for each: `orders: edited (workers)`."""
+        lines = [f"{name}: {', '.join(keys)}" for name, keys in self.sections.items()]
+        return lines + [
+            f"channel {name}: {step.do.value}" + (f" ({', '.join(step.why)})" if step.why else "")
+            for name, step in self.steps.items()
+        ]
+
+
+def changes(old: Plan, new: Plan) -> Changes:
+    """Return what leads from `old` to `new`: nothing at all for what does not differ."""
+    steps = {}
+    for name in sorted({*old.channels, *new.channels}):
+        step = _step(old.channels.get(name), new.channels.get(name))
+        if step is not None:
+            steps[name] = step
+    sections = {}
+    for name in Config.model_fields:
+        if name not in _OF_CHANNELS and (keys := _section(name, old, new)):
+            sections[name] = keys
+    return Changes(steps, sections)
+
+
+def _section(name: str, old: Plan, new: Plan) -> tuple[str, ...]:
+    keys = tuple(differing(getattr(old.config, name), getattr(new.config, name)))
+    # A listener whose address was given is another one than the same by default: see `AdminConfig.given`.
+    if name == "admin" and not keys and old.config.admin.given != new.config.admin.given:
+        keys = ("listen",)
+    if not keys and old.contents.get(name, "") != new.contents.get(name, ""):
+        keys = ("files",)
+    return keys
+
+
+def _step(before: PlannedChannel | None, after: PlannedChannel | None) -> Step | None:
+    if before is None or after is None:
+        return Step(Do.ADD) if after is not None else Step(Do.REMOVE)
+    keys = [key for key in differing(before.config, after.config) if key not in _COMPARED_OTHERWISE]
+    if before.processor is not after.processor and "processor.type" not in keys:
+        keys.append("processor.type")
+    replace = any(key in REPLACED_FOR or key.startswith("coordinator") for key in keys)
+    if before.options != after.options:
+        keys.append("processor.options")
+        # What sends is made once.
+        replace |= getattr(before.options, "transport", None) != getattr(after.options, "transport", None)
+    if before.subscriber != after.subscriber and "processor.options" not in keys:
+        keys.append("subscriber")
+    if before.files != after.files:
+        keys.append("files")
+    if before.kafka != after.kafka:
+        keys.append("kafka")
+    if before.base != after.base:
+        keys += [name for name in after.base if before.base.get(name) != after.base[name]]
+        replace = True
+    if not keys:
+        return None
+    return Step(Do.REPLACE if replace else Do.EDIT, tuple(keys))
+
+
+def differing(old: Any, new: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted keys whose values differ; of mappings, and where models are of two kinds, the key as a whole."""
+    if isinstance(old, BaseModel) and type(old) is type(new):
+        for name in type(old).model_fields:
+            below = f"{prefix}.{name}" if prefix else name
+            yield from differing(getattr(old, name), getattr(new, name), below)
+    elif isinstance(old, Mapping) and isinstance(new, Mapping) and not prefix:
+        yield from sorted(str(key) for key in {*old, *new} if old.get(key) != new.get(key))
+    elif old != new:
+        yield prefix or "all"
+
+
+def channel_keys(model: type[BaseModel] = ChannelConfig, prefix: str = "") -> Iterator[str]:
+    """Yield every key of a channel, in the form that `differing` yields."""
+    for name, info in model.model_fields.items():
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from channel_keys(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"

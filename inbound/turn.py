@@ -1,0 +1,492 @@
+"""One turn of a partition: its callbacks and at most one batch, from being taken to being passed on.
+
+Written as coroutines, once for both kinds of processors. Where callbacks are plain functions nothing in a turn ever
+waits, and a worker's thread runs it from beginning to end (`inbound.worker`). Where they are coroutines, an event loop
+has many turns under way at once (`inbound.async_worker`). Between two awaits nobody else touches the partition: it is
+running, and this turn has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from inspect import isawaitable
+
+from inbound.buffer import Chunk, Cut, record_size
+from inbound.committer import Committer, Pending
+from inbound.errors import BadResponseError, LedgerError, OffsetOutOfRangeError, PartitionLostError
+from inbound.failures import FailurePolicy, describe
+from inbound.kafka.reader import Reader
+from inbound.ledger.base import Range
+from inbound.partition import Fate, Partition, Place
+from inbound.parts import Parts, Totals
+from inbound.processors.base import BatchEventProcessor
+from inbound.processors.batch import Batch
+from inbound.schedule import NEVER
+from inbound.settle import Outcome, decide
+
+log = logging.getLogger(__name__)
+
+#: How long a partition rests when the ledger could not take its `begun`.
+LEDGER_RETRY = 1.0
+#: How soon a partition that is in doubt is looked at again.
+DOUBT_RETRY = 1.0
+#: A rest that is asked for is noted from so many seconds on.
+LONG_WAIT = 1.0
+#: What a turn without a batch took of on_next_batch.
+NO_EFFORT = (0.0, 0.0)
+
+
+class Turns:
+    """Serves partitions. Knows nothing of a single turn, so any number of them may be under way."""
+
+    def __init__(self, parts: Parts, reader: Reader, committer: Committer, failures: FailurePolicy) -> None:
+        self._parts = parts
+        self._reader = reader
+        self._committer = committer
+        self._failures = failures
+        self._asynchronous = parts.asynchronous
+        self._gives_starts = parts.gives_starts
+        self._has_room = parts.has_room
+
+    async def serve(self, partition: Partition) -> tuple[float, float]:
+        """Serve a partition that was taken, for one turn, and pass it on.
+
+        Returns:
+            CPU seconds of this thread, and seconds passed, inside on_next_batch.
+        """
+        parts = self._parts
+        room: int | None = None
+        if partition.served_by is None:
+            partition.served_by = parts.processor
+        if partition.fate is Fate.DROP:
+            await self._tell_lost(partition)
+            return NO_EFFORT
+        if partition.callbacks:
+            await self._run_callbacks(partition)
+        if partition.finished is not None:
+            self._note_finished(partition)
+        if partition.fate is Fate.RELEASE:
+            await self._terminate(partition)
+        elif partition.served_by is not parts.processor and not await self._hand_over(partition):
+            pass  # it comes back when what the one before wants committed is
+        elif partition.deferred is not None and partition.commit_due <= parts.clock.now():
+            self._commit_deferred(partition)
+        elif (parts.schedule.paused or partition.paused_since is not None) and await self._is_paused(partition):
+            parts.schedule.put_back(partition, NEVER)
+        elif partition.problem is not None and not partition.buffer:  # what was read before it comes first
+            await self._out_of_range(partition)
+        elif partition.held is not None:
+            parts.schedule.put_back(partition, NEVER)
+        elif not (parts.zk.certain(partition.fence.session) and parts.pausing.allows()):
+            self._wait_for_certainty(partition)
+        elif parts.clock.now() < partition.rest_until:
+            parts.schedule.put_back(partition, partition.rest_until)
+        elif self._gives_starts and not partition.placed:
+            await self._place(partition)
+        elif self._has_room and partition.buffer and not (room := self._room(partition)):
+            parts.schedule.put_back(partition, NEVER)  # a commit that lands, or news of the reader, makes it due
+        elif (cut := self._cut(partition, room)) is not None:
+            return await self._hand_out(partition, cut)
+        else:
+            await self._idle(partition)
+        return NO_EFFORT
+
+    def rescue(self, partition: Partition) -> None:
+        """Put back what a turn left behind that raised. Not the processor's fault, ours: it must not vanish with it."""
+        if partition.place is Place.RUNNING:
+            partition.last_error = "internal error, see the log"
+            partition.buffer.jump()  # what had been taken out of it is read again
+            self._reader.jump(partition)
+            self._parts.schedule.put_back(partition, self._parts.clock.now() + 1.0)
+
+    async def _hand_over(self, partition: Partition) -> bool:
+        """Let the channel's processor of now serve the partition. Returns False if the turn has passed it on for that.
+
+        The one before hears what it would hear at a release, and what it does not have committed then is read again.
+        """
+        parts = self._parts
+        if not partition.handing_over and (partition.placed or not self._gives_starts):
+            commit = await self._last_commit(partition)
+            partition.handing_over = True
+            if partition.place is Place.ABANDONED or partition.fate is not Fate.KEEP:
+                if commit is not None:
+                    partition.defer_commit(commit, parts.clock.now())
+                parts.schedule.put_back(partition, parts.clock.now())
+                return False
+            if commit is not None:
+                if parts.schedule.to_committer(partition):
+                    self._committer.submit(Pending(partition, partition.fence, commit))
+                return False
+        partition.handing_over = False
+        partition.served_by = parts.processor
+        self._begin_anew(partition)
+        return True
+
+    def _begin_anew(self, partition: Partition) -> None:
+        """Forget what the processor before had to do with a partition, and read on from the commit."""
+        partition.placed = False
+        partition.attempts, partition.isolate_until, partition.rest_until = 0, 0, 0.0
+        partition.held = partition.held_cause = partition.last_error = None
+        partition.idle_since, partition.idle_told = None, False
+        partition.paused_since = None  # the new one is told, too
+        partition.take_deferred()
+        if self._gives_starts:  # it is asked next, and says where to begin
+            partition.reopened = True
+            partition.buffer.jump()
+            partition.problem = None
+        elif partition.committed is not None and partition.position != partition.committed:
+            partition.position = partition.committed
+            partition.buffer.jump()
+            partition.problem = None
+            self._reader.jump(partition)
+
+    # -- batches -----------------------------------------------------------------------------------------------------
+
+    def _room(self, partition: Partition) -> int | None:
+        committed = partition.committed if partition.committed is not None else partition.position
+        return _server(partition).room(partition.tp, committed)
+
+    def _note_finished(self, partition: Partition) -> None:
+        """What the processor finished after it had answered is to be committed now, also when the partition rests."""
+        offset = self._parts.schedule.take_finished(partition)
+        if offset is not None and offset <= partition.position:  # else reading was moved back since
+            partition.defer_commit(offset, self._parts.clock.now())
+
+    def _cut(self, partition: Partition, room: int | None) -> Cut | None:
+        settings = self._parts.config.reader
+        max_records = 1 if partition.position < partition.isolate_until else settings.max_batch_records
+        if room is not None:
+            max_records = min(max_records, room)
+        limit = min(partition.max_bytes or settings.batch_bytes, settings.max_batch_bytes)
+        cut = partition.buffer.cut(max_records, limit)
+        if cut is not None:
+            partition.max_bytes = None
+            if cut.size > settings.max_batch_bytes:
+                self._parts.journal.note(
+                    "large", f"the record at offset {cut.records[0].offset} has {record_size(cut.records[0])} bytes, more than "
+                    f"max_batch_bytes ({settings.max_batch_bytes}); it is delivered alone", partition.tp,
+                    offset=cut.records[0].offset, epoch=partition.fence.epoch, level=logging.WARNING,
+                )  # fmt: skip
+            if self._reader.some_paused:
+                self._parts.reader_wakeup.set()  # there is room again
+        return cut
+
+    async def _hand_out(self, partition: Partition, cut: Cut) -> tuple[float, float]:
+        parts = self._parts
+        tp = partition.tp
+        batch = Batch(*tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition)
+        if not self._begin(partition, batch, cut):
+            return NO_EFFORT
+        partition.batch = batch
+        # Right before the call, by this thread, by the clock: a flag that another thread sets would be stale when a
+        # stopped process goes on after its session has expired.
+        certain = parts.zk.certain(partition.fence.session) and parts.pausing.allows()
+        if partition.fate is Fate.DROP or not certain:
+            partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
+            self._wait_for_certainty(partition)
+            return NO_EFFORT
+        partition.idle_since, partition.idle_told = None, False
+        partition.batches_total += 1
+        partition.records_total += len(cut.records)
+        partition.last_batch_at = wall = parts.clock.wall()
+        if cut.records:
+            parts.meters.handed_over(wall, cut.records[0].timestamp)
+        totals = parts.totals.setdefault(tp, Totals())
+        totals.records += len(cut.records)
+        totals.batches += 1
+        held, reason = partition.held, "processor"
+        began, cpu = parts.clock.now(), time.thread_time()
+        partition.batch_since = began
+        try:
+            callback, spans = _server(partition).on_next_batch, parts.tracing.spans
+            response: object = callback(batch) if spans is None else spans.call(parts.consumer, batch, callback)
+            if self._asynchronous and isawaitable(response):
+                response = await response
+            outcome = decide(
+                tp, response, committed=partition.committed, first=batch.first_offset, position=batch.next_offset
+            )
+        except GeneratorExit:
+            raise  # the loop itself is gone
+        except BaseException as error:
+            reason = "error"
+            parts.meters.failed(error)
+            outcome = await self._failures.failed(partition, batch, error)
+            if partition.held is not held:
+                parts.meters.holds.add("record")
+        else:
+            partition.attempts = 0
+            partition.last_error = None
+        ended = parts.clock.now()
+        effort = time.thread_time() - cpu, ended - began
+        parts.meters.batch_seconds.observe(effort[1])
+        partition.batch_since = None
+        if partition.place is Place.ABANDONED and not parts.stopping.is_set():  # a reset did not wait for it
+            lost = PartitionLostError(*tp, "given up while its call did not end; its answer counts no more")
+            await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(tp, lost))
+        partition.position = batch.next_offset
+        self._apply(partition, outcome, batch, cut, reason)
+        return effort
+
+    def _wait_for_certainty(self, partition: Partition) -> None:
+        """In doubt: look again soon. (It is hurried when verified, but that may have been just before this.)"""
+        self._parts.schedule.put_back(partition, self._parts.clock.now() + DOUBT_RETRY)
+
+    def _begin(self, partition: Partition, batch: Batch, cut: Cut) -> bool:
+        """Write `begun`; False if the batch must not be handed out."""
+        parts = self._parts
+        entry = Range(*partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch))
+        try:
+            parts.ledger.begun(entry)
+        except LedgerError as error:
+            parts.ledger_trouble(error, "going on" if parts.degrade else "nothing is handed out")
+            if not parts.degrade:
+                partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
+                parts.schedule.put_back(partition, parts.clock.now() + LEDGER_RETRY)
+                return False
+            parts.unrecorded()
+        else:
+            parts.recorded()
+        return True
+
+    def _apply(
+        self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None, reason: str = "processor"
+    ) -> None:
+        """Carry an outcome out, and pass the partition on."""
+        parts = self._parts
+        if partition.place is Place.ABANDONED:
+            parts.schedule.put_back(partition, NEVER)  # its callback has ended; the answer comes too late
+            return
+        self._move_to(partition, outcome, batch, cut)
+        if outcome.max_bytes is not None:
+            partition.max_bytes = outcome.max_bytes
+        partition.rest_until = parts.clock.now() + outcome.wait if outcome.wait else 0.0
+        if outcome.wait >= LONG_WAIT and not partition.attempts:
+            parts.journal.note(
+                "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
+                epoch=partition.fence.epoch, level=logging.DEBUG,
+            )  # fmt: skip
+        self._note(partition, outcome, reason)
+        if partition.deferred is not None:
+            partition.limit_deferred(outcome.position)
+        if outcome.commit_within is not None:
+            partition.defer_commit(outcome.position, parts.clock.now() + outcome.commit_within)
+        if outcome.commit is None:
+            parts.schedule.put_back(partition, partition.rest_until or parts.clock.now())
+        elif parts.schedule.to_committer(partition):
+            partition.take_deferred()
+            self._committer.submit(Pending(partition, partition.fence, outcome.commit, batch))
+
+    def _commit_deferred(self, partition: Partition) -> None:
+        """Commit what `next` with `commit_within` left uncommitted: its time has come."""
+        offset = partition.take_deferred()
+        if offset is not None and self._parts.schedule.to_committer(partition):
+            self._committer.submit(Pending(partition, partition.fence, offset))
+
+    def _move_to(self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None) -> None:
+        target = outcome.position
+        if target == partition.position:
+            return
+        partition.position = target
+        if batch is not None and cut is not None and batch.first_offset <= target < batch.next_offset:
+            # Still in memory: hand it out again without asking Kafka.
+            rest = [record for record in cut.records if record.offset >= target]
+            if rest:
+                partition.buffer.put_back(Chunk(rest, cut.next_offset, sum(map(record_size, rest))))
+            else:
+                partition.position = batch.next_offset  # only offsets without records are left of it
+            return
+        partition.isolate_until = 0
+        partition.buffer.jump()
+        partition.problem = None  # it was about the position before the jump
+        self._reader.jump(partition)
+
+    def _note(self, partition: Partition, outcome: Outcome, reason: str = "processor") -> None:
+        epoch = partition.fence.epoch
+        if outcome.skipped is not None:
+            low, high = outcome.skipped
+            self._parts.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
+            self._parts.journal.note(
+                "skipped", f"the processor skipped offsets {low} to {high - 1}", partition.tp, offset=low, epoch=epoch
+            )
+        elif outcome.reverted_from is not None:
+            self._parts.meters.reverts.add(reason)
+            self._parts.note("revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position)
+            partition.reverted(outcome.position)
+            if not partition.attempts and not partition.isolate_until:  # a failure has been told
+                self._parts.journal.note(
+                    "reverted", f"the processor went back from {outcome.reverted_from} to {outcome.position}", partition.tp,
+                    offset=outcome.position, epoch=epoch,
+                )  # fmt: skip
+
+    # -- other turns -------------------------------------------------------------------------------------------------
+
+    async def _place(self, partition: Partition) -> None:
+        """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
+        parts = self._parts
+        try:
+            offset: object = _server(partition).on_claim(partition.tp, partition.committed)
+            if self._asynchronous and isawaitable(offset):
+                offset = await offset
+            if offset is not None and (type(offset) is not int or offset < 0):
+                raise BadResponseError(
+                    f"{partition.tp}: on_claim returned {offset!r}; return the offset to read first, an integer of at "
+                    "least 0, or None to go on at the group's commit"
+                )
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            parts.meters.failed(error)
+            partition.rest_until = self._failures.claim_failed(partition, error)
+            if partition.held is not None:
+                parts.meters.holds.add("on_claim")
+            parts.schedule.put_back(partition, partition.rest_until)
+            return
+        partition.attempts, partition.last_error = 0, None
+        if parts.schedule.to_reader(partition):
+            partition.given_start, partition.placed = offset, True
+            self._reader.open(partition)
+
+    async def _run_callbacks(self, partition: Partition) -> None:
+        while partition.callbacks:
+            callback = partition.callbacks.popleft()
+            await self._guard(partition, getattr(callback, "__name__", "callback"), callback)
+
+    async def _guard(self, partition: Partition, name: str, callback: Callable[[], object]) -> object:
+        """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
+        try:
+            answer = callback()
+            if self._asynchronous and isawaitable(answer):
+                answer = await answer
+            return answer
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._callback_failed(partition, name, error)
+            return None
+
+    def _callback_failed(self, partition: Partition, name: str, error: BaseException) -> None:
+        self._parts.meters.failed(error)
+        partition.last_error = describe(error)
+        self._parts.journal.note(
+            "callback-failed", f"{name} failed: {partition.last_error}; the partition goes on", partition.tp,
+            offset=partition.position, epoch=partition.fence.epoch, level=logging.ERROR,
+        )  # fmt: skip
+        log.debug("%s: where it failed", partition.tp, exc_info=error)
+
+    async def _answer(self, partition: Partition, name: str, callback: Callable[[], object]) -> Outcome | None:
+        """Run a callback that may answer with a BatchResponse; None: it gave none, or none that can be used."""
+        response = await self._guard(partition, name, callback)
+        if response is None:
+            return None
+        floor = partition.committed if partition.committed is not None else partition.position
+        try:
+            return decide(
+                partition.tp, response, committed=partition.committed, first=floor, position=partition.position,
+                callback=name,
+            )  # fmt: skip
+        except BadResponseError as error:
+            self._callback_failed(partition, name, error)
+            return None
+
+    async def _is_paused(self, partition: Partition) -> bool:
+        """Whether the channel is paused; the processor is told once when that begins and once when it ends."""
+        parts = self._parts
+        paused, since, now = parts.schedule.paused, partition.paused_since, parts.clock.now()
+        if paused and since is None:
+            partition.paused_since = now
+            await self._guard(partition, "on_pause", lambda: _server(partition).on_pause(partition.tp))
+        elif not paused and since is not None:
+            partition.paused_since = None
+            if partition.idle_since is not None:
+                partition.idle_since += now - since  # nobody waited for records meanwhile
+            await self._guard(partition, "on_resume", lambda: _server(partition).on_resume(partition.tp))
+        return paused
+
+    async def _idle(self, partition: Partition) -> None:
+        parts = self._parts
+        now = parts.clock.now()
+        if partition.idle_since is None:
+            partition.idle_since = now
+        if partition.idle_told:
+            parts.schedule.await_records(partition, NEVER)
+            return
+        due = partition.idle_since + parts.config.idle_time
+        if now < due:
+            parts.schedule.await_records(partition, due)
+            return
+        partition.idle_told = True
+        outcome = await self._answer(partition, "on_idle", lambda: _server(partition).on_idle(partition.tp))
+        if outcome is None:
+            parts.schedule.await_records(partition, NEVER)
+        else:
+            self._apply(partition, outcome, None, None)
+
+    async def _terminate(self, partition: Partition) -> None:
+        """Tell the processor that the partition goes, commit what it says, and pass it on for release."""
+        parts = self._parts
+        if self._gives_starts and not partition.placed:
+            parts.schedule.give_up(partition)  # no batch of it was handed out
+            return
+        # Who was told that it goes, to another processor, is not told again.
+        commit = partition.take_deferred() if partition.handing_over else await self._last_commit(partition)
+        if commit is None:
+            parts.schedule.give_up(partition)
+        elif parts.schedule.to_committer(partition, last=True):
+            self._committer.submit(Pending(partition, partition.fence, commit))
+
+    async def _last_commit(self, partition: Partition) -> int | None:
+        """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing."""
+        outcome = await self._answer(
+            partition,
+            "on_stream_termination",
+            lambda: _server(partition).on_stream_termination(partition.tp, partition.position),
+        )
+        commit = partition.take_deferred()
+        if outcome is None:
+            return commit
+        self._note(partition, outcome)
+        return outcome.commit
+
+    async def _tell_lost(self, partition: Partition) -> None:
+        parts = self._parts
+        await self._run_callbacks(partition)  # a commit that landed before is told all the same
+        error = PartitionLostError(*partition.tp, f"lost: {partition.why_lost}")
+        await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(partition.tp, error))
+        parts.note("lost", partition.tp, partition.fence.epoch)
+        parts.schedule.leave(partition)
+        parts.evaluate()
+
+    async def _out_of_range(self, partition: Partition) -> None:
+        error = partition.problem
+        assert isinstance(error, OffsetOutOfRangeError), error
+        parts = self._parts
+        # An offset in its answer is ignored: the log decides.
+        await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(partition.tp, error))
+        target = self._failures.out_of_range(partition, error)
+        if target is None:
+            parts.meters.holds.add("truncation")
+            partition.problem = None
+            parts.schedule.put_back(partition, NEVER)
+            return
+        if target < error.offset:
+            parts.meters.reverts.add("truncation")
+        given, partition.given_start = partition.given_start, None
+        partition.position = target
+        partition.isolate_until = 0
+        partition.committed = min(partition.committed, target) if partition.committed is not None else None
+        partition.limit_deferred(target)
+        partition.buffer.jump()
+        self._reader.jump(partition)
+        # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
+        partition.problem = None
+        if given != error.offset:
+            parts.schedule.await_records(partition, NEVER)
+        elif parts.schedule.to_committer(partition):  # a first position: committed before the first batch
+            self._committer.submit(Pending(partition, partition.fence, target))
+
+
+def _server(partition: Partition) -> BatchEventProcessor:
+    assert partition.served_by is not None
+    return partition.served_by
