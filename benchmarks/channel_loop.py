@@ -2,18 +2,16 @@
 
     python -m benchmarks.channel_loop CONFIG COUNT
 
-Prints the same JSON line as `plain_loop`.
+Prints the JSON line of `benchmarks.meter`.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
-import time
 from pathlib import Path
 
-from benchmarks.records import touch
+from benchmarks.meter import Meter, touch
 from inbound import Batch, BatchEventProcessor, BatchResponse
 from inbound.application import Application
 from inbound.config import load, read_text
@@ -23,43 +21,36 @@ LIMIT = 300.0
 
 
 class Touching(BatchEventProcessor):
-    """Touches every record, and notes when the first batch began and the last one ended."""
+    """Touches every record, and tells the meter of it."""
 
-    count = 0
-    seen = 0
-    began = ended = cpu_began = cpu_ended = 0.0
+    meter = Meter(0)
     lock = threading.Lock()
     done = threading.Event()
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:
-        cls = Touching
-        with cls.lock:
-            if not cls.began:
-                cls.began, cls.cpu_began = time.monotonic(), time.process_time()
+        with Touching.lock:
+            Touching.meter.begin()
         touch(batch.records)
-        with cls.lock:
-            cls.seen += len(batch)
-            if cls.seen >= cls.count and not cls.ended:
-                cls.ended, cls.cpu_ended = time.monotonic(), time.process_time()
+        with Touching.lock:
+            Touching.meter.add(len(batch))
         return BatchResponse.advance()
 
     def on_batch_processed(self, batch: Batch) -> None:
-        if Touching.ended:
+        if Touching.meter.done:
             Touching.done.set()
 
 
 def main(config: Path, count: int) -> None:
     """Run a channel until it has processed `count` records."""
-    Touching.count = count
+    Touching.meter = Meter(count)
     application = Application(load(read_text(config), filename=str(config)), lock_dir=config.parent / "ids")
     try:
         application.start()
         if not Touching.done.wait(LIMIT):
-            raise SystemExit(f"only {Touching.seen} of {count} records after {LIMIT:.0f} s")
+            raise SystemExit(f"fewer than {count} records after {LIMIT:.0f} s")
     finally:
         application.stop()
-    seconds, cpu = Touching.ended - Touching.began, Touching.cpu_ended - Touching.cpu_began
-    print(json.dumps({"records": Touching.seen, "seconds": seconds, "cpu": cpu}))
+    print(Touching.meter.line())
 
 
 if __name__ == "__main__":

@@ -1,119 +1,121 @@
-"""How fast a channel drains a topic, against the plain kafka-python loop, in interleaved pairs.
+"""How fast a channel drains a topic: against plain loops, other frameworks, and more processes, in one interleaved run.
 
     make bench-drain
 
-`kafka_python_ratio`: records per second of a channel with all defaults on (ledger, metrics, a commit per batch) over
-the plain loop with its best settings doing the same touching and an asynchronous commit per poll; median of the pairs.
+Each run is a fresh process that touches key, value and headers of every record. In every round all participants run
+once; who begins takes turns. A ratio is the median, over the rounds, of one's records per second over the other's:
+
+- `kafka_python_ratio`, `confluent_ratio`: a channel with all defaults on (ledger, metrics, a commit per batch) over
+  the plain loop of the same client with its best settings and an asynchronous commit per poll
+- `quix_ratio`, `faust_ratio`, `bytewax_ratio`, `aiokafka_ratio`, `java_ratio`, `franz_go_ratio`: the channel with
+  confluent-kafka over that peer, each with its best settings (benchmarks/peers says which, and why)
+- `two_process_scaling`: `inbound run --processes 2` over one process
+
+Beside it writes docs/benchmarks-drain.svg, unless --only leaves somebody out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.records import create_topic, publish
-from benchmarks.report import finish, spread
+from benchmarks.drain_report import CHART, Round, line, report
+from benchmarks.fill import fill
+from benchmarks.participants import COMPARISONS, PARTICIPANTS, TOPIC, Comparison, Participant, Place
+from benchmarks.peers.environments import NotInstalledError
+from benchmarks.records import create_topic
 from inbound.cli.places import jar_cache
-from inbound.cli.table import table
 from inbound.embedded import EmbeddedCluster
 
+ROOT = Path(__file__).resolve().parent.parent
 PARTITIONS = 8
-CONFIG = """\
-zookeeper: {{hosts: "{zookeeper}"}}
-kafka: {{bootstrap.servers: "{bootstrap}"}}
-admin: {{listen: "127.0.0.1:0"}}
-ledger: {{path: {ledger}}}
-controller: {{join_delay: 500ms}}
-channels:
-  drain:
-    topics: [drain]
-    group: {group}
-    processor: {{type: "benchmarks.channel_loop:Touching"}}
-"""
+#: The longest time that one run may take, in seconds.
+LIMIT = 150.0
 
 
 def main() -> None:
-    """Run the pairs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--records", type=int, default=300_000)
+    """Run the rounds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=9, metavar="N", help="rounds")
+    parser.add_argument("--records", type=int, default=2_000_000, metavar="N", help="in the topic")
+    parser.add_argument("--only", type=_comparisons, default=COMPARISONS, metavar="NAME,...", help=_names())
+    parser.add_argument("--chart", type=Path, help=f"where to draw; by default {CHART}, if all take part")
     options = parser.parse_args()
-    rows: list[dict[str, dict[str, float]]] = []
+    chart = options.chart or (ROOT / CHART if options.only == COMPARISONS else None)
+    wanted = {name for comparison in options.only for name in (comparison.over, comparison.under)}
     with tempfile.TemporaryDirectory(prefix="inbound-bench-") as folder:
-        work = Path(folder)
-        with EmbeddedCluster(jars=jar_cache(), progress=lambda line: print(line, file=sys.stderr)) as cluster:
-            create_topic(cluster.bootstrap_servers, "drain", PARTITIONS)
-            seconds = publish(cluster.bootstrap_servers, "drain", PARTITIONS, options.records)
-            print(f"published {options.records:,} records of 1 KiB in {seconds:.0f} s", file=sys.stderr)
-            for number in range(-1, options.pairs):
-                # The first pair only warms the page cache and is not counted. Who begins takes turns.
-                order = ["channel", "plain"] if number % 2 else ["plain", "channel"]
-                pair = {who: _run(who, cluster, work, number, options.records) for who in order}
-                print(f"pair {number}: " + _line(pair), file=sys.stderr)
-                if number >= 0:
-                    rows.append(pair)
-    _report(rows)
+        work, jars = Path(folder), jar_cache()
+        with EmbeddedCluster(jars=jars, progress=_say) as cluster:
+            place = Place(cluster.bootstrap_servers, cluster.zookeeper_hosts, work, jars, jars.parent / "benchmarks")
+            present, missing = _prepare([one for one in PARTICIPANTS if one.name in wanted], place)
+            create_topic(place.bootstrap, TOPIC, PARTITIONS)
+            seconds = fill(place.bootstrap, TOPIC, PARTITIONS, options.records, 1024)
+            _say(f"published {options.records:,} records of 1 KiB in {seconds:.0f} s")
+            # Nobody reads all: a process that joins later than another still finds enough.
+            most = options.records * 2 // 3
+            # Not counted: the broker's code is cold for the first who reads.
+            _run(present[0], place, "warm-up", most)
+            rounds = [_round(number, present, place, most) for number in range(options.pairs)]
+    report(rounds, present, missing, options.only, chart)
 
 
-def _run(who: str, cluster: EmbeddedCluster, work: Path, number: int, records: int) -> dict[str, float]:
-    group = f"{who}{number}"
-    if who == "plain":
-        command = ["benchmarks.plain_loop", cluster.bootstrap_servers, "drain", str(records), group]
-    else:
-        config = work / f"{group}.yaml"
-        config.write_text(
-            CONFIG.format(
-                zookeeper=cluster.zookeeper_hosts,
-                bootstrap=cluster.bootstrap_servers,
-                ledger=work / "ledger",
-                group=group,
-            )
-        )
-        command = ["benchmarks.channel_loop", str(config), str(records)]
-    done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=400, check=False)
+def _comparisons(text: str) -> tuple[Comparison, ...]:
+    names = text.split(",")
+    if unknown := set(names) - {comparison.only for comparison in COMPARISONS}:
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: no such comparison; there are {_names()}")
+    return tuple(comparison for comparison in COMPARISONS if comparison.only in names)
+
+
+def _names() -> str:
+    return ", ".join(comparison.only for comparison in COMPARISONS)
+
+
+def _prepare(participants: list[Participant], place: Place) -> tuple[list[Participant], dict[str, str]]:
+    """Return who can take part, and why the others cannot."""
+    present, missing = [], {}
+    for one in participants:
+        try:
+            one.prepare(place)
+            present.append(one)
+        except NotInstalledError as error:
+            missing[one.label] = f"not installed: {error}"
+            _say(f"{one.label}: {missing[one.label]}")
+    return present, missing
+
+
+def _round(number: int, participants: list[Participant], place: Place, most: int) -> Round:
+    """Run everybody once."""
+    shift = number % len(participants)
+    order = participants[shift:] + participants[:shift]
+    if number % 2:
+        order.reverse()
+    found = {}
+    for one in order:
+        found[one.name] = _run(one, place, f"{one.name}-{number}", most)
+        _say(f"round {number}: {one.label} {line(found[one.name])}")
+    return found
+
+
+def _run(one: Participant, place: Place, group: str, most: int) -> dict[str, float]:
+    command = one.command(place, group, min(one.records, most))
+    # Some peers leave files behind: in `work` they are removed at the end.
+    surroundings = {**os.environ, "TMPDIR": str(place.work)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=ROOT, env=surroundings
+    )
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+        raise SystemExit(f"{one.label}: {' '.join(command)} failed:\n{done.stderr[-3000:]}")
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 
 
-def _rate(run: dict[str, float]) -> float:
-    return run["records"] / run["seconds"]
-
-
-def _line(pair: dict[str, dict[str, float]]) -> str:
-    return ", ".join(
-        f"{who} {_rate(run):,.0f}/s ({run['cpu'] / run['records'] * 1e5:.2f} CPU s per 100,000)"
-        for who, run in sorted(pair.items())
-    )
-
-
-def _report(rows: list[dict[str, dict[str, float]]]) -> None:
-    ratios = [_rate(pair["channel"]) / _rate(pair["plain"]) for pair in rows]
-    cpu = {who: [pair[who]["cpu"] / pair[who]["records"] * 1e5 for pair in rows] for who in ("channel", "plain")}
-    rates = {who: [_rate(pair[who]) for pair in rows] for who in ("channel", "plain")}
-    print(
-        table(
-            ["", "records/s", "CPU s per 100,000 records"],
-            [[who, f"{statistics.median(rates[who]):,.0f}", spread(cpu[who])] for who in ("channel", "plain")],
-        )
-    )
-    print(f"channel over plain loop, {len(rows)} pairs: {spread(ratios)}")
-    finish(
-        "drain",
-        {
-            "kafka_python_ratio": statistics.median(ratios),
-            "channel_records_per_s": statistics.median(rates["channel"]),
-            "plain_records_per_s": statistics.median(rates["plain"]),
-            "channel_cpu_s_per_100k": statistics.median(cpu["channel"]),
-            "plain_cpu_s_per_100k": statistics.median(cpu["plain"]),
-        },
-    )
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ class HandedOut(NamedTuple):
     next_offset: int
     at: float
     published: float
+    first_offset: int
 
 
 class Seen:
@@ -69,12 +70,13 @@ class Seen:
             whole = text[: text.rfind(b"\n") + 1]
             self._read[path] = self._read.get(path, 0) + len(whole)
             for line in whole.splitlines():
-                partition, _, next_offset, at, published = line.split()
+                partition, first, next_offset, at, published = line.split()
                 found.append(
                     HandedOut(
-                        int(path.stem), int(partition), int(next_offset), float(at) / 1000, float(published) / 1000
+                        int(path.stem), int(partition), int(next_offset), float(at) / 1000, float(published) / 1000,
+                        int(first),
                     )
-                )
+                )  # fmt: skip
         return sorted(found, key=lambda batch: batch.at)
 
 

@@ -1,20 +1,18 @@
-"""The plain kafka-python poll loop with its best settings: what the channel is measured against.
+"""The plain kafka-python poll loop with its best settings: what the channel with that client is measured against.
 
     python -m benchmarks.plain_loop BOOTSTRAP TOPIC COUNT GROUP
 
-Prints one JSON line: records, seconds, CPU seconds, between the first record and the last.
+Prints the JSON line of `benchmarks.meter`.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import sys
-import time
 
 import kafka
 
-from benchmarks.records import touch
+from benchmarks.meter import Meter, touch
 
 
 def main(bootstrap: str, topic: str, count: int, group: str) -> None:
@@ -30,19 +28,17 @@ def main(bootstrap: str, topic: str, count: int, group: str) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    seen = 0
-    began = cpu = 0.0
-    while seen < count:
+    meter = Meter(count)
+    while not meter.done:
         polled = consumer.poll(timeout_ms=1000)
         if not polled:
             continue
-        if not seen:
-            began, cpu = time.monotonic(), time.process_time()
+        meter.begin()
         for records in polled.values():
             touch(records)
-            seen += len(records)
+            meter.add(len(records))
         consumer.commit_async()
-    print(json.dumps({"records": seen, "seconds": time.monotonic() - began, "cpu": time.process_time() - cpu}))
+    print(meter.line())
     consumer.close(autocommit=False, timeout_ms=3000)
 
 

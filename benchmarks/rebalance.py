@@ -51,6 +51,7 @@ channels:
   rebalance:
     topics: [rebalance]
     group: rebalance
+    reader: {{client: {client}}}
     processor: {{type: "benchmarks.group_watch:Writing", options: {{folder: {seen}}}}}
 """
 
@@ -116,7 +117,7 @@ class Publisher:
 class Group:
     """The processes, oldest first, and the group that they are."""
 
-    def __init__(self, cluster: EmbeddedCluster, work: Path, partitions: int, figures: Figures) -> None:
+    def __init__(self, cluster: EmbeddedCluster, work: Path, partitions: int, figures: Figures, client: str) -> None:
         seen = work / "seen"
         seen.mkdir()
         self._config = work / "inbound.yaml"
@@ -126,9 +127,11 @@ class Group:
                 bootstrap=cluster.bootstrap_servers,
                 ledger=work / "ledger",
                 seen=seen,
+                client=client,
             )
         )
         self.processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._joining: subprocess.Popen[bytes] | None = None  # started, and not registered yet
         self.publisher = Publisher(cluster.bootstrap_servers, partitions)
         self._seen = Seen(seen)
         self._watch = GroupWatch(cluster.zookeeper_hosts, "rebalance", TOPIC, partitions)
@@ -139,9 +142,10 @@ class Group:
 
     def join(self, settled: list[float]) -> None:
         """Start a process, and wait until the group has settled."""
-        process = self._start()
+        process = self._joining = self._start()
         name, registered = self._watch.await_member([n for n, _ in self.processes], lambda: process.poll() is None)
         self.processes.append((name, process))
+        self._joining = None
         before, self._now = self._now, self._watch.settled(len(self.processes))
         members = len(self.processes)
         claims = self._now.claims - before.claims
@@ -197,9 +201,10 @@ class Group:
 
     def close(self) -> None:
         self.publisher.stop()
-        for _, process in self.processes:
+        processes = [process for _, process in self.processes] + ([self._joining] if self._joining else [])
+        for process in processes:
             process.kill()  # the servers go too: nothing to hand over
-        for _, process in self.processes:
+        for process in processes:
             process.wait(timeout=40)
         self._watch.close()
 
@@ -240,6 +245,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=1000)
+    parser.add_argument(
+        "--client", default="kafka-python", help="the reader: kafka-python (default) or confluent-kafka"
+    )
     parser.add_argument("--leaves", type=int, default=4, help="of each kind, idle and loaded")
     options = parser.parse_args()
     figures = Figures()
@@ -248,12 +256,12 @@ def main() -> None:
         EmbeddedCluster(jars=jar_cache(), progress=lambda line: print(line, file=sys.stderr)) as cluster,
     ):
         create_topic(cluster.bootstrap_servers, TOPIC, options.partitions)
-        group = Group(cluster, Path(folder), options.partitions, figures)
+        group = Group(cluster, Path(folder), options.partitions, figures, options.client)
         try:
             _play(group, figures, options.processes, options.leaves)
         finally:
             group.close()
-    _report(figures, options.processes, options.partitions)
+    _report(figures, options.processes, options.partitions, options.client)
 
 
 def _play(group: Group, figures: Figures, processes: int, leaves: int) -> None:
@@ -272,7 +280,7 @@ def _play(group: Group, figures: Figures, processes: int, leaves: int) -> None:
         group.unmoved(lambda: group.leave(figures.loaded), figures.waits)
 
 
-def _report(figures: Figures, processes: int, partitions: int) -> None:
+def _report(figures: Figures, processes: int, partitions: int, client: str) -> None:
     joins = figures.settled[1:] + figures.loaded_settled
     handed = figures.idle + figures.loaded
     waits, quiet = figures.waits, figures.quiet_waits
@@ -295,6 +303,7 @@ def _report(figures: Figures, processes: int, partitions: int) -> None:
     finish(
         "rebalance",
         {
+            "client": client,
             "processes": processes,
             "partitions": partitions,
             "settle_seconds_max": max(joins),

@@ -25,7 +25,7 @@ def machine() -> dict[str, object]:
     }
 
 
-def finish(benchmark: str, figures: Mapping[str, float | int | None]) -> None:
+def finish(benchmark: str, figures: Mapping[str, float | int | str | None]) -> None:
     """Print the closing JSON line."""
     rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
     print(json.dumps({"benchmark": benchmark, "machine": machine(), "figures": rounded}))

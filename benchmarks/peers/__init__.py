@@ -1,0 +1,1 @@
+"""Other consumers that do the same work, each with pinned requirements of its own. See `benchmarks.drain`."""

@@ -1,0 +1,3 @@
+module inbound/benchmarks/peers/posts
+
+go 1.21

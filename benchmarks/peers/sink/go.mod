@@ -1,0 +1,3 @@
+module sink
+
+go 1.26.0
