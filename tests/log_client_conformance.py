@@ -82,8 +82,14 @@ class LogClientConformance:
         stage.ranges(client, [tp])
         unknown = [tp._replace(partition=1), TopicPartition(stage.name("missing"), 0)]
         found: dict[TopicPartition, LogRange] = {}
-        for _ in stage.turns(1.5):
+
+        def known() -> bool:
             found.update(client.log_ranges([tp, *unknown]))
+            return tp in found
+
+        stage.until(known)
+        for _ in stage.turns(1.5):
+            known()
         assert found == {tp: LogRange(0, 0)}
 
     def test_the_limits_are_those_of_now(self, stage: Stage) -> None:
@@ -94,6 +100,31 @@ class LogClientConformance:
         assert stage.ranges(client, [tp]) == {tp: LogRange(0, 0)}
         stage.publish(tp, values(2))
         assert stage.ranges(client, [tp]) == {tp: LogRange(0, 2)}
+
+    # -- times -------------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(("time", "expected"), [(0, 1), (1000, 1), (1001, 2), (2000, 2), (2001, None)])
+    def test_a_time_begins_with_the_first_record_of_it_or_later(
+        self, stage: Stage, time: int, expected: int | None
+    ) -> None:
+        """On the record, between two, behind the last; not with one that retention has deleted, nor in an empty log."""
+        empty, filled = stage.topic(2)
+        stage.publish(filled, [b"deleted"], timestamp=500)
+        stage.publish(filled, [b"first"], timestamp=1000)
+        stage.publish(filled, [b"second"], timestamp=2000)
+        stage.trim(filled, 1)
+        assert stage.client().offsets_at([empty, filled], time) == {empty: None, filled: expected}
+
+    def test_where_a_time_begins_is_not_guessed_while_nobody_answers(self, stage: Stage) -> None:
+        """That there is no record of that time is an answer; silence is none."""
+        (tp,) = stage.topic()
+        stage.publish(tp, [b"one"], timestamp=1000)
+        client = stage.client()
+        assert client.offsets_at([tp], 1000) == {tp: 0}
+        stage.outage()
+        with pytest.raises(BrokerUnavailableError):
+            client.offsets_at([tp], 1000)
+        stage.outage_over()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -201,10 +232,13 @@ class LogClientConformance:
         stage.publish(tp, values(8))
         reading = Reading(stage, stage.client(max_poll_records=3))
         reading.client.read({tp: 0})
-        reading.until((tp, 3))
+        reading.until((tp, 6))
         reading.client.read({tp: position})
-        reading.until((tp, 3 + 8 - position))
-        assert reading.offsets(tp) == [0, 1, 2, *range(position, 8)]
+        reading.until((tp, 6 + 8 - position))
+        assert reading.offsets(tp) == [*range(6), *range(position, 8)]
+        assert [fetched.next_offset for fetched in reading.fetched(tp)] == [
+            fetched.records[-1].offset + 1 for fetched in reading.fetched(tp)
+        ]
 
     def test_what_was_prefetched_of_a_deleted_topic_is_not_taken_for_the_new_one(self, stage: Stage) -> None:
         """Though its offsets are the same."""
@@ -343,7 +377,7 @@ class LogClientConformance:
         reading.client.read({before: 2, behind: 6, fine: 0})
         reading.until((fine, 5))
         for _ in range(2):
-            assert reading.rest() == Poll(out_of_range={before: 2, behind: 6})
+            assert reading.rest(before, behind) == Poll(out_of_range={before: 2, behind: 6})
         reading.client.read({before: 3, behind: 0})
         reading.until((before, 2), (behind, 5))
         assert [reading.offsets(tp) for tp in (before, behind, fine)] == [[3, 4], list(range(5)), list(range(5))]

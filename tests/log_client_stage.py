@@ -125,9 +125,18 @@ class Reading:
 
         self.stage.until(all_came)
 
-    def rest(self) -> Poll:
-        """Poll until all that is there must have come. Returns the polls since, as one."""
+    def rest(self, *told: TopicPartition) -> Poll:
+        """Poll until all that is there must have come. Returns the polls since, as one.
+
+        That these partitions are `told` to be out of range is waited for, however long the brokers take to say so.
+        """
         before, together = len(self.polls), Poll()
+
+        def all_told() -> bool:
+            self.poll()
+            return {tp for poll in self.polls[before:] for tp in poll.out_of_range}.issuperset(told)
+
+        self.stage.until(all_told)
         for _ in self.stage.turns(0.4):
             self.poll()
         for poll in self.polls[before:]:

@@ -30,7 +30,7 @@ def channel(**changes: Any) -> ChannelStatus:
         name="orders", group="orders-svc", consumer_id="host-1", coordinator="dynamic", registered=True,
         topics={"orders": 4}, members=["host-1", "host-2"], share=2, partitions=[partition(0), partition(1)],
         abandoned=[], records_total=1234, batches_total=12, commits_total=11, commits_waiting=1,
-        commits_fenced_total=0, zk_transactions_total=9, consumed={"orders/0": 500, "orders/3": 734},
+        commits_fenced_total=0, not_sent_total=3, zk_transactions_total=9, consumed={"orders/0": 500, "orders/3": 734},
         kafka_problem=None, ledger_problem=None, provable=True,
     )  # fmt: skip
     return replace(made, **changes)

@@ -11,7 +11,8 @@ import pytest
 
 from inbound.errors import ConfigError, ZkUnavailableError
 from inbound.http.admin import AdminServer
-from inbound.http.operations import Operations, Token, answered
+from inbound.http.operations import Operations, answered
+from inbound.http.rights import Rights, Token
 from inbound.http.server import Request
 from inbound.operations import Done, Operation, UnknownTargetError, Verb
 from tests.made_status import ask, process
@@ -194,8 +195,20 @@ def test_pages_of_other_sites_cannot_have_anything_done(host: str | None, origin
     """A browser on the operator's machine reaches the loopback port, whoever wrote the page in it."""
     recorder = Recorder()
     operations = Operations(
-        lambda channel, operation: answered(lambda: recorder(channel, operation)), None, logging.getLogger(__name__)
+        lambda channel, operation: answered(lambda: recorder(channel, operation)),
+        Rights(None),
+        logging.getLogger(__name__),
     )
     page = operations.answer(Request("POST", "/channels/orders/pause", host=host, origin=origin), "127.0.0.1")
     assert page is not None
     assert (page.code, len(recorder.asked)) == ((200, 1) if done else (403, 0))
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_token_that_travels_in_the_clear_is_warned_of(
+    serve: Serve, host: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where others could read it on its way."""
+    with caplog.at_level(logging.WARNING):
+        serve(Recorder(), token=lambda: "s3cret", host=host)
+    assert ("the token can be read on its way" in caplog.text) == warned

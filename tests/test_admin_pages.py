@@ -110,7 +110,10 @@ def test_several_processes(serve: Serve) -> None:
     assert json.loads(get("/status").text) == {"v": 1, "processes": [well.as_dict(), bad.as_dict()]}
     assert (get("/healthz").code, get("/healthz").text) == (500, "process 2: thread reader is dead\n")
     assert get("/readyz").text == "process 2: channel orders: not yet a member of group orders-svc\n"
-    assert 'inbound_partition_lag{channel="orders",group="orders-svc",partition="1",pid="2"' in get("/metrics").text
+    assert (
+        'inbound_partition_lag{channel="orders",group="orders-svc",topic="orders",partition="1",pid="2"}'
+        in get("/metrics").text
+    )
 
 
 def test_no_process_has_answered_yet(serve: Serve) -> None:
@@ -138,7 +141,8 @@ def test_the_index_lists_the_pages(serve: Serve) -> None:
     page = serve(process())("/?from=browser")
 
     assert (page.code, page.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
-    assert [line.split()[0] for line in page.text.splitlines()] == ["/", "/healthz", "/readyz", "/status", "/metrics"]
+    pages = ["/", "/healthz", "/readyz", "/status", "/metrics", "/jmx", "/jolokia"]
+    assert [line.split()[0] for line in page.text.splitlines()] == pages
 
 
 def test_an_unknown_path(serve: Serve) -> None:

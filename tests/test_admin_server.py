@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -280,6 +281,64 @@ def test_a_client_may_still_send_after_its_answer(make: Make) -> None:
             assert answer.read().startswith(b"HTTP/1.1 405 ")
         for _ in range(3):
             client.sendall(b"the rest of the body")
+
+
+def test_a_client_that_resets_its_connection_is_no_error(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Right after a request that ends the connection: whatever the thread does then meets a socket that is gone."""
+    server = make()
+    for _ in range(50):
+        client = connect(server, b"GET / HTTP/9.9\r\n\r\n")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    assert ask(server.url, "/healthz").code == 200
+    server.close()
+
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+
+
+@pytest.mark.parametrize(
+    ("head", "code"),
+    [
+        ("Content-Length: 2", 200),
+        ("Content-Length: 2\r\nContent-Length: 2", 200),
+        ("Content-Length: 2\r\nContent-Length: 3", 400),
+        ("Content-Length: 2\r\nTransfer-Encoding: chunked", 400),
+        ("Content-Length: +2", 400),
+        ("Content-Length: 3", 400),  # one byte more than comes
+        ("Transfer-Encoding: chunked", 411),
+        ("Content-Length: 2000000", 413),
+        ("Content-Length: " + "9" * 5000, 413),
+        ("no header\r\nContent-Length: 2", 400),
+    ],
+)
+def test_a_body_that_is_wanted_is_read_whole_or_refused(make: Make, head: str, code: int) -> None:
+    """How long it is has to be clear: else a proxy before us may take its end for the next request."""
+    client = connect(make(), f"POST /jolokia HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n{{}}".encode())
+    client.shutdown(socket.SHUT_WR)
+
+    answer = all_of(client)
+
+    assert answer.startswith(f"HTTP/1.1 {code} ")
+    assert ("Connection: close\r\n" in answer) == (code != 200)
+
+
+def test_who_waits_with_a_body_is_told_to_go_on(make: Make) -> None:
+    """Clients with large bodies ask first."""
+    head = b"POST /jolokia HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    with connect(make(), head) as client, client.makefile("rb") as answer:
+        assert [answer.readline(), answer.readline()] == [b"HTTP/1.1 100 Continue\r\n", b"\r\n"]
+        client.sendall(b"{}")
+        assert answer.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+def test_slow_bodies_do_not_keep_others_out(make: Make) -> None:
+    """Whoever has not sent the body yet makes room like one that has not sent the head."""
+    server = make(limits=Limits(connections=2))
+    head = b"POST /jolokia HTTP/1.1\r\nContent-Length: 99\r\n\r\n"
+    with ExitStack() as crowd:
+        for _ in range(6):
+            crowd.enter_context(connect(server, head))
+        assert ask(server.url, "/healthz").code == 200
 
 
 def test_a_client_that_goes_away_is_no_error(make: Make, caplog: pytest.LogCaptureFixture) -> None:

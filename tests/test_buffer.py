@@ -100,3 +100,17 @@ def test_an_emptied_buffer_has_no_size_left_however_its_chunks_were_counted(
     while (cut := buffer.cut(7, max_bytes)) is not None:
         seen += len(cut.records)
     assert (seen, buffer.size, bool(buffer)) == (len(sizes), 0, False)
+
+
+def test_the_number_of_records_is_what_is_left() -> None:
+    """Whatever was added, cut, put back and forgotten: it is what memory is reckoned by."""
+    buffer = RecordBuffer()
+    buffer.add(chunk(0, [10] * 5), 0)
+    counts = [buffer.records]
+    cut = buffer.cut(3, 1000)
+    assert cut is not None
+    counts.append(buffer.records)
+    buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
+    counts.append(buffer.records)
+    buffer.jump()
+    assert [*counts, buffer.records] == [5, 2, 5, 0]

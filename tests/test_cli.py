@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from inbound.cli.main import main
+from inbound.cli.main import main, parser
 
 GOOD = """\
 channels:
@@ -48,8 +52,8 @@ def test_a_good_configuration_is_said_to_be_good(tmp_path: Path, capsys: pytest.
     text = GOOD.replace('"PLUGIN"', "simple, options: {sinks: [log]}")
     assert check(tmp_path, text, capsys) == (
         0,
-        "channel orders: group orders-svc reads orders with inbound.processors.simple:SimpleProcessor, "
-        "coordinator dynamic\n"
+        "channel orders: group orders-svc reads orders with simple (inbound.processors.simple:SimpleProcessor, part of "
+        "inbound), coordinator dynamic\n"
         "inbound.yaml: good\n",
     )
 
@@ -91,9 +95,17 @@ PLUGINS = [
         "batch",
     ),
     (
+        "my_mixed:Orders",
+        "from inbound import BatchEventProcessor\nclass Orders(BatchEventProcessor):\n    def on_next_batch(self, batch): ...\n"
+        "    async def on_idle(self, partition): ...\n",
+        "inbound.yaml:5: channels.orders.processor.type: my_mixed:Orders: on_idle is async, on_next_batch is not; make "
+        "on_next_batch async too, or none of them",
+    ),
+    (
         "nobody",
         None,
-        "inbound.yaml:5: channels.orders.processor.type: no processor is called 'nobody'; use one of simple, or module:Class",
+        "inbound.yaml:5: channels.orders.processor.type: no processor is called 'nobody'; use one of dispatch, simple, or "
+        "module:Class",
     ),
 ]
 
@@ -136,18 +148,54 @@ def test_options_are_checked_by_the_processors_own_model(tmp_path: Path, capsys:
     assert said.startswith("error: inbound.yaml:5: channels.orders.processor.options.mode:"), said
 
 
-@pytest.mark.parametrize(
-    "command", ["run", "check", "status", "pause", "resume", "rebalance", "publish", "cluster", "demo"]
-)
-def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """And ends with exit code 0."""
+def commands(of: argparse.ArgumentParser, *path: str) -> Iterator[tuple[str, ...]]:
+    """Yield every command, and the commands of commands."""
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield (*path, name)
+                yield from commands(below, *path, name)
+
+
+@pytest.mark.parametrize("command", [(), *commands(parser())], ids=" ".join)
+def test_every_command_has_help_that_ends_with_examples_that_work(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each example is one of that command (of any, for inbound itself), with arguments that it takes."""
     with pytest.raises(SystemExit) as caught:
-        main([command, "--help"])
-    assert (caught.value.code, "usage: inbound" in capsys.readouterr().out) == (0, True)
+        main([*command, "--help"])
+    said = capsys.readouterr().out
+
+    assert (caught.value.code, said.startswith("usage: inbound")) == (0, True)
+    examples = [line.split("|")[-1].split(">")[0].strip() for line in said.partition("\nexamples:\n")[2].splitlines()]
+    assert examples
+    for example in examples:
+        program, *arguments = shlex.split(example)
+        assert (program, tuple(arguments[: len(command)])) == ("inbound", command)
+        parser().parse_args(arguments)
 
 
-def test_no_more_processes_than_make_sense(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("number", ["0", "257", "many", "1" * 5000])
+def test_no_more_processes_than_make_sense(number: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A slip of the pen must not start thousands."""
     with pytest.raises(SystemExit) as caught:
-        main(["run", "--processes", "0"])
-    assert (caught.value.code, "need 1 to 256 processes, got 0" in capsys.readouterr().err) == (2, True)
+        main(["run", "--processes", number])
+    assert (caught.value.code, f"need 1 to 256 processes, got {number}" in capsys.readouterr().err) == (2, True)
+
+
+def test_inbound_alone_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the list of commands; to a script it is an error all the same."""
+    code = main([])
+    assert (code, "new          write a processor to start from" in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.slow  # a process of its own
+def test_who_reads_the_output_may_have_seen_enough() -> None:
+    """As in `inbound schema | head -1`: no traceback, and the exit code of a broken pipe."""
+    command = [sys.executable, "-m", "inbound", "schema"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()  # before the first byte
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, b"")

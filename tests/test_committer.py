@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from inbound.coordinators.zookeeper import Delete, SetData
+from inbound.errors import ZkAmbiguousError
 from inbound.ledger.base import Settled
-from inbound.partition import Place
+from inbound.partition import Fate, Place
 from inbound.testing.world import Consumer, Recording, World
 
 PARTITIONS = 6
@@ -73,6 +74,33 @@ def test_after_a_second_refusal_all_epochs_are_read_at_once(world: World) -> Non
     world.run_until(lambda: len(outcomes(a)) == PARTITIONS, within=1)
     assert outcomes(a) == {p: ("landed" if p == 2 else "fenced") for p in range(PARTITIONS)}
     assert a.channel.committer.transactions - before == 3
+
+
+def test_a_commit_that_was_never_sent_did_not_land(world: World) -> None:
+    """The partition was found to be another's while its commit still waited."""
+    a = world.consumers["a"]
+    (lost,) = [p for p in a.channel.parts.schedule.held() if p.tp.partition == 4]
+    a.channel.parts.schedule.doom(lost, Fate.DROP)
+
+    a.channel.committer.run_once()
+
+    assert outcomes(a) == {4: "fenced"}
+    assert a.channel.committer.fenced == 0, "nobody refused it"
+
+
+def test_what_became_of_a_commit_without_an_answer_is_not_known(world: World) -> None:
+    """It may have landed before the partition was found to be another's."""
+    a = world.consumers["a"]
+    committer = a.channel.committer
+    committer.run_once()
+    assert committer._call is not None
+    committer._call.fail(ZkAmbiguousError("the connection was lost"))
+    committer.run_once()
+    (lost,) = [p for p in a.channel.parts.schedule.held() if p.tp.partition == 4]
+    a.channel.parts.schedule.doom(lost, Fate.DROP)
+    world.run(1)
+
+    assert outcomes(a)[4] == "unknown"
 
 
 def test_what_was_fenced_is_claimed_anew_and_read_from_the_last_commit(world: World) -> None:

@@ -46,11 +46,14 @@ def test_the_minimal_example_has_the_defaults_of_the_full_one() -> None:
     minimal, full = (load(text, filename="f").config for text in (MINIMAL, FULL))
 
     assert minimal.channels["orders"] == full.channels["orders"]
-    assert (minimal.zookeeper, minimal.controller, minimal.admin, minimal.ledger) == (
-        full.zookeeper,
+    open_zookeeper = full.zookeeper.model_copy(update=dict.fromkeys(("auth", "tls", "acl")))
+    plain_admin = full.admin.model_copy(update={"tls": None})
+    assert (minimal.zookeeper, minimal.controller, minimal.admin, minimal.ledger, minimal.logging) == (
+        open_zookeeper,
         full.controller,
-        full.admin,
+        plain_admin,
         full.ledger,
+        full.logging,
     )
     assert minimal.kafka == {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -82,7 +85,9 @@ def test_the_defaults_are_those_that_are_promised() -> None:
 
 def test_every_key_there_is_appears_in_the_full_example() -> None:
     """A new key without a line in the example fails here."""
-    assert fields(Config) - keys(yaml.safe_load(FULL)) == set()
+    missing = fields(Config) - keys(yaml.safe_load(FULL))
+    shown_at_a_channel = {name for name in missing if name.startswith("manifests.settings.coordinator.")}
+    assert missing - shown_at_a_channel == set()
 
 
 def test_an_explicit_admin_address_is_told_from_the_default() -> None:
@@ -116,10 +121,15 @@ def test_the_rendered_form_says_where_each_value_comes_from() -> None:
     loaded = load(MINIMAL, filename="m.yaml", environ={"INBOUND__CHANNELS__ORDERS__WORKERS": "8"})
     lines = render(loaded.config, loaded.origins).splitlines()
 
-    assert "    group: orders-svc  # m.yaml:5" in lines
-    assert "    workers: 8  # environment INBOUND__CHANNELS__ORDERS__WORKERS" in lines
-    assert "  session_timeout: 10s  # default" in lines
-    assert sum("#" in line for line in lines) == len(loaded.origins) - 1  # the topics_pattern that must not be there
+    assert "    group: orders-svc                # m.yaml:5" in lines
+    assert "    workers: 8                       # environment INBOUND__CHANNELS__ORDERS__WORKERS" in lines
+    assert "  session_timeout: 10s               # default" in lines
+    assert sum("#" in line for line in lines) == len([o for o in loaded.origins if not unseen(o)])
+
+
+def unseen(path: str) -> bool:
+    """Say whether `check --show` leaves it out: what was not given instead of something else, and no manifests."""
+    return path.startswith("manifests.") or path.endswith((".topics_pattern", ".subscriptions"))
 
 
 def test_secret_options_are_hidden() -> None:
@@ -269,7 +279,8 @@ def test_any_change_of_the_full_example_loads_or_is_refused(path: tuple[Any, ...
     problems: list[str] = []
     try:
         config = load(text, filename="f").config
-        assert load(render(config), filename="g").config == config
+        again = load(render(config), filename="g").config
+        assert again == config or render(again) == render(config)  # NaN, as a plugin's option, does not equal itself
     except ConfigError as refusal:
         problems = str(refusal).split("\n")
     assert [line for line in problems if not (line.startswith("f:") and line.isprintable())] == []

@@ -28,6 +28,14 @@ def test_servers_default_to_this_machine_and_may_be_a_list() -> None:
     assert config('{bootstrap.servers: ["a:1", "[::1]:2"]}').kafka["bootstrap.servers"] == "a:1,[::1]:2"
 
 
+def test_a_mounted_folder_may_say_where_the_brokers_are() -> None:
+    """So there is no default beside one; it is shown, and only what stands in it is secret."""
+    mounted = config("{secret: /mounted/kafka}")
+
+    assert mounted.kafka == {"secret": "/mounted/kafka"}
+    assert "  secret: /mounted/kafka\n" in render(mounted)
+
+
 def test_numbers_and_flags_may_be_quoted_as_in_properties_files() -> None:
     """ConfigMaps made of properties files hold nothing but text."""
     assert config('{fetch.max.wait.ms: "250", check.crcs: "FALSE"}').kafka == {
@@ -62,6 +70,17 @@ def test_numbers_and_flags_may_be_quoted_as_in_properties_files() -> None:
         ("{security.protocol: TLS}", "security.protocol: need one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, "
                                      "got 'TLS'"),
         ("{ssl.truststore.type: JKS}", "ssl.truststore.type: need PEM, got 'JKS'"),
+        ("{sasl.mechanism: OAUTH}", "sasl.mechanism: need one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, "
+                                    "got 'OAUTH'"),
+        ("{sasl.jaas.config: PlainLoginModule}", "sasl.jaas.config: need a login module, `required`, and options: "
+                                                 '...PlainLoginModule required username="...";'),
+        ("{sasl.login.callback.handler.class: my.Handler}", "sasl.login.callback.handler.class: need one of "
+         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler, "
+         "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler, got 'my.Handler'"),
+        ("{ssl.keystore.password: hunter2}", "ssl.keystore.password: has no effect with the clients that inbound reads with; "
+                                             "remove it"),
+        ("{config.providers: file}", "config.providers: is not set here: ${file:/path:key} and ${directory:/path:key} are "
+                                     "always understood; remove it"),
         ("{client.id: a, client_id: b}", "client.id: given twice, also in line 2; keep one"),
     ],
 )  # fmt: skip
@@ -81,7 +100,7 @@ def test_secrets_are_never_shown() -> None:
         "inbound.yaml:2: kafka.ssl.keystore.type: need PEM, got something else",
     ]
 
-    good = config('{ssl.key.password: "hunter2", sasl.jaas.config: "x hunter2"}')
+    good = config('{ssl.key.password: "hunter2", sasl.jaas.config: "x required password=hunter2;"}')
     assert "hunter2" not in render(good) + repr(good) + str(good)
     assert '  ssl.key.password: "***"\n'.replace('"', "'") in render(good)
 

@@ -88,6 +88,34 @@ def test_options_of_a_processor_are_read_as_yaml_would() -> None:
     assert config.origins["channels.orders.processor.options.nested.depth"].startswith("environment INBOUND__")
 
 
+def test_lists_and_mappings_are_options_too() -> None:
+    """As YAML on one line; quotes make text of what would be read as something else."""
+    config = loaded(
+        CHANNELS__ORDERS__PROCESSOR__OPTIONS__SINKS="[log, {type: jsonl, path: x}]",
+        CHANNELS__ORDERS__PROCESSOR__OPTIONS__NESTED="{depth: [1, 2]}",
+        CHANNELS__ORDERS__PROCESSOR__OPTIONS__MODE='"8"',
+        CHANNELS__ORDERS__TOPICS="[a, b]",
+    ).config
+
+    orders = config.channels["orders"]
+    assert orders.processor.options == {
+        "Mode": "8",
+        "nested": {"depth": [1, 2]},
+        "sinks": ["log", {"type": "jsonl", "path": "x"}],
+    }
+    assert orders.topics == ("a", "b")
+
+
+@pytest.mark.parametrize("name", ["INBOUND_KAFKA__CLIENT_ID", "inbound_channels__orders__workers"])
+def test_one_underscore_too_few_is_noticed(name: str) -> None:
+    """Such a variable would do nothing, and nobody would know."""
+    with pytest.raises(ConfigError) as caught:
+        load(FILE, filename="inbound.yaml", environ={name: "1"})
+
+    rest = name.partition("_")[2]
+    assert str(caught.value) == f"environment {name}: begins with one underscore too few; did you mean INBOUND__{rest}?"
+
+
 def test_a_flag_finds_names_with_dots() -> None:
     """The dotted path of a flag is read against the file's own channel names."""
     config = loaded({"channels.web-shop.eu.workers": "3", "kafka.client.id": "me"}).config
@@ -105,7 +133,7 @@ def test_a_channel_called_options_is_a_channel() -> None:
 
 def test_other_variables_are_left_alone() -> None:
     """Only names with the prefix are ours."""
-    variables = {"INBOUND_HOME": "/x", "PATH": "/bin", "XINBOUND__A": "1"}
+    variables = {"INBOUND_HOME": "/x", "PATH": "/bin", "XINBOUND__A": "1", "INBOUND_ADMIN_PORT": "tcp://x"}
     assert load(FILE, filename="inbound.yaml", environ=variables).config == loaded().config
 
 
@@ -117,7 +145,10 @@ def test_other_variables_are_left_alone() -> None:
         ("CHANNELS__ORDERS__WORKERS", "", "channels.orders.workers: need a whole number, got ''"),
         ("CHANNELS__ORDERS__IDLE_TIME", "10", "channels.orders.idle_time: need a duration such as 10s (units: ms, s, "
                                               "m, h, d), got '10'"),
-        ("CHANNELS__ORDRS__WORKERS", "1", "channels: no channel 'ordrs' in the file; it has orders, web-shop.eu"),
+        ("CHANNELS__ORDRS__WORKERS", "1", "channels: no channel 'ordrs' in the file; did you mean orders? it has "
+                                         "orders, web-shop.eu"),
+        ("CHANNELS__WEB_SHOP__WORKERS", "1", "channels: no channel 'web_shop' in the file; did you mean web-shop.eu? it has "
+                                             "orders, web-shop.eu"),
         ("CHANNELS__ORDERS__WORKERS__X", "1", "channels.orders.workers: is one value, and has no 'x' in it"),
         ("CHANNELS__ORDERS__READER__BATCH_BYTE", "1", "channels.orders.reader.batch_byte: unknown key; did you mean "
                                                       "batch_bytes? allowed: batch_bytes, client, idle_wait, "
@@ -126,7 +157,12 @@ def test_other_variables_are_left_alone() -> None:
                                           "client, batch_bytes, max_batch_records, max_batch_bytes, prefetch_bytes, "
                                           "idle_wait"),
         ("ZOOKEPER__HOSTS", "1", "zookeper: unknown key; did you mean zookeeper? allowed: admin, channels, controller, "
-                                 "kafka, ledger, zookeeper"),
+                                 "explain, ingress, kafka, ledger, logging, manifests, profiling, reset, tracing, zookeeper"),
+        ("KAFKA__FETCH_MAX_WAIT_MS", "5s", "kafka.fetch.max.wait.ms: need a whole number without a unit (milliseconds), got "
+                                           "'5s'"),
+        ("KAFKA__BOOTSTRAP_SERVRS", "a:1", "kafka.bootstrap_servrs: unknown Kafka property; did you mean bootstrap.servers?"),
+        ("CHANNELS__ORDERS__PROCESSOR__OPTIONS__MODE", "[a", "channels.orders.processor.options.Mode: need YAML such as [a, b] "
+                                                             "or {a: 1}, or text in quotes"),
         ("KAFKA__GROUP_ID", "g", "kafka.group.id: is not set here: set channels.<name>.group instead"),
         ("CHANNELS__ORDERS__PROCESSOR__OPTIONS__MODE__X", "1", "channels.orders.processor.options.Mode.x: cannot be "
                                                                "set, because channels.orders.processor.options.Mode "

@@ -11,8 +11,8 @@ from inbound.config import load, read_text
 from inbound.errors import ConfigError
 
 CHANNEL_KEYS = (
-    "allowed: auto_offset_reset, consumer_id, coordinator, group, idle_time, isolation, on_error, on_truncation, "
-    "processor, reader, shutdown_timeout, topics, topics_pattern, workers"
+    "allowed: auto_offset_reset, consumer_id, coordinator, group, idle_time, isolation, offsets, on_error, on_truncation, "
+    "processor, reader, shutdown_timeout, subscriptions, topics, topics_pattern, workers"
 )
 DURATION = "need a duration such as 10s (units: ms, s, m, h, d), got "
 SIZE = "need a size such as 1MiB (units: B, KiB, MiB, GiB, kB, KB, MB, GB), got "
@@ -153,7 +153,10 @@ def channel(line: str) -> str:
         ),
         ("reader:", "reader: need a mapping, got nothing; write its keys below it, or remove it"),
         ("reader: [1]", "reader: need a mapping, got a list"),
-        ("reader: {client: confluent}", "reader.client: need kafka-python, got 'confluent'"),
+        (
+            "reader: {client: confluent}",
+            "reader.client: need one of kafka-python, confluent-kafka, got 'confluent'; did you mean confluent-kafka?",
+        ),
         ("reader: {batch_bytes: 100}", "reader.batch_bytes: " + SIZE + "100"),
         ("reader: {batch_bytes: 0}", "reader.batch_bytes: need at least 1B, got 0B"),
         ("reader: {max_batch_bytes: 1KiB}", "reader.max_batch_bytes: need at least batch_bytes (1MiB), got 1KiB"),
@@ -180,10 +183,13 @@ GOOD = "channels: {orders: {topics: [orders], group: g, processor: {type: simple
     [
         (
             "zookeper: {}",
-            "zookeper: unknown key; did you mean zookeeper? allowed: admin, channels, controller, kafka, "
-            "ledger, zookeeper",
+            "zookeper: unknown key; did you mean zookeeper? allowed: admin, channels, controller, explain, "
+            "ingress, kafka, ledger, logging, manifests, profiling, reset, tracing, zookeeper",
         ),
-        ("zookeeper: {auth: x}", "zookeeper.auth: unknown key; allowed: chroot, hosts, session_timeout"),
+        (
+            "zookeeper: {auths: x}",
+            "zookeeper.auths: unknown key; did you mean auth? allowed: acl, auth, chroot, hosts, session_timeout, tls",
+        ),
         ("zookeeper: {session_timeout: 500ms}", "zookeeper.session_timeout: need at least 1s, got 500ms"),
         ("zookeeper: {session_timeout: 25d}", "zookeeper.session_timeout: need at most 24d, got 25d"),
         (
@@ -210,8 +216,8 @@ GOOD = "channels: {orders: {topics: [orders], group: g, processor: {type: simple
         ("admin: {token_file: 7}", "admin.token_file: need text, got something else"),  # it may be the token itself
         ('admin: {token_file: "s3cr\\net"}', "admin.token_file: need the path of a file"),
         ("admin: {listen: ':8081'}", "admin.listen: need host:port such as 127.0.0.1:8081, got ':8081'"),
-        ("ledger: {type: kafka}", "ledger.type: need one of files, none, got 'kafka'"),
-        ("ledger: {type: ~}", "ledger.type: need one of files, none, got nothing"),
+        ("ledger: {type: redis}", "ledger.type: need one of files, kafka, none, got 'redis'"),
+        ("ledger: {type: ~}", "ledger.type: need one of files, kafka, none, got nothing"),
         ("ledger: {path: ''}", "ledger.path: need the path of a folder, got ''"),
         ("ledger: {retention: 0}", "ledger.retention: need more than 0s, got 0s"),
         ("kafka: []", "kafka: need a mapping of Kafka client properties, got a list"),

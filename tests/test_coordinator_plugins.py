@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inbound.application import plan_channels
 from inbound.config import load, render
 from inbound.errors import ConfigError
+from inbound.planning import plan_channels
 
 FILE = """\
 channels:

@@ -147,6 +147,6 @@ def test_the_examples_configuration_is_good() -> None:
 
 def test_the_examples_events_can_be_published() -> None:
     """flights.jsonl is what README.md publishes."""
-    from inbound.publishing import check_lines, lines_of
+    from inbound.publishing import Format, check_lines, lines_of
 
-    assert check_lines(lines_of(FOLDER / "flights.jsonl"), "flights.jsonl", structured=False) == 200
+    assert check_lines(lines_of(FOLDER / "flights.jsonl"), "flights.jsonl", Format()) == 200

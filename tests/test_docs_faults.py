@@ -14,8 +14,7 @@ import pytest
 
 from inbound.clock import SystemClock
 from inbound.ledger import FilesLedger, Range, Settled
-from inbound.metrics import InboundCollector
-from tests.made_status import process
+from inbound.metrics import SECTIONS
 from tests.test_layers import ROOT, modules
 
 PAGE = ROOT / "docs" / "faults.md"
@@ -125,9 +124,10 @@ def known() -> str:
 @pytest.fixture(scope="module")
 def metrics() -> set[str]:
     """The names of all metrics."""
-    return {sample.name for metric in InboundCollector(process).collect() for sample in metric.samples}
+    return {metric.name for section in SECTIONS for metric in section.metrics}
 
 
+@pytest.mark.slow
 def test_every_row_is_shown_by_tests_and_quotes_the_code(known: str, metrics: set[str]) -> None:
     """Whoever renames a test or rewrites a message is told which row to look at."""
     problems = problems_of(PAGE.read_text(), known, metrics)

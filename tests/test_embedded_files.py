@@ -8,17 +8,26 @@ import socket
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbound.embedded.kafka import KafkaPorts, new_uuid, parse_brokers, render_properties, server_properties
+from inbound.embedded.kafka import (
+    KafkaPorts,
+    Listener,
+    listener_properties,
+    new_uuid,
+    parse_brokers,
+    render_properties,
+    server_properties,
+)
 from inbound.embedded.layout import load_or_choose
 from inbound.embedded.locks import LockFile, alive, holder
 from inbound.embedded.ports import free_ports, is_free
-from inbound.embedded.zookeeper import ZooKeeperPorts, simple_logger, zoo_cfg
+from inbound.embedded.zookeeper import ZooKeeperPorts, ZooKeeperSecurity, simple_logger, zoo_cfg
 from inbound.errors import EmbeddedClusterError
 
 THREE_BROKERS = [KafkaPorts(21001, 21002), KafkaPorts(21011, 21012), KafkaPorts(21021, 21022)]
@@ -46,6 +55,18 @@ def test_three_brokers_keep_three_copies_and_survive_one_death() -> None:
     assert {value for key, value in settings.items() if key.endswith("replication.factor")} == {"3"}
     assert {settings["min.insync.replicas"], settings["transaction.state.log.min.isr"]} == {"2"}
     assert settings["log.dirs"] == "/c/kafka-1/data"
+
+
+def test_further_listeners_are_appended_to_the_plain_one() -> None:
+    """Each with its own port, protocol and settings."""
+    door = Listener("TLS", "SSL", {"ssl.client.auth": "required"})
+
+    assert listener_properties({door: 21003}) == {
+        "listeners": ",TLS://127.0.0.1:21003",
+        "advertised.listeners": ",TLS://127.0.0.1:21003",
+        "listener.security.protocol.map": ",TLS:SSL",
+        "listener.name.tls.ssl.client.auth": "required",
+    }
 
 
 def test_more_brokers_still_keep_three_copies() -> None:
@@ -206,3 +227,36 @@ def test_the_dead_are_not_alive() -> None:
         assert not alive(child.pid)
     assert not alive(child.pid)
     assert not alive(0)
+
+
+def test_a_zookeeper_with_security_keeps_its_plain_port_and_names_its_files() -> None:
+    """TLS on a port of its own, with the wanted certificates; whoever connects must log in."""
+    security = ZooKeeperSecurity(
+        port=2281,
+        key_store=Path("/s/server.pem"),
+        trust_store=Path("/s/ca.pem"),
+        jars=Path("/j"),
+        client_certificates="need",
+        users={"inbound": "pw"},
+        sasl_required=True,
+    )
+    plain = zoo_cfg(0, THREE_ZOOKEEPERS[:1], Path("/z")).splitlines()
+    lines = zoo_cfg(0, THREE_ZOOKEEPERS[:1], Path("/z"), security).splitlines()
+    assert lines[: len(plain)] == plain
+    assert lines[len(plain) :] == [
+        "secureClientPort=2281",
+        "secureClientPortAddress=127.0.0.1",
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location=/s/server.pem",
+        "ssl.keyStore.type=PEM",
+        "ssl.trustStore.location=/s/ca.pem",
+        "ssl.trustStore.type=PEM",
+        "ssl.clientAuth=need",
+        "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "enforce.auth.enabled=true",
+        "enforce.auth.schemes=sasl",
+    ]
+    assert security.jaas().splitlines()[2] == '  user_inbound="pw";'
+    assert "pw" not in repr(security)
+    with pytest.raises(EmbeddedClusterError, match="user 'inbound' or its password cannot stand in a JAAS file"):
+        replace(security, users={"inbound": 'p"w'}).jaas()

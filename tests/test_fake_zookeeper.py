@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 
 from inbound.coordinators.zookeeper import Call, Create, Node, RefusedError, SetData
 from inbound.errors import ZkAmbiguousError
 from inbound.testing.clock import ManualClock
-from inbound.testing.zookeeper import Delivery, FakeEnsemble, FakeZooKeeper
+from inbound.testing.zookeeper import Delivery, FakeEnsemble, FakeZooKeeper, Who
+from tests.access_conformance import AccessConformance
 from tests.zookeeper_conformance import SESSION, Fired, Stage, ZooKeeperConformance
 
 T = TypeVar("T")
@@ -26,6 +27,9 @@ class FakeStage(Stage):
 
     def client(self, name: str) -> FakeZooKeeper:
         return self.ensemble.client(name, SESSION)
+
+    def client_of_user(self, name: str, user: str | None, acl: Literal["open", "creator", "readable"]) -> FakeZooKeeper:
+        return self.ensemble.client(name, SESSION, Who(user, acl))
 
     def until(self, condition: Callable[[], object], seconds: float = 20.0) -> None:
         end = self.clock.now() + seconds
@@ -62,7 +66,7 @@ def stage(request: pytest.FixtureRequest) -> FakeStage:
     return FakeStage(auto=request.param)
 
 
-class TestFakeZooKeeper(ZooKeeperConformance):
+class TestFakeZooKeeper(ZooKeeperConformance, AccessConformance):
     """The suite."""
 
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from inbound.coordinators.zookeeper import Call, Op, Stat
+from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.zookeeper import Call, Op, SetData, Stat
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper import Delivery, FakeEnsemble
 from inbound.topic_partition import TopicPartition
@@ -71,6 +72,31 @@ def test_a_commit_that_had_landed_is_written_once_more_and_nothing_is_repeated(w
     processor = world.consumers["a"].processor
     assert [offset for _, offset in processor.seen] == list(range(7))  # type: ignore[attr-defined]
     assert (world.commits(), held(world.consumers["a"])) == ({0: 7}, [(0, 2)])
+
+
+def test_a_session_that_ends_right_after_the_epoch_was_moved_on_costs_nothing(world: World) -> None:
+    """The answer never comes. What is got back is the epoch as it is now: of the old one nothing could be got back."""
+    zk = world.consumers["a"].zk
+    send, epoch = zk.transaction, GroupPaths("group").epoch(*TP)
+
+    def transaction(ops: Sequence[Op]) -> Call[list[Stat | None]]:
+        call = send(ops)
+        if any(isinstance(op, SetData) and op.path == epoch for op in ops):
+            zk.transaction = send  # type: ignore[method-assign]
+            world.ensemble.disconnect("a", executed=100)
+            world.ensemble.expire_session("a")
+        return call
+
+    process(world, 3)
+    world.ensemble.disconnect("a", late=True)
+    zk.transaction = transaction  # type: ignore[method-assign]
+    world.run(1)
+    world.kafka.publish("orders", 0, [b"x"] * 4)
+    world.run(4)
+
+    processor = world.consumers["a"].processor
+    assert [offset for _, offset in processor.seen] == list(range(7))  # type: ignore[attr-defined]
+    assert (world.commits(), world.owned()) == ({0: 7}, {"a": {0}})
 
 
 def test_answers_lost_again_and_again_move_the_epoch_each_time_and_end_well(world: World) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from inbound.clock import Clock, SystemClock
+from inbound.clock import Clock, Flag, SystemClock
 from inbound.errors import LedgerError
 from inbound.ledger import Done, Entry, FilesLedger, Range, Settled, died, read_directory, read_file
 from inbound.ledger.disk import Disk
@@ -28,7 +28,7 @@ class StoppedClock(Clock):
     def wall(self) -> float:
         return 1738367999.123
 
-    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+    def wait(self, event: Flag, seconds: float | None) -> bool:
         return event.wait(0)
 
 

@@ -16,6 +16,7 @@ from inbound.cli.main import main
 from inbound.cli.zookeeper import with_zookeeper
 from inbound.config import AdminConfig, ChannelConfig, ZooKeeperConfig
 from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import SetData
 from inbound.errors import ConfigError, InboundError, ZkAmbiguousError, ZkUnavailableError
 from inbound.operations import Operation, Operator, UnknownTargetError, Verb
 from inbound.testing.clock import ManualClock
@@ -105,6 +106,15 @@ def test_resuming_what_a_reset_holds_says_so(group: Group, run: Run) -> None:
     )
 
 
+def test_what_is_asked_for_while_a_reset_has_closed_a_gate_takes_effect_when_it_opens(group: Group, run: Run) -> None:
+    """The answer names the topic and the reset; the group stands still all the same."""
+    gate = group.world.paths.gate("orders")
+    group.world.ensemble.tree.transaction([SetData(gate, b"/inbound/commands/reset-offset/one")], session=0)
+    said = [run("resume", "orders")[1], run("rebalance", "orders")[1]]
+    waits = "; for orders (reset one) it takes effect when the gate opens again"
+    assert [waits in text for text in said] == [True, True]
+
+
 def test_a_member_that_nobody_knows_is_refused(run: Run) -> None:
     """Exit code 1, with those that are alive: a slip of the pen must not look like a pause."""
     said = (
@@ -165,15 +175,17 @@ def test_a_rebalance_by_command_says_who_hears_of_it(group: Group, run: Run) -> 
     )
 
 
+@pytest.mark.slow  # on a quiet machine the refusal comes within milliseconds, on a busy one the message needs longer to have it
 def test_a_command_ends_soon_where_no_zookeeper_answers() -> None:
     """With its address, and where that comes from."""
     started = time.monotonic()
     with pytest.raises(InboundError) as error:
-        with_zookeeper(ZooKeeperConfig(hosts="127.0.0.1:1"), lambda zk: pytest.fail("asked"), connect_seconds=0.2)
+        with_zookeeper(ZooKeeperConfig(hosts="127.0.0.1:1"), lambda zk: pytest.fail("asked"), connect_seconds=1.0)
     assert str(error.value) == (
-        "ZooKeeper at 127.0.0.1:1 does not answer within 0.2 s; is it running? If so, see zookeeper.hosts"
+        "ZooKeeper at 127.0.0.1:1 does not answer within 1 s; is it running? If so, see zookeeper.hosts "
+        "(127.0.0.1:1: socket connection error: Connection refused)"
     )
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10  # kazoo by itself would try for ever
 
 
 # -- the admin port's side -----------------------------------------------------------------------------------------
@@ -289,6 +301,6 @@ def test_the_controller_does_not_wait_for_whoever_asks() -> None:
     thread.start()
     while thread.is_alive():
         world.run(0.05)
-    thread.join()
+        thread.join(0.05)  # the world's time must not run ahead of a thread that waits for a processor
     world.run(1)
     assert (found, consumer.channel.parts.schedule.paused) == ([["a"]], True)

@@ -34,7 +34,7 @@ def test_a_held_partition_says_why_and_what_to_do(world: World, caplog: pytest.L
     why = held(world, "a") or ""
     assert "the commit 9 is beyond the log's end 4: the log was truncated" in why
     assert "Set on_truncation to earliest or latest, or move the offset, and restart" in why
-    assert [r.getMessage() for r in caplog.records if "held" in r.getMessage()] == [f"orders/0: held: {why}"]
+    assert [r.getMessage() for r in caplog.records if "held" in r.getMessage()] == [f"group orders/0: held: {why}"]
     assert processor.calls == [("exception", 0, "OffsetOutOfRangeError")]
 
 

@@ -35,10 +35,12 @@ def shipped_files() -> set[str]:
     found = {name for name in found if not name.startswith(tuple(f"inbound/{layer}/" for layer in LAYERS))}
     for layer in LAYERS:
         found |= {f"inbound/{path.relative_to(ROOT)}" for path in (ROOT / layer).rglob("*.py")}
-    examples = {f"inbound/{path.relative_to(ROOT)}" for path in (ROOT / "config" / "examples").glob("*.yaml")}
+    examples = {f"inbound/{path.relative_to(ROOT)}" for path in (ROOT / "config" / "examples").rglob("*.yaml")}
     # The demo's processor: what users copy is what the demo runs, also from a wheel.
     plugin = {f"inbound/demo/delays/{path.name}" for path in (ROOT / "examples" / "delays").glob("*.py")}
-    return found | examples | plugin | {"inbound/py.typed"}
+    parts = (path for kind in ("html", "css", "js") for path in (ROOT / "inbound" / "http").rglob(f"*.{kind}"))
+    page = {str(path.relative_to(ROOT)) for path in parts}
+    return found | examples | plugin | page | {"inbound/py.typed", "inbound/spark/log4j2.properties"}
 
 
 def build(kind: str, source: Path, folder: Path) -> Path:

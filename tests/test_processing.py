@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import BaseModel, ValidationError
 
-from inbound import Batch, BatchResponse, TopicPartition
+from inbound import Batch, BatchResponse, Context, TopicPartition
 from inbound.errors import LedgerError
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note
@@ -318,3 +319,30 @@ def test_no_commit_is_written_before_the_ledger_has_it(world: World) -> None:
     assert world.commits() == {0: 0}
     world.run(2)
     assert world.commits() == {0: 2}
+
+
+class Limits(BaseModel):
+    """Options of a made-up processor."""
+
+    limit: int = 3
+
+
+class Limited(Recording):
+    """Notes the options that it was opened with."""
+
+    Options = Limits
+
+    def open(self, context: Context) -> None:
+        self.calls.append(("options", context.options))
+
+
+@pytest.mark.parametrize(("given", "held"), [({"limit": 5}, Limits(limit=5)), (None, Limits())])
+def test_options_of_a_processor_are_filled_as_from_a_configuration(
+    world: World, given: dict[str, int] | None, held: Limits
+) -> None:
+    """Defaults included; wrong ones are refused when the consumer starts."""
+    processor = Limited()
+    world.join("a", processor, options=given)
+    assert processor.calls == [("options", held)]
+    with pytest.raises(ValidationError, match="limit"):
+        world.join("b", Limited(), options={"limit": "many"})

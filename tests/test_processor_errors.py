@@ -40,7 +40,7 @@ def test_a_wrong_answer_and_an_exception_lose_nothing(
     assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
     told = [record.getMessage() for record in caplog.records if "on_next_batch failed" in record.getMessage()]
     assert len(told) == 1
-    assert told[0].startswith("orders/0: on_next_batch failed on offsets 0 to 2, attempt 1 of 10: ")
+    assert told[0].startswith("group orders/0: on_next_batch failed on offsets 0 to 2, attempt 1 of 10: ")
     assert message in told[0]
     assert told[0].endswith("not committed, tried again in 1 s")
     assert not any(record.exc_info for record in caplog.records if record.levelname != "DEBUG")

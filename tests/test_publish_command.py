@@ -24,7 +24,8 @@ def run(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["orders"], "--file --generate is required"),
+        (["orders", "-", "--file", "x"], "not allowed with"),
+        (["orders", "x"], "invalid choice: 'x'"),
         (["orders", "--generate", "0"], "need a whole number of at least 1, got '0'"),
         (["orders", "--generate", "ten"], "need a whole number of at least 1, got 'ten'"),
         (["orders", "--generate", "1", "--file", "x"], "not allowed with"),
@@ -33,7 +34,7 @@ def run(*arguments: str) -> int:
         (["orders", "--generate", "1", "--rate", "nan"], "need events a second such as 500/s, got 'nan'"),
         (["orders", "--generate", "1", "--size", "1 mile"], "need a size such as 1MiB"),
         (["orders", "--generate", "1", "--partitions", "0"], "need a whole number of at least 1"),
-        (["orders", "--generate", "1", "-c", "x.yaml", "--bootstrap-servers", "h:1"], "not allowed with"),
+        (["orders", "--generate", "1", "--to", "http://h:1", "--bootstrap-servers", "h:1"], "not allowed with"),
     ],
 )
 def test_arguments_that_mean_nothing_are_refused(
@@ -68,6 +69,29 @@ def test_a_size_for_events_of_a_file_is_refused(tmp_path: Path) -> None:
         run("orders", "--file", "x", "--size", "1KiB", "--bootstrap-servers", "127.0.0.1:1")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--generate", "3", "--plain"], "--plain goes with lines"),
+        (["--file", "x", "--plain", "--structured"], "--structured goes with CloudEvents"),
+        (["-", "--size", "1KiB"], "--size goes with --generate"),
+        (["--generate", "3", "-c", "x.yaml"], "-c does not go with --bootstrap-servers"),
+    ],
+)
+def test_options_that_would_mean_nothing_are_refused(arguments: list[str], said: str) -> None:
+    """Each names what it goes with."""
+    with pytest.raises(ConfigError, match=said):
+        run("orders", *arguments, "--bootstrap-servers", "127.0.0.1:1")
+
+
+def test_on_a_terminal_it_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than wait for somebody to type who does not know that he should."""
+    monkeypatch.setattr("sys.stdin", Terminal())
+
+    with pytest.raises(ConfigError, match="nothing to publish: give --file FILE, --generate N, or - and type"):
+        run("orders", "--bootstrap-servers", "127.0.0.1:1")
+
+
 def test_a_configuration_that_is_named_must_exist(tmp_path: Path) -> None:
     """-c is never passed over."""
     with pytest.raises(ConfigError, match="no such file"):
@@ -89,6 +113,20 @@ def test_progress_in_a_log_is_a_few_plain_lines() -> None:
     progress.close()
 
     assert out.getvalue().splitlines() == [f"publishing {n:3d} %  {n}/100" for n in (25, 50, 75, 100)]
+
+
+def test_progress_without_a_total_counts_on_a_terminal_and_is_silent_in_a_log() -> None:
+    """Nobody knows how much a pipe holds."""
+    terminal, log = Terminal(), io.StringIO()
+    for out in (terminal, log):
+        times = iter([0.0, 0.05, 0.2])
+        progress = Progress("publishing to orders", None, out, now=lambda times=times: next(times))  # type: ignore[misc]
+        for done in (1, 2, 3000):
+            progress.update(done)
+        progress.close()
+
+    assert terminal.getvalue().split("\r\x1b[K") == ["", "publishing to orders  1", "publishing to orders  3,000", ""]
+    assert log.getvalue() == ""
 
 
 def test_progress_on_a_terminal_redraws_one_line_not_too_often_and_leaves_none() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import kafka.errors
 import pytest
 
-from inbound.clock import Clock
+from inbound.clock import Clock, Flag
+from inbound.errors import ConfigError
 from inbound.publishing import Encoded, PublishError
 from inbound.publishing.publisher import Sending
 
@@ -29,7 +31,7 @@ class StepClock(Clock):
     def wall(self) -> float:
         return self.time
 
-    def wait(self, event: threading.Event, seconds: float | None) -> bool:
+    def wait(self, event: Flag, seconds: float | None) -> bool:
         self.time += seconds or 0.0
         return event.is_set()
 
@@ -171,3 +173,34 @@ def test_progress_is_told_now_and_then_and_at_the_end() -> None:
 
     assert told[-1] == 10
     assert 2 <= len(told) < 6
+
+
+@pytest.mark.parametrize("end", [ConfigError("standard input:3: bad"), KeyboardInterrupt()], ids=["bad line", "Ctrl-C"])
+def test_what_was_sent_before_the_source_broke_off_still_arrives(end: BaseException) -> None:
+    """The error names the line; whoever goes on from there must find those before it in the topic."""
+    clock = StepClock()
+    producer = FakeProducer(clock)
+    sending = Sending(producer, "orders", clock)
+
+    def records() -> Iterator[Encoded]:
+        yield from [RECORD, RECORD]
+        raise end
+
+    with pytest.raises(type(end)) as raised:
+        sending.publish(records())
+
+    assert (raised.value, sending.delivered, len(producer.records)) == (end, 2, 2)
+
+
+def test_what_did_not_arrive_before_the_source_broke_off_is_reported() -> None:
+    """It outweighs the bad line: going on from there would lose a record."""
+    clock = StepClock()
+    producer = FakeProducer(clock)
+    producer.fail_delivery[1] = kafka.errors.KafkaTimeoutError("late")
+
+    def records() -> Iterator[Encoded]:
+        yield RECORD
+        raise ConfigError("standard input:2: bad")
+
+    with pytest.raises(PublishError, match=r"record 1 was not delivered: .*late"):
+        Sending(producer, "orders", clock).publish(records())

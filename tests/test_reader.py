@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from inbound import Batch, BatchResponse
 from inbound.testing.world import Consumer, Recording, World
 
@@ -28,6 +30,7 @@ def test_what_is_read_ahead_is_bounded_for_the_whole_channel() -> None:
     assert 512 * KIB <= largest <= 1024 * KIB
 
 
+@pytest.mark.slow
 def test_a_stalled_partition_does_not_keep_the_others_from_being_read() -> None:
     """Its own buffer is full; theirs are not."""
     world = World()
@@ -73,3 +76,53 @@ def test_a_deleted_topic_is_given_up_and_read_from_its_start_when_it_is_made_aga
     world.kafka.delete_topic("orders")
     world.run(10)
     assert world.owned() == {"a": set()}
+
+
+def largest_buffered(world: World, consumer: Consumer) -> int:
+    """Return the most bytes that were read ahead in some seconds."""
+    largest = 0
+    for _ in range(30):
+        world.run(0.1)
+        largest = max(largest, buffered(consumer))
+    return largest
+
+
+def world_of_many_partitions() -> tuple[World, Consumer]:
+    """Return a world and a consumer of 256 partitions, none of which gets on.
+
+    One fetch of each is four times what one poll brings, and that is four times the bound.
+    """
+    world = World()
+    world.kafka.create_topic("orders", 256)
+    reader = {"prefetch_bytes": 256 * KIB, "batch_bytes": 64 * KIB, "max_batch_bytes": 64 * KIB}
+    a = world.join("a", Recording(lambda batch: BatchResponse.revert(wait=1000)), reader=reader)
+    world.run(4)
+    return world, a
+
+
+def publish_to_all(world: World) -> None:
+    """Publish a fetch's worth to every partition."""
+    for partition in range(256):
+        world.kafka.publish("orders", partition, [b"x" * KIB] * 16)
+
+
+def test_with_a_worker_to_spare_every_partition_is_read_whatever_the_others_hold() -> None:
+    """A thousand partitions that rest must not keep another one from its records."""
+    world, a = world_of_many_partitions()
+    publish_to_all(world)
+    assert largest_buffered(world, a) >= 250 * 16 * KIB
+
+
+def test_while_every_worker_is_stuck_no_more_is_read_than_may_be() -> None:
+    """More records would help nobody; when one comes back, reading goes on."""
+    world, a = world_of_many_partitions()
+    schedule = a.channel.parts.schedule
+    world.kafka.publish("orders", 0, [b"x"])
+    a.channel.reader.run_once()
+    stuck, _ = schedule.take_due("a callback that does not end")
+    assert stuck is not None
+    publish_to_all(world)
+    while_stuck = largest_buffered(world, a)
+    schedule.put_back(stuck, world.clock.now())
+    schedule.end_turn("a callback that does not end", 0.0, 0.0)
+    assert while_stuck < 1200 * KIB < 3000 * KIB < largest_buffered(world, a)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from inbound.coordinators.zookeeper import Call, Create, Node, Op, SetData, Stat
-from inbound.errors import ConsumerIdTakenError, InboundError
+from inbound.errors import ConsumerIdTakenError, ZkDeniedError
 from inbound.processors.batch import Batch
 from inbound.testing.world import Recording, World
+from inbound.testing.zookeeper import NOBODY, Who
 
 
 @pytest.fixture
@@ -275,12 +276,12 @@ def test_an_error_that_is_no_lost_connection_strands_nothing(
     """Access rights taken away, and given back: commits and releases are tried again, and it is said why they wait."""
     tree = world.ensemble.tree
     allowed = tree.transaction
-    denied = InboundError("ZooKeeper: no access rights")
+    denied = ZkDeniedError("ZooKeeper: no access rights")
 
-    def refuse(ops: Sequence[Op], session: int) -> list[Stat | None]:
+    def refuse(ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = NOBODY) -> list[Stat | None]:
         if a.zk.session is not None and session == a.zk.session.id:
             raise denied
-        return allowed(ops, session)
+        return allowed(ops, session, expired=expired, who=who)
 
     a = world.consumers["a"]
     monkeypatch.setattr(tree, "transaction", refuse)

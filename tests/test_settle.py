@@ -16,7 +16,7 @@ TP = TopicPartition("orders", 3)
 ANSWERS = [
     (BatchResponse.advance(), Outcome(20, 20)),
     (BatchResponse.advance(15), Outcome(15, 15)),
-    (BatchResponse.advance(10), Outcome(10, None)),
+    (BatchResponse.advance(10), Outcome(10, None, reverted_from=20)),
     (BatchResponse.advance(20), Outcome(20, 20)),
     (BatchResponse.advance(25, skip=True), Outcome(25, 25, skipped=(20, 25))),
     (BatchResponse.advance(wait=2.5, max_bytes=100), Outcome(20, 20, wait=2.5, max_bytes=100)),

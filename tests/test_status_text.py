@@ -8,7 +8,8 @@ import pytest
 
 from inbound.cli.status_text import age, shown
 from inbound.coordinators.pauses import Pause
-from inbound.status import ThreadStatus
+from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.status import ResetStatus, ThreadStatus, process_status
 from tests.made_status import NOW, channel, partition, process, session
 
 
@@ -30,6 +31,34 @@ def test_all_is_well() -> None:
         "Total: 2 of 4 partitions (share 2), 1,234 records in 12 batches, 11 commits (1 waiting, 0 fenced), "
         "lag 600 in 1 of 2",
     ]
+
+
+def test_subscriptions_and_a_configuration_that_cannot_be_used() -> None:
+    """Whether each is served, and why not; through JSON, as another process gives it."""
+    served = SubscriberStatus(uid="u-1", observedGeneration=3, ready="True", message="the subscriber: 503")
+    lacking = SubscriberStatus(uid="u-2", observedGeneration=None, ready="False", message="no owner for 1 of 4")
+    away = SubscriberStatus(uid="u-3", observedGeneration=None, ready="Unknown", message="")
+    channels = [
+        channel(
+            name=said.uid, partitions=[partition(0)], subscriber=said, removed=said is away, registered=said is not away
+        )
+        for said in (served, lacking, away)
+    ]
+    told = process_status(process(channels=channels, config_problem="a.yaml:3: x\na.yaml:4: y").as_dict())
+
+    lines = shown([told], NOW).splitlines()
+
+    assert [line for line in lines if line.startswith("Subscriber ")] == [
+        "Subscriber u-1, generation 3: ready: the subscriber: 503",
+        "Subscriber u-2: not ready: no owner for 1 of 4",
+        "Subscriber u-3: not known whether ready",
+    ]
+    assert lines[lines.index("Why not moving:") + 1 :] == [
+        "  the configuration has changed, and cannot be used; the old one goes on: a.yaml:3: x",
+        "  the configuration has changed, and cannot be used; the old one goes on: a.yaml:4: y",
+        "  u-3: taken out of the configuration: it leaves group orders-svc when what is in flight has ended",
+    ]
+    assert told.ready() == []  # one that is leaving for good does not make the process unready
 
 
 def test_all_that_can_be_wrong() -> None:
@@ -94,13 +123,13 @@ def test_a_member_without_partitions_says_why(changes: dict[str, object], reason
 
 
 def test_several_processes_one_below_the_other() -> None:
-    """Each with its own header."""
-    text = shown([process(pid=1, channels=[]), process(pid=2, channels=[])], NOW)
+    """Each with its own header; one that has just been started has said nothing yet."""
+    text = shown([process(pid=1, channels=[]), process(pid=2, channels=[], started="")], NOW)
 
     assert [line for line in text.splitlines() if "pid" in line or not line] == [
         "inbound 0.1.0, pid 1 on host, up 1 min",
         "",
-        "inbound 0.1.0, pid 2 on host, up 1 min",
+        "inbound 0.1.0, pid 2 on host, says nothing yet",
     ]
 
 
@@ -151,4 +180,17 @@ def test_a_paused_channel() -> None:
         "  orders: paused since 2025-02-01T00:00:00.000+00:00 by ann@host (new disk); goes on with `inbound resume orders`",
         "  orders: member host-1 paused; goes on with `inbound resume orders --consumer host-1`",
         "  orders: paused since 2025-02-01T00:00:00.000+00:00 by bob@host, held by reset-monday, which ends it when it is done",
+    ]
+
+
+def test_a_channel_that_a_reset_has_stopped() -> None:
+    """Which one, how far it is, since when; that it has no partitions then needs no other word."""
+    resets = [ResetStatus(name="one", topic="orders", step="stopping", since=NOW - 12)]
+
+    text = shown([process(channels=[channel(partitions=[], resets=resets)])], NOW)
+
+    assert text.splitlines()[-2:] == [
+        "Why not moving:",
+        "  orders: reset one: stopping, for 12 s; nothing of topic orders is read before it is over, and what is asked for "
+        "meanwhile (resume, rebalance, reload) takes effect then",
     ]

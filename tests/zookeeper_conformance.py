@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pytest
 
@@ -16,7 +16,7 @@ from inbound.errors import ZkAmbiguousError, ZkUnavailableError
 
 T = TypeVar("T")
 
-SESSION = 2.0
+SESSION = 6.0
 
 
 class Stage(ABC):
@@ -25,6 +25,10 @@ class Stage(ABC):
     @abstractmethod
     def client(self, name: str) -> ZooKeeper:
         """Return a new client with a session of `SESSION`, not necessarily connected yet."""
+
+    @abstractmethod
+    def client_of_user(self, name: str, user: str | None, acl: Literal["open", "creator", "readable"]) -> ZooKeeper:
+        """Return a new client that logs in as `user`, and makes nodes for whom `acl` says."""
 
     @abstractmethod
     def until(self, condition: Callable[[], object], seconds: float = 20.0) -> None:
@@ -53,6 +57,14 @@ class Stage(ABC):
     def connected(self, name: str) -> ZooKeeper:
         """Return a new client, connected."""
         client = self.client(name)
+        self.until(lambda: client.connection is not None)
+        return client
+
+    def connected_as(
+        self, user: str | None, acl: Literal["open", "creator", "readable"] = "creator", *, name: str | None = None
+    ) -> ZooKeeper:
+        """Return a new client of `user`, connected."""
+        client = self.client_of_user(name or f"of {user}", user, acl)
         self.until(lambda: client.connection is not None)
         return client
 
@@ -311,9 +323,10 @@ class ZooKeeperConformance:
             stage.pass_time(0.05)
             sent_at = zk.clock.now()
             call = send()
+            sent_by = zk.clock.now()
             stage.until(lambda call=call: call.done)  # type: ignore[misc]
             until = zk.certain_until(session)
-            assert sent_at + SESSION * 2 / 3 <= until < sent_at + SESSION * 2 / 3 + 0.05
+            assert sent_at + SESSION * 2 / 3 <= until <= sent_by + SESSION * 2 / 3
 
     def test_without_a_connection_nothing_is_certain_but_the_deadline_stands(self, stage: Stage) -> None:
         """The session may still live: from when on it may not is known."""
@@ -323,7 +336,11 @@ class ZooKeeperConformance:
         stage.until(lambda: zk.connection is None)
         assert (zk.certain(session), zk.doubtful_from(session)) == (False, deadline)
         stage.outage_over()
-        stage.until(lambda: zk.certain(session))
+        stage.until(lambda: zk.connection is not None)
+        # Asked once more: a server that is only starting can take so long to answer the connect request that the answer
+        # is old news when it comes, and counts from when the request was sent.
+        stage.answer(zk.get("/"))
+        assert zk.certain(session)
         assert zk.doubtful_from(session) > deadline
 
     # -- watches -----------------------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def _release_beside_the_last_commit(plant: Plant) -> None:
 
 
 def _ours_but_not_held_is_left_alone(plant: Plant) -> None:
-    async def settle_suspects(original: Original, self: Holdings, owned: object, ours: object) -> bool:
+    async def settle_suspects(original: Original, self: Holdings, owned: object, ours: object, closed: object) -> bool:
         if self._suspects or self._parts.schedule.take_dropped():
             plant.bite()
         return True

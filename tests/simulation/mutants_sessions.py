@@ -21,7 +21,7 @@ from inbound.membership import GroupMembership
 from inbound.partition import Partition
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from inbound.worker import Worker
+from inbound.turn import Turns
 from tests.simulation.planting import Mutant, Plant, family, is_claim
 
 Original = Callable[..., Any]
@@ -283,7 +283,14 @@ def _no_evaluation_after_a_drop(plant: Plant) -> None:
         else:
             original(self)
 
-    plant.around(Worker, "_tell_lost", quietly)
+    async def quietly_told(original: Original, self: Turns, *arguments: Any) -> None:
+        muted.append(self)
+        try:
+            await original(self, *arguments)
+        finally:
+            muted.pop()
+
+    plant.around(Turns, "_tell_lost", quietly_told)
     plant.around(Committer, "run_once", quietly)
     plant.around(InboundKafkaChannel, "_evaluate", evaluate)
 

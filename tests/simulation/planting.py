@@ -23,6 +23,8 @@ class Mutant:
     rule: str
     breaks: str
     _plant: Callable[[Plant], None] = field(repr=False)
+    #: Which seeds find it: see `inbound.testing.simulation.plan_of`.
+    kind: str = "faults"
 
     @contextmanager
     def plant(self) -> Iterator[Plant]:

@@ -26,6 +26,10 @@ SHOWN_BY_TRACES = {
     "release-unchecked": "takes a release that executes late, after another's claim",
     "release-beside-the-last-commit": "takes a refused neighbour in the group commit of a release",
     "take-over-uncompared": "takes an expiry and another's claim inside one take-over",
+    "reset-moves-unchecked": "takes a move that executes late, after another leader's",
+    "abandoned-gate-left-closed": "takes a reset deleted by hand while its group stands still",
+    "reset-fences-nothing": "takes a commit between the reading of the old offsets and the move",
+    "no-second-look-at-a-claim": "takes a claim that fails for what no watch tells the end of; a gate's opening is told",
     "fights-for-its-id": "takes two processes of one id that both live, and the first one's session lost",
 }
 SEARCHED = [name for name in MUTANTS if name not in SHOWN_BY_TRACES]
@@ -50,7 +54,7 @@ def find(seeds: range, name: str) -> Found:
     logging.disable(logging.CRITICAL)
     try:
         with MUTANTS[name].plant() as planted:
-            outcome = first_failure(seeds)
+            outcome = first_failure(seeds, kind=MUTANTS[name].kind)
             bites = planted.bites
     finally:
         logging.disable(logging.NOTSET)

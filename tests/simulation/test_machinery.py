@@ -10,13 +10,16 @@ import pytest
 from inbound import Batch, BatchEventProcessor, BatchResponse, TopicPartition
 from inbound.coordinators import base
 from inbound.testing.simulation import (
+    BESIDE_RESETS,
     EVERYTHING,
+    RESETS,
     Action,
     Plan,
     Setup,
     check,
     first_failure,
     make_plan,
+    make_reset_plan,
     play,
     shrink,
     story,
@@ -40,6 +43,12 @@ def test_a_seed_plays_the_same_again(seed: int) -> None:
     assert play(make_plan(seed)).trace == play(make_plan(seed)).trace
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_seed_with_resets_plays_the_same_again(seed: int) -> None:
+    """Also what processes and command lines do about them."""
+    assert play(make_reset_plan(seed)).trace == play(make_reset_plan(seed)).trace
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_plan_printed_is_python_that_makes_it_again(seed: int) -> None:
     """So that a story can be played by pasting it."""
@@ -51,6 +60,14 @@ def test_every_kind_of_fault_happens() -> None:
     """In a few hundred seeds; each kind's name stands in the run's story."""
     planned = {action.kind for seed in range(200) for action in make_plan(seed).storm}
     assert planned == set(EVERYTHING)
+
+
+def test_every_kind_of_thing_happens_to_resets() -> None:
+    """And every plan of that kind asks for one."""
+    plans = [make_reset_plan(seed) for seed in range(300)]
+    planned = {action.kind for plan in plans for action in plan.storm}
+    asked = all(any(action.kind == "reset" for action in plan.storm) for plan in plans)
+    assert (planned, asked) == ({*BESIDE_RESETS, *RESETS}, True)
 
 
 def test_a_failing_seed_is_cut_down_and_told() -> None:

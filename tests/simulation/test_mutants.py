@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, Found, cores, find_all
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,157 @@
+"""Runs the `python` blocks of a page, one after the other in one namespace, and what they define.
+
+Processors and coordinators take part in a group of `inbound.testing.World`; a transport makes its session. Where a line of
+its own ends in a comment with a value, it has that value: `open_ranges(items)  # {("orders", 3): [(150, 200)]}: begun`.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from inbound.cli.files import load_config
+from inbound.cli.main import parser
+from inbound.clock import SystemClock
+from inbound.coordinators.base import ZkCoordinator
+from inbound.ledger import FilesLedger, Range, Settled
+from inbound.planning import PlannedChannel, plan_channels
+from inbound.processors.base import BatchEventProcessor
+from inbound.processors.dispatch.processor import DispatchProcessor
+from inbound.processors.dispatch.requests_transport import RequestsTransport
+from inbound.processors.dispatch.transport import Target
+from inbound.spark.archive import layout
+from inbound.testing import World
+from tests.docs_blocks import Block
+from tests.docs_yaml import rooted
+
+EVENTS = 3
+
+
+def run_python(blocks: list[Block], folder: Path) -> None:
+    """Run a page's blocks in the folder of the page, which is the working folder; raises whatever they raise."""
+    namespace: dict[str, Any] = {"__name__": "docs"}
+    for block in blocks:
+        if block.annotation == "run":
+            SCENES[block.value](folder)
+        before = dict(namespace)
+        _execute(block, rooted(block.text, folder), namespace)
+        for name, made in list(namespace.items()):
+            if isinstance(made, type) and made is not before.get(name) and made.__module__ == "docs":
+                try_out(made)
+            elif name.startswith("test_") and made is not before.get(name):
+                made()
+
+
+def _execute(block: Block, text: str, namespace: dict[str, Any]) -> None:
+    """Run it, statement by statement, as lines of its page."""
+    tree = ast.parse(text, filename=str(block))
+    lines = text.splitlines()
+    for node in tree.body:
+        claimed = _claimed(lines[(node.end_lineno or 1) - 1])
+        ast.increment_lineno(node, block.line)
+        if isinstance(node, ast.Expr) and claimed is not None:
+            value = eval(compile(ast.Expression(node.value), block.page, "eval"), namespace)
+            assert value == claimed, f"{block.page}:{node.lineno}: is {value!r}"
+        else:
+            exec(compile(ast.Module([node], []), block.page, "exec"), namespace)
+
+
+def _claimed(line: str) -> Any:
+    """Return the value that the comment of a line begins with; None if it begins with words."""
+    comment = line.rpartition("  # ")[2]
+    for text in (comment, comment.rpartition(": ")[0]):
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            continue
+    return None
+
+
+def try_out(made: type) -> None:
+    """Use a class that a page defines as its users will, if it is one of those that inbound uses."""
+    if issubclass(made, RequestsTransport):
+        loop = asyncio.new_event_loop()
+        transport = made(loop)
+        transport.session(Target("http://127.0.0.1:1/", 1.0, 1.0)).close()
+        transport.close()
+        loop.close()
+    elif issubclass(made, DispatchProcessor):
+        made()
+    elif issubclass(made, BatchEventProcessor):
+        in_world(made(), {})
+    elif issubclass(made, ZkCoordinator):
+        assert made.plan is not ZkCoordinator.plan  # it needs its options: the configuration on its page has them
+
+
+def run_planned(config: Path) -> None:
+    """Have the channels of a configuration whose code is of the page itself take part in a group."""
+    for planned in plan_channels(load_config(parser().parse_args(["check", "-c", str(config)]))).values():
+        if _own(planned):
+            in_world(planned.processor(), planned.config.processor.options, planned.coordinator)
+
+
+def _own(planned: PlannedChannel) -> bool:
+    options = planned.config.processor.options
+    named = [
+        planned.config.processor.type,
+        planned.config.coordinator.type,
+        *(s["type"] for s in options.get("sinks", ())),
+    ]
+    return any(":" in name and not name.startswith("inbound.") for name in named)
+
+
+def in_world(
+    processor: BatchEventProcessor, options: Mapping[str, Any], coordinator: ZkCoordinator | None = None
+) -> None:
+    """Give a processor CloudEvents in one partition; it must commit all of them."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    event = {"specversion": b"1.0", "id": b"1", "source": b"/me", "type": b"paid"}
+    headers = [("content-type", b"application/json"), *((f"ce_{key}", value) for key, value in event.items())]
+    world.kafka.publish("orders", 0, [b'{"sum": %d}' % n for n in range(EVENTS)], key=b"acme", headers=headers)
+    world.join("a", processor, options=options, coordinator=coordinator)
+    world.run_until(lambda: world.commits().get(0) == EVENTS, within=60)
+    processor.close()
+
+
+# -- scenes --------------------------------------------------------------------------------------------------------------
+
+
+def ledger(folder: Path) -> None:
+    """`ledger/`: a process has died with offsets 150 to 199 of orders/3 in hand, and its successor has not committed them yet."""
+    dead = FilesLedger(folder / "ledger", "orders-svc", "host-1", SystemClock())
+    dead.begun(Range("orders", 3, 1, 100, 150, 50))
+    dead.settled([Settled("orders", 3, 1, 150, "landed", 1)])
+    dead.begun(Range("orders", 3, 1, 150, 200, 50))
+    file = dead.path
+    assert file is not None
+    written = file.read_bytes()
+    dead.close()
+    file.write_bytes(written)  # without its end
+
+
+def archive(folder: Path) -> None:
+    """`archive/`: events of two types, in the folders of an archive."""
+    for kind in ("orders.placed", "orders.paid"):
+        place = folder / "archive" / layout.folder(layout.EVENTS, "2013-01-01", layout.type_name(kind))
+        place.mkdir(parents=True)
+        pyarrow.parquet.write_table(pa.table({"id": ["1", "2"]}), place / layout.file_name("orders", 0, 0))
+
+
+def database(folder: Path) -> None:
+    """`database.py`: what a user keeps its results in."""
+    (folder / "database.py").write_text(
+        "class Database:\n"
+        "    def __init__(self):\n        self.offsets = {}\n"
+        "    def next_offset(self, partition):\n        return self.offsets.get((partition.topic, partition.partition))\n"
+        "    def write(self, batch):\n        self.offsets[batch.topic, batch.partition] = batch.next_offset\n"
+    )
+
+
+SCENES: Mapping[str, Callable[[Path], None]] = {"archive": archive, "database": database, "ledger": ledger}

@@ -1,0 +1,223 @@
+"""An ingress without brokers: a producer that keeps records in memory, and a client on the same machine."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from inbound.config import IngressConfig
+from inbound.errors import BrokerUnavailableError
+from inbound.ingress.connection import Connection, Limits, Listener
+from inbound.ingress.producers import Cause, Delivered, Failure
+from inbound.ingress.receiver import Receiver
+from inbound.ingress.server import Ingress
+from inbound.ingress.topics import TopicWatch
+from inbound.processors.cloudevents_bridge import RecordParts
+
+EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/tests", "ce-type": "t", "content-type": "text/plain"}
+
+
+class MemoryProducer:
+    """Takes records; `poll` acknowledges them unless they are `held`, or says what went wrong with those to come."""
+
+    name = "memory"
+
+    def __init__(self, *topics: str) -> None:
+        self.existing = set(topics)
+        self.written: list[tuple[str, RecordParts]] = []
+        self.held = False
+        self.fails: list[Failure | None] = []  # what the next records end with; then they arrive
+        self.refuses: list[Failure | None] = []  # what the next records are answered with when they are sent
+        self.is_away: str | None = None
+        self.made: list[tuple[str, int]] = []
+        self.closed = False
+        self._sent: list[tuple[str, RecordParts, Delivered]] = []
+
+    def send(self, topic: str, records: Sequence[RecordParts], delivered: Delivered) -> tuple[int, Failure | None]:
+        for number, record in enumerate(records):
+            refusal = self.refuses.pop(0) if self.refuses else None
+            if refusal is not None:
+                return number, refusal
+            self._sent.append((topic, record, delivered))
+        return len(records), None
+
+    def poll(self) -> None:
+        if self.held:
+            return
+        sent, self._sent = self._sent, []
+        for topic, record, delivered in sent:
+            failure = self.fails.pop(0) if self.fails else None
+            if failure is None:
+                self.written.append((topic, record))
+            delivered(failure, None)
+
+    def failure(self, error: Any) -> Failure:
+        assert isinstance(error, Failure)
+        return error
+
+    def topics(self) -> frozenset[str]:
+        if self.is_away is not None:
+            raise BrokerUnavailableError(self.is_away)
+        return frozenset(self.existing)
+
+    def create(self, topic: str, partitions: int) -> None:
+        self.made.append((topic, partitions))
+        self.existing.add(topic)
+
+    def close(self, seconds: float) -> None:
+        self.closed = True
+
+
+AWAY = Failure(Cause.AWAY, "timed out")
+
+
+class Wire:
+    """A transport in memory: what the connection wrote, and whether it reads and is open."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.reading = True
+        self.ended = False  # its writing side
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.written += data
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class Loop:
+    """As much of an event loop as a listener needs; time is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self._soon: list[tuple[Any, tuple[Any, ...]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Any, *arguments: Any) -> None:
+        self._soon.append((callback, arguments))
+
+    def run(self) -> None:
+        """Call what is to be called."""
+        while self._soon:
+            callback, arguments = self._soon.pop(0)
+            callback(*arguments)
+
+
+class Stage:
+    """A receiver and its connections, all in one thread."""
+
+    def __init__(self, config: IngressConfig | None = None, limits: Limits | None = None, *topics: str) -> None:
+        self.loop = Loop()
+        self.producer = MemoryProducer(*(topics or ("orders", "returns")))
+        self.watch = TopicWatch(self.producer, lambda: None, config.create_partitions if config else None)
+        self.receiver = Receiver(
+            config or IngressConfig(), self.producer, self.watch, lambda: None, clock=lambda: self.loop.now
+        )
+        self.look()
+        self.listener = Listener(self.receiver, limits or Limits(), self.loop)  # type: ignore[arg-type]
+
+    def look(self) -> None:
+        """Read the topics anew, now."""
+        self.watch._look()
+        self.watch.read_at = self.loop.now
+        self.receiver.topics_changed()
+
+    def connect(self) -> tuple[Connection, Wire]:
+        connection, wire = Connection(self.listener), Wire()
+        connection.connection_made(wire)
+        return connection, wire
+
+    def settle(self) -> None:
+        """Let the producer acknowledge, and the connections write."""
+        self.producer.poll()
+        self.loop.run()
+
+    def post(self, message: bytes) -> bytes:
+        """Send `message` on a connection of its own. Returns all that was answered."""
+        connection, wire = self.connect()
+        connection.data_received(message)
+        self.loop.run()
+        self.settle()
+        return wire.written
+
+
+def request(
+    target: str = "/topics/orders", headers: dict[str, str] | None = None, body: bytes = b"hello", method: str = "POST"
+) -> bytes:
+    """Return the bytes of a request; `headers` are those of an event if not given."""
+    given = {"host": "ingress", **(EVENT if headers is None else headers)}
+    given.setdefault("content-length", str(len(body)))
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items() if value != "-")]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def statuses(answers: bytes) -> list[int]:
+    """Return the status of each answer in `answers`."""
+    found = []
+    while answers:
+        head, _, answers = answers.partition(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        found.append(int(lines[0].split()[1]))
+        lengths = [int(line.split(":")[1]) for line in lines if line.lower().startswith("content-length:")]
+        answers = answers[lengths[0] if lengths else 0 :]
+    return found
+
+
+@contextmanager
+def running(
+    config: IngressConfig | None = None, *topics: str, token: str | None = None
+) -> Iterator[tuple[Ingress, MemoryProducer]]:
+    """Serve on a free port of this machine, without brokers."""
+    producer = MemoryProducer(*(topics or ("orders",)))
+    settings = (config or IngressConfig()).model_copy(update={"listen": "127.0.0.1:0"})
+    ingress = Ingress(settings, {}, producer=producer, token=(lambda: token) if token is not None else None)
+    ingress.start()
+    try:
+        while ingress.status().away == "not asked yet":
+            time.sleep(0.001)
+        yield ingress, producer
+    finally:
+        ingress.stop(1.0)
+
+
+def ask(ingress: Ingress, *, tls: Any = None, **given: Any) -> tuple[int, str]:
+    """Post an event to a running ingress. Returns the status and the body of the answer."""
+    host, port = ingress.url.partition("://")[2].split(":")
+    connection: http.client.HTTPConnection
+    if tls is not None:
+        connection = http.client.HTTPSConnection(host, int(port), timeout=10, context=tls)
+    else:
+        connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    try:
+        arguments = {"method": "POST", "url": "/topics/orders", "headers": EVENT, "body": b"hello"} | given
+        connection.request(**arguments)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode().strip()
+    finally:
+        connection.close()

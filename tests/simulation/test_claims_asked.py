@@ -1,0 +1,61 @@
+"""Processors that are asked where a claim begins, under every kind of fault: nothing is lost by the asking."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from inbound import Batch, BatchEventProcessor, BatchResponse, TopicPartition
+from inbound.testing.simulation import make_plan, play, story
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What goes wrong in a run is meant to."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+class Asked(BatchEventProcessor):
+    """Begins at the commit, and says so or does not."""
+
+    asked = 0
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+        Asked.asked += 1
+        return self._rng.choice((None, committed))
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        return BatchResponse.advance()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_violated_where_claims_are_asked_about(seed: int) -> None:
+    """A claim then takes a turn more: it can be released, lost, paused or in doubt in between."""
+    before = Asked.asked
+    outcome = play(make_plan(seed), processor=lambda: Asked(seed))
+    assert not outcome.failed, story(outcome)
+    assert Asked.asked > before
+    assert outcome.handed_out > 0
+
+
+class Later(BatchEventProcessor):
+    """A coroutine, which the simulator does not play."""
+
+    async def on_next_batch(self, batch: Batch) -> BatchResponse:
+        return BatchResponse.advance()
+
+
+def test_a_processor_of_coroutines_is_refused() -> None:
+    """Before anything is played."""
+    with pytest.raises(TypeError, match=r"Later\.on_next_batch: the simulator plays plain processors only"):
+        play(make_plan(0), processor=Later)

@@ -1,0 +1,204 @@
+"""The admin port over TLS: who may operate, certificates that change, and clients that do it wrong."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from http.client import HTTPSConnection
+from pathlib import Path
+
+import pytest
+
+from inbound.cli.main import main
+from inbound.config import AdminTlsConfig
+from inbound.errors import ConfigError, InboundError
+from inbound.http.admin import AdminServer
+from inbound.http.client import fetch_status, post
+from inbound.http.operations import answered
+from inbound.http.server import Limits
+from inbound.http.tls import Certificates
+from inbound.operations import Done
+from inbound.reconfiguration import Outcome
+from inbound.testing import ManualClock
+from tests.made_status import process
+
+PEM = Path(__file__).parent / "certificates"
+CA, SERVER, CLIENT = PEM / "ca.pem", PEM / "server.pem", PEM / "client.pem"
+log = logging.getLogger(__name__)
+
+Make = Callable[..., AdminServer]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """Start an admin server with TLS that does every operation; it is closed after the test."""
+    with ExitStack() as open_now:
+
+        def start(
+            tls: AdminTlsConfig, *, token: str | None = None, host: str = "127.0.0.1", limits: Limits | None = None
+        ) -> AdminServer:
+            server = AdminServer(
+                process, host=host, port=0, port_given=True, tls=tls, limits=limits,
+                token=None if token is None else lambda: token,
+                reload=lambda seconds: Outcome("unchanged"),
+                operate=lambda channel, operation: answered(
+                    lambda: Done(channel, "svc", operation.verb.value, None, True, "done", [], [])
+                ),
+            )  # fmt: skip
+            open_now.callback(server.close)
+            server.start()
+            return server
+
+        yield start
+
+
+def trusting(certificate: Path | None = None) -> ssl.SSLContext:
+    """Return what a client has that trusts the authority of these tests, and shows `certificate`."""
+    context = ssl.create_default_context(cafile=CA)
+    if certificate is not None:
+        context.load_cert_chain(certificate)
+    return context
+
+
+def pause(server: AdminServer, tls: ssl.SSLContext, token: str | None = None) -> int:
+    """Ask for an operation. Returns the status of the answer."""
+    return post(f"https://127.0.0.1:{server.port}", "/channels/orders/pause", token, 5.0, tls)[0]
+
+
+def test_reading_over_tls(make: Make) -> None:
+    """The client checks whom it speaks to; a client that does not trust us gets nothing and is told what to do."""
+    server = make(AdminTlsConfig(cert_file=SERVER))
+    assert server.url == f"https://127.0.0.1:{server.port}"
+    assert fetch_status(server.url, tls=trusting())["pid"] == 4711
+    with pytest.raises(InboundError, match=r"certificate is not trusted: .*; name its authority with --ca-file"):
+        fetch_status(server.url)
+
+
+def test_a_client_that_shows_a_good_certificate_may_operate(make: Make) -> None:
+    """Also where other machines reach the port; whoever shows none may read."""
+    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=CA), host="0.0.0.0")
+    assert pause(server, trusting(CLIENT)) == 200
+    assert pause(server, trusting()) == 403
+    assert fetch_status(f"https://127.0.0.1:{server.port}", tls=trusting())["pid"] == 4711
+
+
+@pytest.mark.parametrize(
+    ("certificate", "token", "code"),
+    [(CLIENT, None, 200), (None, "s3cret", 200), (None, "wrong", 401), (None, None, 401)],
+)
+def test_a_certificate_or_the_token_is_enough(
+    make: Make, certificate: Path | None, token: str | None, code: int
+) -> None:
+    """Where there are both."""
+    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=CA), token="s3cret", host="0.0.0.0")
+    assert pause(server, trusting(certificate), token) == code
+
+
+def test_the_command_line_shows_its_certificate(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """`reload` asks over HTTPS as whoever it is told to be."""
+    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=CA))
+    files = ["--ca-file", str(CA), "--cert-file", str(CLIENT)]
+
+    assert main(["reload", "--url", f"https://127.0.0.1:{server.port}", *files]) == 0
+
+    assert capsys.readouterr().out == "nothing has changed\n"
+
+
+def test_tls_alone_lets_nobody_operate(make: Make) -> None:
+    """It says who we are, not who the client is: without an authority of clients no certificate is asked for."""
+    server = make(AdminTlsConfig(cert_file=SERVER), host="0.0.0.0")
+    assert pause(server, trusting(CLIENT)) == 403
+
+
+def test_a_certificate_of_another_authority_is_refused(make: Make, tmp_path: Path) -> None:
+    """At the handshake: it is not as if there were none."""
+    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=SERVER))  # signs nobody
+    with pytest.raises(InboundError):
+        pause(server, trusting(CLIENT))
+    assert fetch_status(server.url, tls=trusting())["pid"] == 4711
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /healthz HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\x00" * 4096, b"\x16\x03\x01\xff\xff" * 99],
+)
+def test_who_does_not_speak_tls_is_no_error(make: Make, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """It is hung up on, nothing is logged, and others are served."""
+    server = make(AdminTlsConfig(cert_file=SERVER), limits=Limits(request_seconds=0.1))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(sent)
+        try:
+            while data := client.recv(100):
+                assert b"HTTP" not in data
+        except ConnectionResetError:
+            pass  # as good as an end
+    generous = make(AdminTlsConfig(cert_file=SERVER))
+    assert fetch_status(generous.url, tls=trusting())["pid"] == 4711
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+
+
+def test_a_crowd_that_shakes_no_hands_does_not_keep_others_out(make: Make) -> None:
+    """A connection that waits for the handshake makes room like one that waits for a request."""
+    server = make(AdminTlsConfig(cert_file=SERVER), limits=Limits(connections=2))
+    with ExitStack() as crowd:
+        for _ in range(6):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+        assert fetch_status(server.url, tls=trusting())["pid"] == 4711
+
+
+def test_an_answer_that_ends_the_connection_comes_whole(make: Make) -> None:
+    """A refused request, and the connection's end as TLS has it."""
+    server = make(AdminTlsConfig(cert_file=SERVER))
+    with closing(HTTPSConnection("127.0.0.1", server.port, timeout=5, context=trusting())) as client:
+        client.request("POST", "/status", iter([b"a body in chunks"]))
+        answer = client.getresponse()
+        assert (answer.status, answer.headers["Connection"], answer.read()) == (
+            405, "close", b"/status can be read only: GET, HEAD\n",
+        )  # fmt: skip
+
+
+def test_certificates_that_change_are_used_without_a_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A mounted folder's link points elsewhere, twice; what cannot be used in between changes nothing, and is said once."""
+    clock = ManualClock()
+    for name, certificate in (("1", SERVER), ("2", CLIENT), ("3", SERVER)):
+        (tmp_path / name).mkdir()
+        shutil.copy(certificate, tmp_path / name / "tls.pem")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "tls.pem").write_text("no PEM")
+    link = tmp_path / "..data"
+
+    def point(name: str) -> None:
+        (tmp_path / "new").symlink_to(name)
+        (tmp_path / "new").rename(link)
+        clock.advance(2.0)
+
+    point("1")
+    certificates = Certificates(AdminTlsConfig(cert_file=link / "tls.pem"), log, clock.now)
+    seen = [certificates.context]
+    with caplog.at_level(logging.INFO):
+        for name in ("1", "2", "bad", "bad", "3"):
+            point(name)
+            seen.append(certificates.context)
+            seen[-1] = certificates.context
+    same = [seen[i] is seen[i + 1] for i in range(5)]
+    assert same == [True, False, True, True, False]
+    assert [record.levelname for record in caplog.records] == ["INFO", "ERROR", "INFO"]
+
+
+@pytest.mark.parametrize(
+    ("tls", "said"),
+    [
+        ({"cert_file": PEM / "none.pem"}, "admin.tls.cert_file: "),
+        ({"cert_file": CA}, "admin.tls.cert_file: "),  # no key in it
+        ({"cert_file": SERVER, "client_ca_file": PEM / "none.pem"}, "admin.tls.client_ca_file: "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_at_the_start(make: Make, tls: dict[str, Path], said: str) -> None:
+    """With the key that names it."""
+    with pytest.raises(ConfigError) as error:
+        make(AdminTlsConfig(**tls))
+    assert str(error.value).startswith(said)

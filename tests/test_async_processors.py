@@ -1,0 +1,386 @@
+"""Processors whose callbacks are coroutines: the promises of plain ones, with every partition under way at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from inbound import Batch, BatchEventProcessor, BatchResponse, Context, TopicPartition
+from inbound.driver import Driver
+from inbound.testing.world import World
+from tests.one_partition import publish, world
+
+__all__ = ["world"]  # the fixture
+
+
+async def advance(batch: Batch) -> object:
+    return BatchResponse.advance()
+
+
+class Watching(BatchEventProcessor):
+    """Notes what it is handed and told, and how much of it at the same time."""
+
+    def __init__(self, answer: Callable[[Batch], Awaitable[object]] = advance) -> None:
+        self.answer = answer
+        self.begun: list[tuple[int, int]] = []  # partition, first offset
+        self.ended: list[tuple[int, int]] = []  # partition, next offset; of batches that were not cancelled
+        self.calls: list[tuple[object, ...]] = []
+        self.inside: list[int] = []  # partitions, now
+        self.most = 0
+
+    async def open(self, context: Context) -> None:
+        self.context = context
+        await asyncio.sleep(0)
+        self.calls.append(("open",))
+
+    async def on_next_batch(self, batch: Batch) -> BatchResponse:
+        assert batch.partition not in self.inside, "callbacks of one partition overlap"
+        self.begun.append((batch.partition, batch.first_offset))
+        self.inside.append(batch.partition)
+        self.most = max(self.most, len(self.inside))
+        try:
+            response = await self.answer(batch)
+        finally:
+            self.inside.remove(batch.partition)
+        self.ended.append((batch.partition, batch.next_offset))
+        return response  # type: ignore[return-value]
+
+    async def on_batch_processed(self, batch: Batch) -> None:
+        await asyncio.sleep(0.02)
+        self.calls.append(("processed", batch.partition, batch.next_offset))
+
+    async def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+        await asyncio.sleep(0.02)
+        self.calls.append(("exception", partition.partition, type(error).__name__))
+        return None
+
+    async def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
+        await asyncio.sleep(0.02)
+        self.calls.append(("termination", partition.partition, next_offset))
+        return None
+
+    async def on_idle(self, partition: TopicPartition) -> BatchResponse | None:
+        self.calls.append(("idle", partition.partition))
+        return None
+
+    async def close(self) -> None:
+        await asyncio.sleep(0)
+        self.calls.append(("close",))
+
+    def told(self, *kinds: str) -> list[tuple[object, ...]]:
+        """Return the calls of these kinds."""
+        return [call for call in self.calls if call[0] in kinds]
+
+
+def slow(seconds: float) -> Callable[[Batch], Awaitable[object]]:
+    """Answer after a while."""
+
+    async def answer(batch: Batch) -> object:
+        await asyncio.sleep(seconds)
+        return BatchResponse.advance()
+
+    return answer
+
+
+def in_turn(*answers: object) -> Callable[[Batch], Awaitable[object]]:
+    """Give these answers in turn, then advance; each after a while."""
+    left = list(answers)
+
+    async def answer(batch: Batch) -> object:
+        await asyncio.sleep(0.05)
+        response = left.pop(0) if left else BatchResponse.advance()
+        if isinstance(response, BaseException):
+            raise response
+        return response
+
+    return answer
+
+
+def join(world: World, processor: Watching, name: str = "a", **settings: Any) -> Watching:
+    """Start a consumer and let it come to its partitions."""
+    world.join(name, processor, **settings)
+    world.run(4)
+    return processor
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_batches_of_a_partition_come_in_order_one_at_a_time_and_each_commit_is_told(world: World) -> None:
+    """Also where each takes its time."""
+    publish(world, 10)
+    processor = join(world, Watching(slow(0.1)), reader={"max_batch_records": 4})
+    assert processor.begun == [(0, 0), (0, 4), (0, 8)]
+    assert processor.told("processed") == [("processed", 0, 4), ("processed", 0, 8), ("processed", 0, 10)]
+    assert world.commits() == {0: 10}
+
+
+def test_several_hundred_partitions_are_under_way_at_once_with_one_worker() -> None:
+    """As many as there are partitions: what each waits for is waited for once."""
+    world = World()
+    world.kafka.create_topic("orders", 400)
+    for partition in range(400):
+        world.kafka.publish("orders", partition, [b"x", b"y"])
+    processor = join(world, Watching(slow(1.0)), workers=1)
+    world.run(1)
+    assert (processor.most, world.commits()) == (400, dict.fromkeys(range(400), 2))
+    assert sorted(processor.ended) == [(partition, 2) for partition in range(400)]
+
+
+def test_a_slow_partition_holds_back_only_itself() -> None:
+    """It awaits; the others go on."""
+    world = World()
+    world.kafka.create_topic("orders", 3)
+    for partition in range(3):
+        world.kafka.publish("orders", partition, [b"x"] * 2)
+
+    async def answer(batch: Batch) -> object:
+        if batch.partition == 1:
+            await asyncio.sleep(1000)
+        return BatchResponse.advance()
+
+    join(world, Watching(answer))
+    assert world.commits() == {0: 2, 1: 0, 2: 2}
+
+
+def test_a_reverted_batch_comes_again_after_the_wait(world: World) -> None:
+    """Nothing is committed meanwhile."""
+    publish(world, 3)
+    processor = join(world, Watching(in_turn(BatchResponse.revert(wait=10))))
+    assert (processor.begun, world.commits()) == ([(0, 0)], {0: 0})
+    world.run(10)
+    assert (processor.begun, world.commits()) == ([(0, 0), (0, 0)], {0: 3})
+
+
+def test_what_next_left_uncommitted_is_committed_by_a_later_advance(world: World) -> None:
+    """As with a plain processor."""
+    publish(world, 4)
+    processor = join(world, Watching(in_turn(BatchResponse.next())), reader={"max_batch_records": 2})
+    assert (processor.begun, world.commits()) == ([(0, 0), (0, 2)], {0: 4})
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (RuntimeError("database away"), "RuntimeError: database away (at "),
+        (asyncio.CancelledError(), "CancelledError (at "),
+        (SystemExit(3), "SystemExit: 3 (at "),
+        ("ok", "on_next_batch returned 'ok'; return BatchResponse.advance(), .revert() or .next()"),
+    ],
+)
+def test_an_error_backs_off_and_loses_nothing(
+    world: World, answer: object, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """on_exception is awaited, and the batch read again after a second."""
+    publish(world, 3)
+    processor = join(world, Watching(in_turn(answer)))
+    world.run(1.5)
+    assert (processor.begun, world.commits()) == ([(0, 0), (0, 0)], {0: 3})
+    assert len(processor.told("exception")) == 1
+    told = [r.getMessage() for r in caplog.records if "on_next_batch failed" in r.getMessage()]
+    assert len(told) == 1
+    assert said in told[0]
+    assert told[0].endswith("not committed, tried again in 1 s")
+
+
+def test_a_record_that_fails_for_good_goes_to_the_dead_letters(world: World) -> None:
+    """Found by handing them out one by one; the sending is not done on the loop."""
+    publish(world, 5)
+    sent: list[int] = []
+
+    async def answer(batch: Batch) -> object:
+        await asyncio.sleep(0.01)
+        if any(record.value == b"3" for record in batch.records):
+            raise ValueError("bad record")
+        return BatchResponse.advance()
+
+    world.join(
+        "a",
+        Watching(answer),
+        dead_letters=lambda topic, partition, records, why: sent.extend(r.offset for r in records),
+        on_error={"max_attempts": 2, "then": "dead-letter", "dead_letter_topic": "dead"},
+    )
+    world.run(12)
+    assert (sent, world.commits()) == ([3], {0: 5})
+
+
+@pytest.mark.parametrize("name", ["on_batch_processed", "on_stream_termination", "on_idle"])
+def test_an_error_in_another_callback_is_said_and_changes_nothing(
+    world: World, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After it has awaited something."""
+
+    async def fail(self: object, *arguments: object) -> None:
+        await asyncio.sleep(0.01)
+        raise RuntimeError(f"from {name}")
+
+    publish(world, 3)
+    world.join("a", type("Failing", (Watching,), {name: fail})(), idle_time=5.0)
+    world.run(12)
+    world.leave("a")
+    assert world.commits() == {0: 3}
+    assert any(f"from {name}" in r.getMessage() and "the partition goes on" in r.getMessage() for r in caplog.records)
+
+
+# -- ownership ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_loses_its_partition_is_told_and_commits_nothing(world: World) -> None:
+    """`batch.lost` is set while the coroutine runs; its answer is discarded."""
+    publish(world, 3)
+    lost: list[bool] = []
+
+    async def answer(batch: Batch) -> object:
+        await asyncio.sleep(14)
+        lost.append(batch.lost.is_set())
+        return BatchResponse.advance()
+
+    processor = join(world, Watching(answer))
+    world.ensemble.expire_session("a")
+    world.ensemble.cut_off("a")
+    successor = Watching()
+    world.join("b", successor)
+    world.run(14)
+    assert lost == [True]
+    assert (successor.begun, world.commits()) == ([(0, 0)], {0: 3})
+    world.ensemble.heal("a")
+    world.run(10)
+    assert processor.told("exception")[-1] == ("exception", 0, "PartitionLostError")
+
+
+def test_nothing_is_handed_out_after_the_session_may_have_expired(world: World) -> None:
+    """A process that was stopped and goes on: looked at right before the call."""
+    processor = join(world, Watching())
+    world.pause("a")
+    world.run(12)
+    publish(world, 3)
+    world.resume("a")
+    a = world.consumers["a"]
+    for _ in range(10):
+        a.channel.reader.run_once()
+        a.channel.workers[0].run_once()
+    assert processor.begun == []
+
+
+def test_a_release_waits_for_the_batch_under_way(world: World) -> None:
+    """Its commit is written, on_stream_termination told, and the partition handed over without a repeat."""
+    publish(world, 3)
+    processor = join(world, Watching(slow(8)))
+    assert processor.inside == [0]
+    world.leave("a")
+    assert (world.commits(), world.owned()) == ({0: 3}, {})
+    assert processor.told("processed", "termination") == [("processed", 0, 3), ("termination", 0, 3)]
+
+
+def test_sleep_ends_early_when_the_channel_stops(world: World) -> None:
+    """As `wait` does for a plain processor."""
+    publish(world, 3)
+    stopping: list[bool] = []
+
+    async def answer(batch: Batch) -> object:
+        stopping.append(await processor.context.sleep(3600))
+        return BatchResponse.advance(1)
+
+    processor = Watching(answer)
+    join(world, processor)
+    began = world.clock.now()
+    world.leave("a")
+    assert (stopping, world.commits(), world.clock.now() - began < 2) == ([True], {0: 1}, True)
+
+
+def test_a_batch_that_does_not_end_in_time_is_cancelled_and_said_where_it_was(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not committed. The processor is closed all the same, on its loop, and the loop with it."""
+    publish(world, 3)
+
+    async def hang(batch: Batch) -> object:
+        await asyncio.Event().wait()
+        return BatchResponse.advance()
+
+    processor = join(world, Watching(hang))
+    a = world.consumers["a"]
+    a.channel.start()  # threads: an abandoned turn is cancelled from outside
+    a.channel.abandon()
+    a.channel.close()
+    told = [r.getMessage() for r in caplog.records if "abandoned after shutdown_timeout" in r.getMessage()]
+    assert len(told) == 1
+    assert "its callback did not end in time; it is at:" in told[0]
+    assert "in hang" in told[0]
+    assert (processor.inside, processor.ended, processor.calls[-1], world.commits()) == ([], [], ("close",), {0: 0})
+
+
+def test_what_the_processor_started_on_the_loop_is_its_own_to_end(world: World) -> None:
+    """It runs between the batches, and is there until `close`; what `close` leaves behind is cancelled."""
+    ends: list[str] = []
+
+    class Busy(Watching):
+        async def open(self, context: Context) -> None:
+            await super().open(context)
+            self.tasks = [asyncio.create_task(self.work(name)) for name in ("ended", "left")]
+
+        async def work(self, name: str) -> None:
+            try:
+                while not self.context.stopping.is_set() or name == "left":
+                    await asyncio.sleep(1)
+                ends.append(f"{name} by itself")
+            except asyncio.CancelledError:
+                ends.append(f"{name} cancelled")
+
+        async def close(self) -> None:
+            ends.append("close")
+
+    join(world, Busy())
+    world.leave("a", within=5)
+    world.run(2)
+    world.consumers["a"].channel.workers[0].run_once()
+    world.consumers["a"].channel.close()
+    assert ends == ["ended by itself", "close", "left cancelled"]
+
+
+# -- what an operator sees -----------------------------------------------------------------------------------------------
+
+
+def test_a_callback_that_awaits_is_not_stuck_and_one_that_blocks_the_loop_is(world: World) -> None:
+    """All partitions share the loop's thread: while it is blocked, nothing of the channel goes on."""
+    publish(world, 3)
+    blocked, let_go = threading.Event(), threading.Event()
+
+    async def answer(batch: Batch) -> object:
+        await asyncio.sleep(10)
+        blocked.set()
+        let_go.wait(10)
+        return BatchResponse.advance()
+
+    join(world, Watching(answer))
+    channel = world.consumers["a"].channel
+    channel.start()
+    (loop,) = [driver for driver in channel.drivers if driver.name == "orders-event-loop"]
+    world.clock.advance(6)  # it sleeps for 10
+    await_step(loop, world)
+    awaiting = [t for t in channel.threads() if t.name == loop.name]
+    world.clock.advance(5)
+    assert blocked.wait(10)
+    world.clock.advance(61)
+    blocking = [t for t in channel.threads() if t.name == loop.name]
+    stack = loop.stack()
+    let_go.set()
+    channel.close()
+    assert [(t.last_step_age, t.in_callback) for t in awaiting] == [(0, False)]
+    assert [(t.last_step_age >= 61, t.in_callback) for t in blocking] == [(True, False)]
+    assert "let_go.wait" in stack
+
+
+def await_step(driver: Driver, world: World) -> None:
+    """Wait until the part has come back since the clock went on."""
+    deadline = time.monotonic() + 10
+    while driver.last_step < world.clock.now() and time.monotonic() < deadline:
+        threading.Event().wait(0.001)

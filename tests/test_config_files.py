@@ -1,0 +1,119 @@
+"""What is in the files counts, once it has stood for two looks: edits, swapped links, files that come and go."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from inbound.cli.files import ConfigFiles
+from inbound.config import Loaded
+from inbound.errors import ConfigError
+
+CONFIG = "manifests: {paths: [channels, one.json]}\n"
+CHANNEL = """\
+apiVersion: messaging.knative.dev/v1beta1
+kind: KafkaChannel
+metadata: {name: %s, namespace: shop}
+spec: {subscribers: [{uid: %s, subscriberUri: "http://a"}]}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ConfigFiles:
+    """A configuration with a folder of two manifests, and a file, read once."""
+    (tmp_path / "inbound.yaml").write_text(CONFIG)
+    folder = tmp_path / "channels"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(CHANNEL % ("a", "u-1"))
+    (folder / "b.yml").write_text("kind: Service\n")
+    (folder / "notes.txt").write_text("no: [manifest")
+    (folder / ".hidden.yaml").write_text("no: [manifest")
+    (folder / "..data").mkdir()
+    (tmp_path / "one.json").write_text('{"kind": "List", "items": []}')
+    one = ConfigFiles(argparse.Namespace(config=tmp_path / "inbound.yaml", set=[]))
+    assert names(one.load()) == ["shop.a"]
+    return one
+
+
+def names(loaded: Loaded) -> list[str]:
+    """Return the channels of the manifests."""
+    return [manifest.name for manifest in loaded.manifests]
+
+
+def looks(files: ConfigFiles, count: int = 3) -> list[list[str] | str | None]:
+    """Return what so many looks say, one after the other."""
+    found: list[list[str] | str | None] = []
+    for _ in range(count):
+        try:
+            loaded = files.changed()
+        except ConfigError as error:
+            found.append(str(error).rpartition("/")[2])
+        else:
+            found.append(None if loaded is None else names(loaded))
+    return found
+
+
+def test_nothing_is_said_of_what_stays(files: ConfigFiles, tmp_path: Path) -> None:
+    """Not even when files are written anew with what they hold, or others lie beside them."""
+    (tmp_path / "channels" / "a.yaml").write_text(CHANNEL % ("a", "u-1"))
+    (tmp_path / "channels" / "more.txt").write_text("x")
+    assert looks(files) == [None, None, None]
+
+
+def test_a_change_is_told_once_when_it_has_stood_for_two_looks(files: ConfigFiles, tmp_path: Path) -> None:
+    """A file that is still being written is not taken for what it will be."""
+    folder = tmp_path / "channels"
+    (folder / "c.yaml").write_text(CHANNEL % ("c", "u-2"))
+    assert looks(files, 1) == [None]
+    (folder / "c.yaml").write_text(CHANNEL % ("d", "u-2"))
+    assert looks(files, 4) == [None, ["shop.a", "shop.d"], None, None]
+    (folder / "c.yaml").unlink()
+    assert looks(files) == [None, ["shop.a"], None]
+
+
+def test_a_file_that_is_broken_for_a_moment_is_no_news(files: ConfigFiles, tmp_path: Path) -> None:
+    """Between two looks that agree it may be anything, even gone."""
+    text = (tmp_path / "inbound.yaml").read_text()
+    (tmp_path / "inbound.yaml").unlink()
+    assert looks(files, 1) == [None]
+    (tmp_path / "inbound.yaml").write_text("manifests: {pa")
+    assert looks(files, 1) == [None]
+    (tmp_path / "inbound.yaml").write_text(text)
+    assert looks(files) == [None, None, None]
+
+
+def test_one_that_cannot_be_used_is_told_once(files: ConfigFiles, tmp_path: Path) -> None:
+    """With its place; and the good one again when it is back, for nobody has used the bad one."""
+    good = (tmp_path / "one.json").read_text()
+    (tmp_path / "one.json").write_text('{"kind": "KafkaChannel", "apiVersion": "messaging.knative.dev/v1"}')
+    assert looks(files) == [None, "one.json:1: metadata: missing; this key is required", None]
+    (tmp_path / "one.json").write_text(good)
+    assert looks(files) == [None, ["shop.a"], None]
+    (tmp_path / "one.json").unlink()
+    assert looks(files) == [None, "one.json: no such file or folder", None]
+
+
+def test_a_link_that_points_elsewhere_is_a_change(files: ConfigFiles, tmp_path: Path) -> None:
+    """As Kubernetes changes what it has mounted: the names stay, and so may the times."""
+    folder = tmp_path / "channels"
+    for version, name in (("..1", "one"), ("..2", "two")):
+        (folder / version).mkdir()
+        (folder / version / "k.yaml").write_text(CHANNEL % (name, "u-3"))
+        os.utime(folder / version / "k.yaml", (0, 0))
+    (folder / "..now").symlink_to("..1")
+    (folder / "k.yaml").symlink_to("..now/k.yaml")
+    assert looks(files) == [None, ["shop.a", "shop.one"], None]
+    (folder / "..next").symlink_to("..2")
+    os.rename(folder / "..next", folder / "..now")
+    assert looks(files) == [None, ["shop.a", "shop.two"], None]
+
+
+def test_what_is_left_out_is_in_the_log(files: ConfigFiles, caplog: pytest.LogCaptureFixture) -> None:
+    """So that a manifest of the wrong kind is not waited for."""
+    with caplog.at_level(logging.INFO):
+        files.load()
+    assert [r.message.rpartition("/")[2] for r in caplog.records] == ["b.yml:1: a Service is ignored"]

@@ -1,0 +1,163 @@
+"""`BatchResponse.next(commit_within=...)`: when what was read on without a commit is committed after all."""
+
+from __future__ import annotations
+
+import pytest
+
+from inbound import Batch, BatchResponse, TopicPartition
+from inbound.testing.world import Recording, World
+from tests.one_partition import answers, offsets, publish, start, world
+
+__all__ = ["world"]  # the fixture
+
+
+def later(batch: Batch) -> BatchResponse:
+    """Ask for a commit within 30 s."""
+    return BatchResponse.next(commit_within=30.0)
+
+
+def commits(world: World) -> int:
+    """Return how many commits have landed, the first position of the group included."""
+    return world.consumers["a"].channel.committer.commits
+
+
+def test_it_is_committed_in_time_although_nothing_more_comes(world: World) -> None:
+    """The partition is idle; nothing is handed out for it, and idle_time does not matter."""
+    publish(world, 3)
+    processor = start(world, later, idle_time=3600.0)
+    assert world.commits() == {0: 0}
+    world.run(31)
+    assert (world.commits(), offsets(processor)) == ({0: 3}, [0, 1, 2])
+
+
+def test_the_time_counts_from_the_first_answer_so_a_busy_partition_is_committed_once_in_it(world: World) -> None:
+    """A record every second for 100 s: three commits, and never more than 30 s uncommitted."""
+    start(world, later)
+    before = commits(world)
+    for _ in range(100):
+        publish(world, 1)
+        world.run(1)
+        assert (world.commits()[0] or 0) >= len(world.kafka.offsets("orders", 0)) - 32
+    assert commits(world) - before == 3
+
+
+def test_a_release_commits_it(world: World) -> None:
+    """Nothing is repeated by a graceful stop, although on_stream_termination says nothing."""
+    publish(world, 3)
+    start(world, later)
+    world.leave("a")
+    assert (world.commits(), world.owned()) == ({0: 3}, {})
+
+
+def test_the_answer_of_on_stream_termination_goes_before_it(world: World) -> None:
+    """A processor that knows better commits less."""
+    publish(world, 3)
+
+    class Knowing(Recording):
+        def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
+            return BatchResponse.advance(2)
+
+    world.join("a", Knowing(later))
+    world.run(4)
+    world.leave("a")
+    assert world.commits() == {0: 2}
+
+
+def test_a_crash_repeats_what_was_deferred(world: World) -> None:
+    """That is its price."""
+    publish(world, 3)
+    start(world, later)
+    world.kill("a")
+    successor = Recording()
+    world.join("b", successor)
+    world.run(20)
+    assert offsets(successor) == [0, 1, 2]
+
+
+def test_a_pause_does_not_put_it_off(world: World) -> None:
+    """A channel may be paused for days."""
+    publish(world, 3)
+    start(world, later)
+    world.consumers["a"].channel.parts.schedule.set_paused(True)
+    world.run(31)
+    assert world.commits() == {0: 3}
+
+
+def test_a_rest_does_not_put_it_off(world: World) -> None:
+    """The wait is for the next read."""
+    publish(world, 3)
+    start(world, answers(BatchResponse.next(commit_within=5.0, wait=3600.0)))
+    world.run(6)
+    assert world.commits() == {0: 3}
+
+
+def test_what_is_read_on_without_it_is_not_committed(world: World) -> None:
+    """The answer before said what may be; the one after it did not."""
+    publish(world, 4)
+    start(world, answers(BatchResponse.next(commit_within=5.0), BatchResponse.next()), reader={"max_batch_records": 2})
+    world.run(60)
+    assert world.commits() == {0: 2}
+
+
+def test_going_back_takes_back_what_will_be_read_again(world: World) -> None:
+    """A crash before it was handed out again would lose it."""
+    publish(world, 4)
+    back = (BatchResponse.next(commit_within=5.0), BatchResponse.next(1, wait=60.0))
+    start(world, answers(*back), reader={"max_batch_records": 2})
+    world.run(30)
+    assert world.commits() == {0: 1}
+    world.run(60)
+    assert world.commits() == {0: 4}
+
+
+def test_a_revert_to_the_commit_takes_all_of_it_back(world: World) -> None:
+    """Nothing is left to commit."""
+    publish(world, 4)
+    start(
+        world,
+        answers(BatchResponse.next(commit_within=5.0), BatchResponse.revert(wait=60.0)),
+        reader={"max_batch_records": 2},
+    )
+    world.run(30)
+    assert world.commits() == {0: 0}
+
+
+def test_a_failing_batch_does_not_put_off_what_is_before_it(world: World) -> None:
+    """The failed batch is tried again and again meanwhile."""
+    publish(world, 4)
+    failures = [RuntimeError("no")] * 20
+    start(
+        world,
+        answers(BatchResponse.next(commit_within=5.0), *failures),
+        reader={"max_batch_records": 2},
+        on_error={"max_attempts": 0},
+    )
+    world.run(30)
+    assert world.commits() == {0: 2}
+
+
+def test_a_commit_that_is_asked_for_includes_it(world: World) -> None:
+    """And nothing is committed a second time when the time has come."""
+    publish(world, 4)
+    start(world, answers(BatchResponse.next(commit_within=5.0)), reader={"max_batch_records": 2})
+    landed = commits(world)
+    world.run(60)
+    assert (world.commits(), commits(world) - landed) == ({0: 4}, 0)
+
+
+def test_without_a_connection_it_waits_and_then_lands(world: World) -> None:
+    """As every commit."""
+    publish(world, 3)
+    start(world, answers(BatchResponse.next(commit_within=5.0)))
+    world.ensemble.cut_off("a")
+    world.run(8)
+    world.ensemble.heal("a")
+    world.run(5)
+    assert world.commits() == {0: 3}
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan"), "5s"])
+def test_times_that_are_none_are_refused(seconds: object) -> None:
+    """At once, with the value."""
+    with pytest.raises(ValueError, match=r"BatchResponse\.next: commit_within must be seconds of at least 0, got"):
+        BatchResponse.next(commit_within=seconds)  # type: ignore[arg-type]

@@ -1,0 +1,209 @@
+"""The image's recipe: what the Dockerfile says, what of the checkout it sees, and what is taken from the lock."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from inbound.cli.main import parser
+from tests.test_packaging import SOURCES
+
+ROOT = Path(__file__).parent.parent
+DEPLOY = ROOT / "deploy"
+LOCK = (ROOT / "requirements" / "dev.lock").read_text()
+SMALL_LOCK = """\
+# Made by `make lock` from setup.cfg. Don't edit.
+crc32c==2.9 \\
+    --hash=sha256:aa \\
+    --hash=sha256:bb
+pure-sasl==0.6.2 \\
+    --hash=sha256:cc
+uvloop==0.23.0 ; sys_platform != 'win32' \\
+    --hash=sha256:dd
+"""
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """Return the instructions of a Dockerfile: each with its arguments on one line."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines()
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined)]
+
+
+DOCKERFILE = instructions((DEPLOY / "Dockerfile").read_text())
+FINAL = DOCKERFILE[max(i for i, (word, _) in enumerate(DOCKERFILE) if word == "FROM") :]
+
+
+@pytest.fixture(scope="module")
+def locked() -> ModuleType:
+    """Return deploy/locked.py, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location("locked", DEPLOY / "locked.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_container_is_nobody_says_how_it_is_and_ends_in_good_order() -> None:
+    """As Kubernetes' runAsNonRoot asks: a number; SIGTERM goes to inbound itself, which no shell stands in front of."""
+    said = dict(FINAL)
+
+    assert re.fullmatch(r"[1-9][0-9]*:[1-9][0-9]*", said["USER"])
+    assert said["STOPSIGNAL"] == "SIGTERM"
+    command = said["HEALTHCHECK"].partition("CMD ")[2]
+    assert json.loads(command) == ["/opt/inbound/bin/python", "/opt/inbound/healthcheck.py"]
+    entry, arguments = json.loads(said["ENTRYPOINT"]), json.loads(said["CMD"])
+    assert entry == ["/opt/inbound/bin/inbound"]
+    assert parser().parse_args(arguments).config == Path("/etc/inbound/config/inbound.yaml")
+
+
+def test_the_manifests_and_the_image_agree_about_the_user() -> None:
+    """The volumes of a pod are the group's that its process has."""
+    from inbound.kubernetes.pods import USER
+
+    assert dict(FINAL)["USER"] == f"{USER}:{USER}"
+
+
+def test_both_stages_stand_on_the_base_that_is_asked_for() -> None:
+    """So an image that is on the machine already can be built on; nothing else is fetched from a registry."""
+    assert DOCKERFILE[0] == ("ARG", "BASE=python:3.11-slim")
+    assert {rest.split()[0] for word, rest in DOCKERFILE if word == "FROM"} == {"${BASE}"}
+    assert not [rest for word, rest in DOCKERFILE if word == "ADD"]
+    assert not (DEPLOY / "Dockerfile").read_text().startswith("# syntax")
+
+
+def context() -> list[str]:
+    """Return what .dockerignore lets into the build, at the top."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    assert lines[1] == "*"
+    return [line[1:] for line in lines if line.startswith("!")]
+
+
+def test_the_build_sees_what_it_needs_and_no_more() -> None:
+    """Everything that the wheel is made of, the locks and the recipe; neither .git nor what lies about."""
+    seen = set(context())
+
+    assert set(SOURCES) <= seen
+    assert seen - set(SOURCES) == {"deploy", "requirements", "wheelhouse"}
+    assert [name for name in seen - {"wheelhouse"} if not (ROOT / name).exists()] == []
+    copied = [rest.split()[0] for word, rest in DOCKERFILE if word == "COPY" and not rest.startswith("--from")]
+    assert copied == [".", "deploy/healthcheck.py"]
+
+
+def test_the_extras_of_the_image_are_those_of_the_package() -> None:
+    """One that is misspelt would be left out by pip with a warning that nobody reads."""
+    import configparser
+
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    (given,) = [rest.partition("=")[2].split(",") for word, rest in DOCKERFILE if rest.startswith("EXTRAS=")]
+
+    assert set(given) <= set(setup["options.extras_require"]) - {"dev", "spark", "embedded"}
+    assert {"fast", "requests", "ledger", "tracing"} <= set(given)
+
+
+def test_the_recipe_is_a_script_that_a_plain_shell_reads() -> None:
+    """Slim images have no bash."""
+    ran = subprocess.run(["sh", "-n", str(DEPLOY / "install.sh")], capture_output=True, text=True)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_pins_are_the_locks_entries_with_their_hashes(locked: ModuleType) -> None:
+    """For the packages that are asked for, however they are spelt; markers stay."""
+    assert locked.pins(SMALL_LOCK, ["pure_sasl", "UVloop", "inbound-kafka"]) == [
+        "pure-sasl==0.6.2 --hash=sha256:cc",
+        "uvloop==0.23.0 ; sys_platform != 'win32' --hash=sha256:dd",
+    ]
+    with pytest.raises(ValueError, match="not in the lock: requests; renew it with `make lock`"):
+        locked.pins(SMALL_LOCK, ["crc32c", "requests"])
+
+
+def test_versions_are_the_whole_lock_without_hashes(locked: ModuleType) -> None:
+    """pip refuses constraints with hashes."""
+    assert locked.versions(SMALL_LOCK) == [
+        "crc32c==2.9",
+        "pure-sasl==0.6.2",
+        "uvloop==0.23.0 ; sys_platform != 'win32'",
+    ]
+    versions = locked.versions(LOCK)
+    assert len(versions) == len(re.findall(r"(?m)^[^ #\n][^ \n]*==", LOCK)) > 50
+    assert not [line for line in versions if "--hash" in line]
+
+
+def test_what_pip_reports_becomes_pins(locked: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command, as install.sh calls it."""
+    lock, report = tmp_path / "a.lock", tmp_path / "report.json"
+    lock.write_text(SMALL_LOCK)
+    report.write_text(json.dumps({"install": [{"metadata": {"name": name}} for name in ("crc32c", "inbound_kafka")]}))
+
+    assert locked.main(["pins", str(lock), str(report)]) == 0
+    assert capsys.readouterr().out == "crc32c==2.9 --hash=sha256:aa --hash=sha256:bb\n"
+    assert locked.main(["pins"]) == 2
+
+
+# -- the health check ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def health() -> Iterator[tuple[str, dict[str, tuple[int, bytes]]]]:
+    """Serve /healthz; return its URL, and what it answers, which a test may change."""
+    answers = {"/healthz": (200, b"ok\n")}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code, body = answers[self.path]
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/healthz", answers
+        server.shutdown()
+        thread.join()
+
+
+def check(url: str) -> tuple[int, str]:
+    """Run the health check as the engine does; return its exit code and what it says."""
+    environ = {"PATH": os.environ["PATH"], "HEALTH_URL": url, "http_proxy": "http://127.0.0.1:9"}
+    command = [sys.executable, "-S", str(DEPLOY / "healthcheck.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    assert ran.stderr == ""
+    return ran.returncode, ran.stdout.strip()
+
+
+@pytest.mark.slow
+def test_a_container_is_healthy_while_its_process_says_so(health: tuple[str, dict[str, tuple[int, bytes]]]) -> None:
+    """Else the engine shows what is wrong; a proxy of the environment is not asked."""
+    url, answers = health
+
+    assert check(url) == (0, "ok")
+    answers["/healthz"] = (500, b"thread reader is dead\n")
+    assert check(url) == (1, f"{url}: 500: thread reader is dead")
+
+
+@pytest.mark.slow
+def test_a_container_that_does_not_answer_is_not_healthy() -> None:
+    """Nobody listens there: no traceback, and what was asked."""
+    code, said = check("http://127.0.0.1:1/healthz")
+
+    assert code == 1
+    assert said.startswith("http://127.0.0.1:1/healthz: ")

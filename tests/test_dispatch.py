@@ -1,0 +1,396 @@
+"""What becomes of events: stories of one subscription on a fake clock, with a subscriber that answers as told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from inbound.processors.dispatch.transport import Answer
+from tests.dispatch_stage import DEAD, OK, REPLIES, SUBSCRIBER, Request, Stage
+
+FAST = {"retry": 2, "backoffDelay": "100ms", "timeout": "5s"}
+NO_ANSWER = Answer(0, problem="no connection")
+
+
+def to(url: str, answer: Answer) -> Callable[[Request], Answer]:
+    """Answer so at one URL, and 202 elsewhere."""
+    return lambda request: answer if request.url == url else OK
+
+
+def refusing(*ids: str, answer: Answer) -> Callable[[Request], Answer]:
+    """Answer so to the subscriber's requests that carry one of these, and 202 to others."""
+    return lambda request: answer if request.url == SUBSCRIBER and set(ids) & set(request.ids) else OK
+
+
+def names(count: int, prefix: str = "e") -> list[str]:
+    return [f"{prefix}{n}" for n in range(count)]
+
+
+def test_events_arrive_in_order_and_are_committed() -> None:
+    """One at a time, as the partition has them."""
+    stage = Stage()
+    stage.publish(*names(20))
+    stage.start()
+    stage.run(2)
+    assert (stage.got(), stage.most(), stage.commits()) == (names(20), 1, {0: 20})
+
+
+def test_a_request_carries_the_records_bytes_and_nothing_else() -> None:
+    """Attributes as headers, the value as the body."""
+    stage = Stage()
+    stage.publish("one")
+    stage.start()
+    (request,) = stage.requests
+    assert (request.headers, request.body) == (
+        {
+            "ce-specversion": "1.0",
+            "ce-id": "one",
+            "ce-source": "/tests",
+            "ce-type": "order",
+            "content-type": "text/plain",
+        },
+        b"data of one",
+    )
+
+
+def test_events_of_different_keys_overtake_each_other_and_those_of_one_do_not() -> None:
+    """A slow event holds up its own key; the window bounds how far the others go."""
+    stage = Stage(ordering="key", max_in_flight=8)
+    stage.seconds = lambda request: 10.0 if request.ids == ("slow",) else 0.02
+    keys = ["s", "s", *(f"k{n}" for n in range(20))]
+    stage.publish("slow", "after", *names(20), keys=keys)
+    stage.start()
+    stage.run(4)
+    behind = stage.got()
+    stage.run(10)
+    assert (behind, stage.got()[7:9], sorted(stage.got()[9:]), stage.commits()) == (
+        ["slow", *names(6)], ["after", "e6"], sorted(names(20)[7:]), {0: 22},
+    )  # fmt: skip
+
+
+def test_without_order_as_many_are_under_way_as_the_window_has() -> None:
+    """And all are committed in the end."""
+    stage = Stage(ordering="none", max_in_flight=10)
+    stage.publish(*names(100))
+    stage.start()
+    stage.run(4)
+    assert (sorted(stage.got()), stage.most(), stage.commits()) == (sorted(names(100)), 10, {0: 100})
+
+
+def test_what_is_not_taken_is_sent_again_after_a_growing_while() -> None:
+    """And the partition waits for it."""
+    stage = Stage(delivery={**FAST, "retry": 5, "backoffDelay": "1s"})
+    answers = [Answer(503), Answer(500), NO_ANSWER]
+    stage.behaviour = lambda request: answers.pop(0) if answers else OK
+    stage.publish("one", "two")
+    stage.start()
+    stage.run(20)
+    first, *again, _ = [request.at for request in stage.requests]
+    waits = [round(b - a) for a, b in pairwise([first, *again])]
+    assert (stage.got(), waits, stage.commits()) == (["one", "one", "one", "one", "two"], [1, 2, 4], {0: 2})
+
+
+def test_the_subscriber_says_when_to_come_again() -> None:
+    """Later than the back-off would."""
+    stage = Stage(delivery=FAST)
+    answers = [Answer(429, retry_after=7.0)]
+    stage.behaviour = lambda request: answers.pop(0) if answers else OK
+    stage.publish("one")
+    stage.start()
+    stage.run(20)
+    first, second = [request.at for request in stage.requests]
+    assert 7.0 <= second - first < 7.2
+
+
+def test_what_is_given_up_goes_to_the_dead_letter_sink_with_the_reason() -> None:
+    """After the last attempt; then the partition goes on."""
+    stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
+    stage.behaviour = refusing("bad", answer=Answer(500, body=b"no!"))
+    stage.publish("bad", "good")
+    stage.start()
+    stage.run(5)
+    (letter,) = [request for request in stage.requests if request.url == DEAD]
+    assert (stage.got(), letter.ids, letter.body, stage.commits()) == (
+        ["bad", "bad", "bad", "good"], ("bad",), b"data of bad", {0: 2},
+    )  # fmt: skip
+    told = {name: value for name, value in letter.headers.items() if "knative" in name}
+    assert told == {
+        "ce-knativeerrordest": SUBSCRIBER, "ce-knativeerrorcode": "500", "ce-knativeerrordata": "bm8h",
+    }  # fmt: skip
+
+
+def test_what_is_refused_for_good_is_not_tried_again() -> None:
+    """400 is an answer, too."""
+    stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
+    stage.behaviour = refusing("bad", answer=Answer(400))
+    stage.publish("bad", "good")
+    stage.start()
+    stage.run(5)
+    assert (stage.got(), stage.got(DEAD)) == (["bad", "good"], ["bad"])
+
+
+def test_while_the_dead_letter_sink_is_down_the_partition_waits_and_says_so() -> None:
+    """Nothing is committed that was neither delivered nor dead-lettered."""
+    stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
+    down = [True]
+    stage.behaviour = lambda r: (Answer(400) if r.url == SUBSCRIBER and r.ids == ("bad",) else
+                                 Answer(503) if r.url == DEAD and down else OK)  # fmt: skip
+    stage.publish("good", "bad", "later")
+    stage.start()
+    stage.run(30)
+    before, said = stage.commits(), stage.status()["standing"]
+    down.clear()
+    stage.run(10)
+    assert (before, "orders/0: offset 1: the dead letter sink http://dead/ does not take" in said) == ({0: 1}, True)
+    assert (stage.commits(), stage.status()["standing"], stage.got()[-1]) == ({0: 3}, None, "later")
+
+
+def test_without_a_dead_letter_sink_an_event_is_tried_until_it_is_taken() -> None:
+    """Never longer than 5 s apart; nothing is given up."""
+    stage = Stage(delivery=FAST)
+    broken = [True]
+    stage.behaviour = lambda request: Answer(400) if broken else OK
+    stage.publish("one")
+    stage.start()
+    stage.run(60)
+    before = stage.commits()
+    at = [request.at for request in stage.requests]
+    broken.clear()
+    stage.run(6)
+    assert (before, max(b - a for a, b in pairwise(at)) < 5.3, stage.commits()) == (
+        {0: 0},
+        True,
+        {0: 1},
+    )
+
+
+def test_when_the_subscriber_is_back_what_waits_goes_at_once() -> None:
+    """Not when the back-off of each event is over; and meanwhile nobody was in a hurry."""
+    stage = Stage(partitions=4, delivery={**FAST, "retry": 50, "backoffDelay": "3s", "backoffPolicy": "linear"})
+    down = [True]
+    stage.behaviour = lambda request: NO_ANSWER if down else OK
+    for partition in range(4):
+        stage.publish(f"e{partition}", partition=partition)
+    stage.start()
+    stage.run(1)
+    stage.receivers[0].requests.clear()
+    stage.run(100)
+    tried = len(stage.got())
+    down.clear()
+    stage.publish("new", partition=0)
+    stage.run(5)
+    assert (tried <= 4 * 100 / 5, stage.commits()) == (True, {0: 2, 1: 1, 2: 1, 3: 1})
+
+
+def test_a_record_that_is_no_event_holds_its_partition() -> None:
+    """Others go on; status says which record, and what to do."""
+    stage = Stage(partitions=2)
+    stage.world.kafka.publish("orders", 0, [b"nonsense"])
+    stage.publish("after", partition=0)
+    stage.publish("other", partition=1)
+    stage.start()
+    stage.run(5)
+    status = stage.status()
+    assert (stage.got(), stage.commits(), status["undecodable_total"]) == (["other"], {0: 0, 1: 1}, 1)
+    assert "offset 0: the record is no event: no CloudEvent" in status["partitions"]["orders/0"]
+
+
+def test_records_that_are_no_events_can_be_passed_over() -> None:
+    """They are counted."""
+    stage = Stage(on_undecodable="skip")
+    stage.world.kafka.publish("orders", 0, [b"nonsense"])
+    stage.publish("after")
+    stage.start()
+    stage.run(2)
+    assert (stage.got(), stage.commits(), stage.status()["skipped_total"]) == (["after"], {0: 2}, 1)
+
+
+def test_records_that_are_no_events_go_to_the_dead_letter_sink() -> None:
+    """As the data of an event whose id says where the record stands."""
+    stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
+    stage.world.kafka.publish("orders", 0, [b"nonsense"])
+    stage.start()
+    stage.run(2)
+    (letter,) = stage.requests
+    assert (letter.url, letter.ids, letter.body, stage.commits()) == (DEAD, ("orders/0/0",), b"nonsense", {0: 1})
+
+
+def test_a_reply_is_posted_where_the_options_say() -> None:
+    """And the event is finished when that is taken."""
+    stage = Stage(replyUri=REPLIES)
+    reply = Answer(
+        200, [(b"ce-specversion", b"1.0"), (b"ce-id", b"r"), (b"ce-source", b"/s"), (b"ce-type", b"t")], b"x"
+    )
+    answers = [Answer(503), OK]
+    stage.behaviour = lambda request: reply if request.url == SUBSCRIBER else answers.pop(0)
+    stage.publish("one")
+    stage.start()
+    stage.run(5)
+    assert (stage.got(), stage.got(REPLIES), stage.commits()) == (["one"], ["r", "r"], {0: 1})
+
+
+def batches(stage: Stage) -> list[list[str]]:
+    return [list(request.ids) for request in stage.requests if request.url == SUBSCRIBER]
+
+
+def batched(**more: Any) -> Stage:
+    return Stage(batch={"max_events": 8, "max_delay": "50ms"}, **more)
+
+
+def test_events_go_out_together_where_the_subscriber_asks_for_it() -> None:
+    """In the partition's order, so many to a request."""
+    stage = batched()
+    stage.publish(*names(20))
+    stage.start()
+    stage.run(2)
+    assert (batches(stage), stage.commits()) == ([names(20)[:8], names(20)[8:16], names(20)[16:]], {0: 20})
+
+
+def test_a_refused_batch_is_halved_until_the_poison_stands_alone() -> None:
+    """It is dead-lettered; no other event is refused, and each is taken once."""
+    stage = batched(delivery={**FAST, "deadLetterSink": DEAD})
+    stage.behaviour = refusing("e5", answer=Answer(400))
+    stage.publish(*names(16))
+    stage.start()
+    stage.run(5)
+    taken = [one for batch in batches(stage) if "e5" not in batch for one in batch]
+    assert (taken, stage.got(DEAD), stage.commits()) == ([n for n in names(16) if n != "e5"], ["e5"], {0: 16})
+
+
+def test_a_batch_keeps_the_order_of_each_key_through_a_refusal() -> None:
+    """The second half waits for the first."""
+    stage = batched(ordering="key", delivery={**FAST, "retry": 9})
+    broken = [True]
+    stage.behaviour = lambda r: Answer(500) if broken and "e2" in r.ids else OK
+    stage.publish(*names(12), keys=["k"] * 12)
+    stage.start()
+    stage.run(1)
+    broken.clear()
+    stage.run(20)
+    taken = [one for batch in batches(stage) for one in batch]
+    last = {one: n for n, one in enumerate(taken)}
+    assert (sorted(last, key=lambda one: last[one]), stage.commits()) == (names(12), {0: 12})
+
+
+def test_after_a_crash_no_more_is_repeated_than_the_window() -> None:
+    """Counted from the commit: what was finished behind an open event is sent again, too."""
+    stage = Stage(ordering="none", max_in_flight=16)
+    stage.seconds = lambda request: 100.0 if request.ids == ("e40",) else 0.02
+    stage.publish(*names(200))
+    stage.start()
+    stage.run(3)
+    stage.world.kill("a")
+    stage.seconds = lambda request: 0.02
+    stage.start("b")
+    stage.run(30)
+    repeated = len(stage.got()) - len(set(stage.got()))
+    assert (set(stage.got()), repeated <= 16, stage.commits()) == (set(names(200)), True, {0: 200})
+
+
+def test_who_leaves_waits_for_what_is_under_way_and_repeats_nothing() -> None:
+    """The next one goes on exactly there."""
+    stage = Stage(ordering="none", max_in_flight=16)
+    stage.seconds = lambda request: 1.0
+    stage.publish(*names(60))
+    stage.start()
+    stage.start("b")
+    stage.world.leave("a")
+    stage.run(10)
+    assert (sorted(stage.got()), stage.commits()) == (sorted(names(60)), {0: 60})
+
+
+def test_who_leaves_does_not_wait_for_a_subscriber_that_hangs() -> None:
+    """Others are to have the partition soon."""
+    stage = Stage(delivery={"timeout": "10m"})
+    stage.seconds = lambda request: 500.0
+    stage.publish("one")
+    stage.start()
+    began = stage.world.clock.now()
+    stage.world.leave("a")
+    assert (stage.world.clock.now() - began < 12, stage.commits()) == (True, {0: 0})
+
+
+def test_a_partition_that_is_lost_is_left_alone() -> None:
+    """Answers that come late change nothing."""
+    stage = Stage(ordering="none")
+    stage.seconds = lambda request: 15.0
+    stage.publish(*names(5))
+    stage.start()
+    stage.world.pause("a")
+    stage.start("b")
+    stage.run(20)
+    stage.world.resume("a")
+    stage.run(40)
+    assert (stage.commits(), stage.status("a")["open"]) == ({0: 5}, 0)
+
+
+def test_new_options_count_at_once_and_keep_what_is_open() -> None:
+    """Also for an event that waits for another attempt."""
+    stage = Stage(delivery=FAST)
+    stage.behaviour = to(SUBSCRIBER, Answer(400))
+    stage.publish("one", "two")
+    processor = stage.start()
+    stage.run(10)
+    options = processor.Options.model_validate({"subscriberUri": "http://new/"})
+    processor.reconfigure(options, 2, wait=0.0)
+    stage.run(2)
+    assert (stage.got("http://new/"), stage.commits(), processor.generation) == (["one", "two"], {0: 2}, 2)
+
+
+def test_another_order_counts_when_what_is_open_is_finished() -> None:
+    """Nobody sees a mixture of the two."""
+    stage = Stage(ordering="none", max_in_flight=4)
+    stage.seconds = lambda request: 1.0
+    stage.publish(*names(12))
+    processor = stage.start()
+    options = processor.Options.model_validate(
+        {"subscriberUri": SUBSCRIBER, "max_in_flight": 4, "ordering": "partition"}
+    )
+    processor.reconfigure(options, wait=0.0)
+    stage.receivers[0].requests.clear()
+    stage.run(20)
+    rest = stage.got()
+    assert (rest == sorted(rest, key=lambda one: int(one[1:])), stage.commits()) == (True, {0: 12})
+
+
+def test_a_record_that_is_no_event_is_set_apart_from_its_batch() -> None:
+    """The others go as they would without it; it is counted once."""
+    stage = batched(on_undecodable="skip")
+    stage.publish("e0", "e1")
+    stage.world.kafka.publish("orders", 0, [b"nonsense"])
+    stage.publish("e2", "e3")
+    stage.start()
+    stage.run(2)
+    status = stage.status()
+    assert (stage.got(), stage.commits()) == (names(4), {0: 5})
+    assert (status["undecodable_total"], status["skipped_total"]) == (1, 1)
+
+
+def test_without_a_dead_letter_sink_one_event_that_breaks_connections_does_not_hold_up_its_batch() -> None:
+    """When the attempts of the batch are used up, it stands alone soon, and the others are taken."""
+    stage = batched(ordering="none", delivery={**FAST, "retry": 2})
+    stage.behaviour = refusing("e3", answer=NO_ANSWER)
+    stage.publish(*names(8))
+    stage.start()
+    stage.run(10)
+    taken = {one for batch in batches(stage) if "e3" not in batch for one in batch}
+    assert (taken, stage.commits(), "offset 3: " in stage.status()["standing"]) == (
+        set(names(8)) - {"e3"},
+        {0: 3},
+        True,
+    )
+
+
+def test_who_ceases_to_ask_for_batches_gets_none() -> None:
+    """Also not one that waits for another attempt."""
+    stage = batched(delivery=FAST)
+    down = [True]
+    stage.behaviour = lambda request: NO_ANSWER if down else OK
+    stage.publish(*names(4))
+    processor = stage.start()
+    down.clear()
+    stage.receivers[0].requests.clear()
+    processor.reconfigure(processor.Options.model_validate({"subscriberUri": SUBSCRIBER}), wait=0.0)
+    stage.run(3)
+    assert (batches(stage), stage.commits()) == ([[one] for one in names(4)], {0: 4})

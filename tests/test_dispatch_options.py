@@ -1,0 +1,100 @@
+"""The options of a subscription: what is read, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from inbound.config.values import WRITTEN
+from inbound.processors.dispatch.iso_duration import parse_iso_duration
+from inbound.processors.dispatch.options import DispatchOptions
+
+URL = "http://billing.example/in"
+
+
+def options(**given: Any) -> DispatchOptions:
+    return DispatchOptions.model_validate({"subscriberUri": URL, **given}, context=WRITTEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("PT0.2S", 0.2),
+        ("PT1M30S", 90),
+        ("PT168H", 604800),
+        ("P1D", 86400),
+        ("P1DT1H", 90000),
+        ("P2W", 1209600),
+        ("PT0,5S", 0.5),
+    ],
+)
+def test_durations_are_read_as_iso_8601_has_them(text: str, seconds: float) -> None:
+    """Knative writes them so."""
+    assert parse_iso_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["P", "PT", "P1Y", "P1M", "PT1S1M", "1S", "PT-1S", "P1DT", "PT1.5M", "PT9999999999S", "pt1s"]
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    """Years and months have no fixed length."""
+    with pytest.raises(ValueError, match="duration"):
+        parse_iso_duration(text)
+
+
+def test_a_delivery_spec_is_read_under_knatives_names() -> None:
+    """As it stands in a manifest."""
+    spec = {
+        "retry": 3,
+        "backoffPolicy": "linear",
+        "backoffDelay": "PT0.5S",
+        "timeout": "PT2S",
+        "deadLetterSink": {"uri": URL},
+    }
+    read = options(delivery=spec).delivery
+    assert (read.retry, read.backoffPolicy, read.backoffDelay, read.timeout) == (3, "linear", 0.5, 2.0)
+    assert read.deadLetterSink is not None
+    assert read.deadLetterSink.uri == URL
+
+
+@pytest.mark.parametrize(("given", "uri", "topic"), [(URL, URL, None), ("orders.dead", None, "orders.dead")])
+def test_a_dead_letter_sink_is_a_url_or_a_topic(given: str, uri: str | None, topic: str | None) -> None:
+    """Told apart by how it is written."""
+    sink = options(delivery={"deadLetterSink": given}).delivery.deadLetterSink
+    assert sink is not None
+    assert (sink.uri, sink.topic) == (uri, topic)
+
+
+@pytest.mark.parametrize(
+    ("given", "window"),
+    [({}, 64), ({"max_in_flight": 5}, 5), ({"batch": {}}, 400), ({"batch": {}, "max_in_flight": 100}, 100)],
+)
+def test_how_much_may_be_repeated(given: dict[str, Any], window: int) -> None:
+    """Events, also where several go together."""
+    assert options(**given).window == window
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"subscriberUri": "ftp://x/"}, "need a URL of printable ASCII"),
+        ({"subscriberUri": "http://user:secret@x/"}, "holds a user or password"),
+        ({"delivery": {"backoffDelay": 5}}, "need a duration"),
+        ({"delivery": {"timeout": "PT0S"}}, "need more than"),
+        ({"delivery": {"deadLetterSink": {"uri": URL, "topic": "t"}}}, "needs either uri or topic"),
+        ({"delivery": {"retries": 5}}, "Extra inputs"),
+        ({"batch": {}, "max_in_flight": 99}, "need at least batch.max_events"),
+        ({"batch": {}, "mode": "structured"}, "is for single events"),
+        ({"client_key": "key.pem"}, "is used only with client_cert"),
+        ({"headers": {"ce-id": "x"}}, "is a header that inbound sets itself"),
+        ({"ordering": "strict"}, "'partition', 'key' or 'none'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(given: dict[str, Any], problem: str) -> None:
+    """With what is allowed instead, and no secret in it."""
+    with pytest.raises(ValidationError) as refused:
+        options(**given)
+    said = str([error["msg"] for error in refused.value.errors()])
+    assert (problem in said, "secret" in said.replace("secrets", "")) == (True, False), said

@@ -1,0 +1,278 @@
+"""The examples that users copy: `database`, `model`, `async_http`, `signing`. (`delays` has tests of its own.)"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import shutil
+import signal
+import sqlite3
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from inbound import Batch, BatchResponse, Context, PlainRecord, TopicPartition
+from inbound.cli.main import main
+from inbound.config import load
+from inbound.coordinators.zookeeper import SetData
+from inbound.demo.flights import Flight, encoded
+from inbound.testing import World
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def load_module(folder: str, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+payments = load_module("database", "payments")
+scores = load_module("model", "scores")
+posting = load_module("async_http", "posting")
+signing = load_module("signing", "signing")
+
+
+@pytest.mark.parametrize(
+    ("folder", "channel", "cls"),
+    [
+        ("database", "payments", payments.Payments),
+        ("model", "scores", scores.Scores),
+        ("async_http", "posting", posting.Posting),
+        ("signing", "orders", signing.SigningDispatch),
+    ],
+)
+def test_the_configuration_is_good(folder: str, channel: str, cls: Any) -> None:
+    """It loads, names the class, and its options fit."""
+    loaded = load((EXAMPLES / folder / "inbound.yaml").read_text(), filename="inbound.yaml")
+    processor = loaded.config.channels[channel].processor
+
+    assert processor.type == f"{cls.__module__.removeprefix('example_')}:{cls.__name__}"
+    assert loaded.validate(cls.Options, f"channels.{channel}.processor.options", processor.options)
+
+
+# -- database ------------------------------------------------------------------------------------------------------------
+
+
+def rows(database: Path) -> list[int]:
+    """Return the offsets in the database, in the order of their rows."""
+    with sqlite3.connect(database) as connection:
+        found = [row[0] for row in connection.execute('SELECT "offset" FROM payments ORDER BY rowid')]
+    connection.close()
+    return found
+
+
+def test_a_claim_begins_where_the_database_is(tmp_path: Path) -> None:
+    """The group's commit was set back; no row is written twice."""
+    options, world = {"database": str(tmp_path / "db")}, World()
+    world.kafka.create_topic("orders", 1)
+    world.kafka.publish("orders", 0, [b"a", b"b", b"c"])
+    world.join("a", payments.Payments(), options=options)
+    world.run(4)
+    world.leave("a")
+    world.ensemble.tree.transaction([SetData(world.paths.offset("orders", 0), b"1")], 0)
+    world.kafka.publish("orders", 0, [b"d"])
+    world.join("b", payments.Payments(), options=options)
+    world.run(4)
+    for consumer in world.consumers.values():
+        consumer.processor.close()
+    assert (rows(tmp_path / "db"), world.commits()) == ([0, 1, 2, 3], {0: 4})
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[Any]:
+    """A processor whose database has offsets 0 to 9, written under epoch 5."""
+    processor = payments.Payments()
+    processor.open(Context("payments", "payments", "me", payments.Options(database=tmp_path / "db")))
+    processor.on_next_batch(numbered(0, 10, epoch=5))
+    yield processor
+    processor.close()
+
+
+def numbered(first: int, next_offset: int, *, epoch: int) -> Batch:
+    records = [PlainRecord(offset, value=b"x") for offset in range(first, next_offset)]
+    return Batch("payments", 0, first, next_offset, records, epoch)
+
+
+def test_what_another_has_written_since_the_claim_is_skipped(stored: Any, tmp_path: Path) -> None:
+    """It was slow, and wrote its last batch after we had asked where to begin."""
+    assert stored.on_next_batch(numbered(5, 15, epoch=6)) == BatchResponse.advance()
+    assert rows(tmp_path / "db") == list(range(15))
+    assert stored.on_claim(TopicPartition("payments", 0), 5) == 15
+
+
+def test_who_was_overtaken_writes_nothing(stored: Any, tmp_path: Path) -> None:
+    """Its epoch is older than the one in the table."""
+    with pytest.raises(payments.OvertakenError, match="epoch 5 has written since"):
+        stored.on_next_batch(numbered(10, 12, epoch=4))
+    assert rows(tmp_path / "db") == list(range(10))
+
+
+def test_a_process_that_starts_while_another_makes_the_database_waits_for_it(tmp_path: Path) -> None:
+    """Not so with `journal_mode = WAL`: to switch to it SQLite waits for nobody, whatever the timeout."""
+    processor = payments.Payments()
+    context = Context("payments", "payments", "me", payments.Options(database=tmp_path / "db"))
+    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        opening = pool.submit(processor.open, context)
+        wait([opening], timeout=0.1)
+        other.execute("COMMIT")
+        assert opening.result() is None
+    processor.close()
+
+
+def test_a_partition_that_the_database_does_not_know_begins_at_the_commit(stored: Any) -> None:
+    """None: as without a database."""
+    assert stored.on_claim(TopicPartition("payments", 1), 7) is None
+
+
+# -- model ---------------------------------------------------------------------------------------------------------------
+
+
+def test_whole_batches_are_scored_and_written_with_their_offsets(tmp_path: Path) -> None:
+    """One line per batch, one score per event."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    flights = [
+        Flight("UA", n, "N1", "EWR", "IAH", "2013-01-01T10:15:00Z", delay) for n, delay in enumerate((0, 60, None))
+    ]
+    for key, value, headers in encoded(flights):
+        world.kafka.publish("orders", 0, [value], key=key, headers=headers)
+    options = {"model": str(EXAMPLES / "model" / "model.json"), "scores": str(tmp_path)}
+    world.join("a", scores.Scores(), options=options)
+    world.run(4)
+    world.consumers["a"].processor.close()
+    (file,) = tmp_path.glob("*.jsonl")
+    (line,) = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(score["offset"], score["late"]) for score in line["scores"]] == [(0, False), (1, True), (2, False)]
+    assert world.commits() == {0: 3}
+
+
+@pytest.fixture
+def undisturbed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """`run` sets signal handlers, logging and the import path; they are put back."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    handlers, logs, level = (
+        [*map(signal.getsignal, numbers)],
+        list(logging.getLogger().handlers),
+        logging.getLogger().level,
+    )
+    yield
+    for number, handler in zip(numbers, handlers, strict=True):
+        signal.signal(number, handler)
+    logging.getLogger().handlers[:], logging.getLogger().level = logs, level
+    sys.modules.pop("scores", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "FileNotFoundError: [Errno 2] No such file or directory: 'model.json'"),
+        ('{"bias": 1', "ValueError: model.json is no model: the file: Invalid JSON: EOF while parsing an object"),
+        (
+            '{"bias": "high", "weights": {}}',
+            "ValueError: model.json is no model: bias: Input should be a valid number, unable to parse string as a number; "
+            "weights: Dictionary should have at least 1 item after validation, not 0",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("undisturbed")
+def test_a_bad_model_ends_the_process_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None, said: str
+) -> None:
+    """Exit code 2, what is wrong and no traceback; nothing was connected to."""
+    shutil.copy(EXAMPLES / "model" / "scores.py", tmp_path)
+    shutil.copy(EXAMPLES / "model" / "inbound.yaml", tmp_path)
+    if text is not None:
+        (tmp_path / "model.json").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "-c", "inbound.yaml", "--set", "admin.listen=127.0.0.1:0"]) == 2
+    err = capsys.readouterr().err
+    assert f"channel scores: Scores.open failed: {said}" in err
+    assert "Traceback" not in err
+
+
+# -- async_http ----------------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """Takes posts on a free port; answers when `most` of them are under way, or at once where that is 0."""
+
+    def __init__(self, most: int = 0, refused: bytes | None = None) -> None:
+        self.bodies: list[bytes] = []
+        self.most = 0
+        self._now = 0
+        self._wanted = most
+        self._refused = refused
+        self._all_here = asyncio.Event()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(head.split("Content-Length: ")[1].split()[0])
+        body = await reader.readexactly(length)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        if self._now == self._wanted:
+            self._all_here.set()
+        if self._wanted:
+            await self._all_here.wait()
+        self.bodies.append(body)
+        status = b"503 Busy" if body == self._refused else b"204 No Content"
+        writer.write(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        self._now -= 1
+
+
+def post(server: Server, batch: Batch) -> BatchResponse:
+    """Let the example post a batch to a server; return its answer."""
+
+    async def run() -> BatchResponse:
+        listening = await asyncio.start_server(server, "127.0.0.1", 0)
+        async with listening:
+            port = listening.sockets[0].getsockname()[1]
+            processor = posting.Posting()
+            options = posting.Options(url=f"http://127.0.0.1:{port}/orders", at_once=8)
+            await processor.open(Context("posting", "posting", "me", options))
+            response: BatchResponse = await processor.on_next_batch(batch)
+            return response
+
+    return asyncio.run(run())
+
+
+def orders(count: int) -> Batch:
+    return Batch("orders", 0, 10, 10 + count, [PlainRecord(10 + n, value=b"%d" % n) for n in range(count)])
+
+
+def test_records_are_posted_at_the_same_time_and_no_more_than_allowed() -> None:
+    """The server answers only once eight are there: one after the other would wait for ever."""
+    server = Server(most=8)
+    assert post(server, orders(20)) == BatchResponse.advance()
+    assert (server.most, sorted(map(int, server.bodies))) == (8, list(range(20)))
+
+
+def test_what_comes_before_the_first_refused_record_is_committed() -> None:
+    """The rest is handed out again."""
+    server = Server(refused=b"3")
+    assert post(server, orders(6)) == BatchResponse.advance(13, wait=1.0)
+    assert sorted(server.bodies) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("url", ["https://somewhere/", "127.0.0.1:80", "http:///orders"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    """Before anything starts."""
+    with pytest.raises(ValueError, match="need http://HOST:PORT/PATH"):
+        posting.Options(url=url)

@@ -1,0 +1,228 @@
+"""The decision table of `explain`: a row for each cause, the order of precedence, and what holds for all facts."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inbound.explain.cause import BENIGN, MOVING, Cause, Explanation, duration
+from inbound.explain.causes import explain
+from inbound.explain.facts import ChannelFacts, Facts, PartitionFacts, SessionFacts
+
+PATIENCE = 1.5
+P = {"topic": "orders", "partition": 3, "position": 100, "committed": 100, "end": 500}
+
+
+def facts(channel: dict[str, Any] | None = None, session: dict[str, Any] | None = None, **partition: Any) -> Facts:
+    return Facts(
+        partition=PartitionFacts(**{**P, "still_for": 10.0, **partition}),
+        channel=ChannelFacts(**(channel or {})),
+        session=SessionFacts(**(session or {})),
+    )
+
+
+def of(given: Facts) -> Explanation:
+    return explain(given, PATIENCE)
+
+
+#: What is so, and what it is called.
+TABLE: list[tuple[Cause, Facts]] = [
+    (Cause.IDLE, facts(end=100)),
+    (Cause.HEALTHY, facts(still_for=0.0, rate=100.0, end=130)),
+    (Cause.HEALTHY, facts(callback_for=0.1, batch=(100, 110))),
+    (Cause.CATCHING_UP, facts(still_for=0.5, rate=10.0, end=5000)),
+    (Cause.STARTING, facts(place="starting", held_for=0.2)),
+    (Cause.BROKER_AWAY, facts(place="starting", held_for=9.0)),
+    (Cause.RELEASING, facts(fate="release")),
+    (Cause.SLOW_PROCESSOR, facts(fate="release", callback_for=9.0, batch=(100, 110))),
+    (Cause.PAUSED, facts({"pauses": ("paused since 12:00 by ann",)})),
+    (Cause.WAITING, facts(rest_for=30.0, buffered=10)),
+    (Cause.RATE, facts(rest_for=2.0, waits=("rate", "max_read_rate (5 events/s) is reached"), buffered=10)),
+    (Cause.RESET, facts({"resets": (("orders", "x", "stopping", 3.0),)}, fate="release")),
+    (Cause.SLOW_PROCESSOR, facts(callback_for=9.0, batch=(100, 110), place="running", stack="here")),
+    (Cause.REVERT_LOOP, facts(reverts=3, reverted_to=100, buffered=10)),
+    (Cause.PROCESSOR_FAILS, facts(attempts=2, failing=(100, 110), last_error="OSError: down", rest_for=1.0)),
+    (Cause.POISON_EVENT, facts(attempts=2, failing=(104, 105), last_error="ValueError: bad", rest_for=1.0)),
+    (Cause.POISON_EVENT, facts(held="it fails on the record at offset 104", held_cause="poison-event", attempts=10)),
+    (Cause.OUT_OF_RANGE, facts(held="the commit 100 is beyond the log's end", held_cause="out-of-range")),
+    (Cause.PROCESSOR_FAILS, facts(held="on_claim failed 10 times", held_cause="processor-fails", attempts=10)),
+    (Cause.POISON_EVENT, facts(waits=("undecodable", "offset 100: the record is no event"))),
+    (Cause.SUBSCRIBER_DOWN, facts(waits=("subscriber", "offset 100: no answer"))),
+    (Cause.SUBSCRIBER_SLOW, facts(waits=("window", "500 events are sent and not finished"), buffered=10)),
+    (Cause.DEAD_LETTERS, facts(waits=("dead-letters", "offset 100: the sink does not answer"))),
+    (Cause.DEAD_LETTERS, facts(attempts=3, dead_letter_problem="offset 100 could not be sent", rest_for=4.0)),
+    (Cause.SESSION_SUSPENDED, facts(session={"connected": False})),
+    (Cause.SESSION_SUSPENDED, facts(session={"known_pauses": False}, buffered=10)),
+    (Cause.IN_DOUBT, facts(session={"connected": False, "certain": False})),
+    (Cause.COMMIT_WAITS, facts(place="settling", settling_for=3.0)),
+    (Cause.BROKER_AWAY, facts({"kafka_problem": "no broker answers"})),
+    (Cause.BROKER_AWAY, facts(led=False)),
+    (Cause.NOT_ALLOWED, facts({"kafka_problem": "SaslAuthenticationFailedError", "kafka_refused": True})),
+    (Cause.NOT_ALLOWED, facts(read_error="TopicAuthorizationFailedError", refused=True)),
+    (Cause.TOPIC_MISSING, facts({"topic_exists": False})),
+    (Cause.OUT_OF_RANGE, facts(out_of_range="offset 100 is outside the log, which holds 200 to 500")),
+    (Cause.READ_FAILS, facts(read_error="CorruptRecordError")),
+    (Cause.NOT_FETCHING, facts(unread=400)),
+    (Cause.BUFFER_FULL, facts({"prefetch": (60, 64), "fullest": (("orders/1", 50),)}, reader_paused=True)),
+    (Cause.WORKERS_BUSY, facts({"busy": (("orders/1", 9.0),)}, buffered=10)),
+    (Cause.LEDGER, facts({"ledger_problem": "No space left on device"}, buffered=10)),
+    (Cause.INTERNAL, facts({"silent": ("orders-reader has been stuck for 60 s",)})),
+    (Cause.LOST, facts(fate="drop")),
+    (Cause.ABANDONED, facts(place="abandoned", callback_for=60.0)),
+]
+
+
+@pytest.mark.parametrize(
+    ("cause", "given_facts"), TABLE, ids=[f"{n}-{cause.value}" for n, (cause, _) in enumerate(TABLE)]
+)
+def test_the_cause(cause: Cause, given_facts: Facts) -> None:
+    assert of(given_facts).cause is cause
+
+
+def test_every_cause_that_a_holder_can_name_has_a_row() -> None:
+    """The others are told by who does not hold the partition: see test_explain_outside."""
+    outside = {Cause.OWNER_SILENT, Cause.BEING_CLAIMED, Cause.NOBODY_ALLOWED, Cause.NO_MEMBER, Cause.NO_PARTITION}
+    assert set(Cause) - {cause for cause, _ in TABLE} == outside
+
+
+def test_what_somebody_can_do_about_is_said() -> None:
+    for cause, given_facts in TABLE:
+        found = of(given_facts)
+        assert found.text
+        assert "\n" not in found.text
+        assert found.todo or cause in BENIGN, cause
+
+
+def test_the_stack_is_the_evidence_against_a_slow_processor() -> None:
+    found = of(facts(callback_for=125.0, batch=(100, 110), stack="File pay.py, line 7, in pay"))
+    assert found == Explanation(
+        Cause.SLOW_PROCESSOR,
+        "the processor has had offsets 100 to 109 for 2 min 5 s",
+        found.todo,
+        125.0,
+        ("File pay.py, line 7, in pay",),
+    )
+
+
+def test_what_takes_the_room_of_the_others_is_named() -> None:
+    full = {"prefetch": (60_000_000, 67_108_864), "fullest": (("orders/1", 50_000_000), ("orders/2", 9_000_000))}
+    assert "orders/1 (50,000,000 bytes), orders/2 (9,000,000 bytes)" in of(facts(full, reader_paused=True)).text
+
+
+def test_catching_up_says_when_it_will_be_done() -> None:
+    found = of(facts(still_for=0.1, rate=100.0, committed=100, end=60_100))
+    assert found.text == (
+        "it moves, 100 records/s, 60,000 records behind the end of the log; at this rate, and with nothing new, at the end in "
+        "10 min 0 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stronger", "weaker"),
+    [
+        ({"session": {"connected": False, "certain": False}}, {"attempts": 3, "failing": (1, 2)}),
+        ({"session": {"connected": False}}, {"callback_for": 60.0}),
+        ({"channel": {"pauses": ("paused",)}}, {"callback_for": 60.0}),
+        ({"held": "held", "held_cause": "poison-event"}, {"rest_for": 60.0}),
+        ({"channel": {"ledger_problem": "full"}}, {"rest_for": 60.0}),
+        ({"attempts": 3, "failing": (100, 101)}, {"rest_for": 60.0}),
+        ({"callback_for": 60.0}, {"channel": {"kafka_problem": "away"}}),
+    ],
+)
+def test_what_stops_it_comes_before_what_it_would_wait_for_next(
+    stronger: dict[str, Any], weaker: dict[str, Any]
+) -> None:
+    assert of(facts(**{**weaker, **stronger})).cause is of(facts(**stronger)).cause is not of(facts(**weaker)).cause
+
+
+def test_brokers_that_are_away_hold_nobody_up_who_still_has_records() -> None:
+    moving = facts({"kafka_problem": "away"}, still_for=0.1, rate=50.0, buffered=100)
+    assert of(moving).cause in MOVING
+
+
+text = st.text(max_size=5)
+few = st.integers(0, 4)
+seconds = st.floats(0.0, 100.0)
+maybe_seconds = st.none() | seconds
+partitions = st.builds(
+    PartitionFacts,
+    topic=st.just("orders"),
+    partition=st.just(0),
+    place=st.sampled_from(["starting", "scheduled", "running", "settling", "leaving", "abandoned", "gone"]),
+    fate=st.sampled_from(["keep", "release", "drop"]),
+    position=few,
+    committed=st.none() | few,
+    end=st.none() | few,
+    buffered=few,
+    still_for=seconds,
+    rate=st.floats(0.0, 1e6),
+    held_for=seconds,
+    advanced_for=seconds,
+    settling_for=maybe_seconds,
+    callback_for=maybe_seconds,
+    batch=st.none() | st.tuples(few, few),
+    rest_for=seconds,
+    waits=st.none() | st.tuples(st.sampled_from(["subscriber", "dead-letters", "undecodable", "window", "rate"]), text),
+    attempts=few,
+    failing=st.none() | st.tuples(few, few),
+    held=st.none() | text,
+    held_cause=st.none() | st.sampled_from([cause.value for cause in Cause]),
+    dead_letter_problem=st.none() | text,
+    read_error=st.none() | text,
+    refused=st.booleans(),
+    out_of_range=st.none() | text,
+    reverts=few,
+    reverted_to=st.none() | few,
+    reader_paused=st.booleans(),
+    led=st.booleans(),
+    unread=few,
+)
+channels = st.builds(
+    ChannelFacts,
+    pauses=st.lists(text, max_size=1).map(tuple),
+    resets=st.lists(st.just(("orders", "x", "", None)), max_size=1).map(tuple),
+    kafka_problem=st.none() | text,
+    kafka_refused=st.booleans(),
+    ledger_problem=st.none() | text,
+    degrade=st.booleans(),
+    topic_exists=st.booleans(),
+    silent=st.lists(st.just("a thread"), max_size=1).map(tuple),
+    prefetch=st.tuples(few, few),
+)
+sessions = st.builds(SessionFacts, connected=st.booleans(), certain=st.booleans(), known_pauses=st.booleans())
+anything = st.builds(Facts, partition=partitions, channel=channels, session=sessions)
+
+
+@given(anything)
+def test_there_is_always_exactly_one_cause(given_facts: Facts) -> None:
+    found = explain(given_facts, PATIENCE)
+    assert found.cause in set(Cause)
+    assert found == explain(given_facts, PATIENCE)
+
+
+@given(anything)
+def test_a_partition_that_moves_undisturbed_is_never_called_stalled(given_facts: Facts) -> None:
+    """Whatever the rest of the facts: what has just advanced, and what nobody stopped, is called moving or resting."""
+    p = replace(
+        given_facts.partition,
+        still_for=0.0,
+        advanced_for=0.0,
+        settling_for=None,
+        rate=10.0,
+        fate="keep",
+        held=None,
+        attempts=0,
+        dead_letter_problem=None,
+        callback_for=None,
+        place="scheduled",
+    )
+    channel = replace(given_facts.channel, ledger_problem=None)
+    found = explain(Facts(partition=p, channel=channel, session=SessionFacts()), PATIENCE)
+    assert found.cause in BENIGN
+
+
+@given(st.floats(0, 1e7))
+def test_time_spans_are_short(seconds_passed: float) -> None:
+    assert 3 <= len(duration(seconds_passed)) <= 14

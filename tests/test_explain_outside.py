@@ -1,0 +1,106 @@
+"""What `explain` says of a partition that nobody speaks for: from the nodes in ZooKeeper and the log alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inbound.coordinators.base import Member
+from inbound.coordinators.nodes import MemberInfo
+from inbound.coordinators.pauses import OPERATOR, Pause
+from inbound.coordinators.tasks import Tasks
+from inbound.explain.cause import Cause
+from inbound.explain.outside import Log, Nodes, explain_outside, read_nodes
+from inbound.testing import World
+from inbound.testing.world import GROUP
+from inbound.topic_partition import TopicPartition
+
+TP = TopicPartition("orders", 1)
+NOW = 10_000.0
+FOUR = Log(partitions=4, start=0, end=100)
+
+
+def member(
+    name: str, topics: tuple[str, ...] = ("orders",), **coordinator: Any
+) -> tuple[Member, tuple[str, MemberInfo]]:
+    kind = coordinator or {"type": "dynamic"}
+    info = MemberInfo(host="host-1", pid=7, started="", topics=topics, coordinator=kind, admin="http://host-1:8081")
+    return Member(name, 1, topics, kind), (name, info)
+
+
+def nodes(*members: tuple[Member, tuple[str, MemberInfo]], **values: Any) -> Nodes:
+    found, infos = tuple(m for m, _ in members), tuple(i for _, i in members)
+    return Nodes(**{"tp": TP, "group": "g", "channel": "orders", "members": found, "infos": infos, **values})
+
+
+DYNAMIC = member("a")
+OWNED = nodes(DYNAMIC, owner="a", owner_since=NOW - 60, owned=frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    ("cause", "given", "log", "silent"),
+    [
+        (Cause.NO_MEMBER, nodes(), FOUR, None),
+        (Cause.BEING_CLAIMED, nodes(DYNAMIC), FOUR, None),
+        (Cause.TOPIC_MISSING, nodes(DYNAMIC), Log(partitions=0), None),
+        (Cause.NO_PARTITION, nodes(DYNAMIC), Log(partitions=1), None),
+        (Cause.BROKER_AWAY, nodes(DYNAMIC), Log(problem="no broker answers"), None),
+        (Cause.RESET, nodes(DYNAMIC, gate="/inbound/commands/reset-offset/x", gate_since=NOW - 5), FOUR, None),
+        (Cause.RESET, replace(OWNED, gate="/inbound/commands/reset-offset/x"), FOUR, "nothing within 2 s"),
+        (Cause.OWNER_SILENT, OWNED, FOUR, "nothing listens there"),
+        (Cause.OWNER_SILENT, replace(OWNED, owner_registered=False), FOUR, "nobody was asked"),
+        (Cause.NOBODY_ALLOWED, nodes(member("a", ("others",))), FOUR, None),
+        (Cause.NOBODY_ALLOWED, nodes(member("a", type="static", partitions={"orders": [0]})), FOUR, None),
+        (Cause.BEING_CLAIMED, nodes(member("a", type="static", partitions={"orders": [1]})), FOUR, None),
+        (Cause.NOBODY_ALLOWED, nodes(member("a", type="fixed-count", count=1), owned=frozenset({0})), FOUR, None),
+        (Cause.BEING_CLAIMED, nodes(member("a", type="fixed-count", count=1)), FOUR, None),
+        (Cause.BEING_CLAIMED, nodes(member("a", type="fixed-count", count=1), member("b")), FOUR, None),
+    ],
+)  # fmt: skip
+def test_the_cause(cause: Cause, given: Nodes, log: Log, silent: str | None) -> None:
+    found = explain_outside(given, log, NOW, silent)
+    assert found is not None
+    assert found.cause is cause
+    assert found.text
+    assert found.todo
+
+
+def test_an_owner_that_answers_speaks_for_itself() -> None:
+    assert explain_outside(OWNED, Log(), NOW, None) is None
+
+
+def test_a_silent_owner_is_named_with_where_it_runs_and_why_it_may_be_silent() -> None:
+    paused = replace(OWNED, pauses=(Pause(OPERATOR, None, "12:00", "ann", None), Pause(OPERATOR, "b")))
+    found = explain_outside(paused, FOUR, NOW, "nothing within 2 s")
+    assert found is not None
+    assert (
+        found.text
+        == "its owner a (pid 7 on host-1) keeps its ZooKeeper session and does not answer: nothing within 2 s"
+    )
+    assert found.evidence == ("paused since 12:00 by ann; goes on with `inbound resume orders`",)
+
+
+def test_a_reset_says_whom_it_waits_for() -> None:
+    gate = replace(OWNED, gate="/inbound/commands/reset-offset/x", gate_since=NOW - 90)
+    found = explain_outside(gate, FOUR, NOW, "nothing within 2 s")
+    assert found is not None
+    assert found.text == (
+        "a reset has closed the gate for 90 s (/inbound/commands/reset-offset/x): nobody may take it before that is done; it "
+        "waits for a to give it up, which does not answer (nothing within 2 s)"
+    )
+
+
+def test_the_nodes_are_read_as_a_group_leaves_them() -> None:
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    world.join("a")
+    world.kafka.publish("orders", 1, [b"x"] * 5)
+    world.run(10)
+    zk = world.ensemble.client("asker", 10.0)
+    tasks = Tasks(world.clock, lambda: None)
+    call = tasks.spawn(read_nodes(zk, TP, GROUP, "orders"), "read")
+    world.run_until(lambda: bool(tasks.step() or True) and call.done, within=5)
+    found = call.result()
+    assert (found.owner, found.owner_registered, found.owned, found.committed) == ("a", True, frozenset({0, 1}), 5)
+    assert (found.claimed_by, found.gate, [name for name, _ in found.infos]) == ("a", None, ["a"])
+    assert found.as_dict()["members"][0]["coordinator"] == "dynamic"

@@ -1,0 +1,312 @@
+"""HTTP as the ingress speaks it: what is read, what is bounded, and the order of answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inbound.config import IngressConfig
+from inbound.ingress.connection import Limits
+from tests.ingress_stage import EVENT, Stage, request, statuses
+
+
+def test_a_request_is_read_in_whatever_pieces_it_comes() -> None:
+    """Byte by byte, it is the same event."""
+    stage = Stage()
+    connection, wire = stage.connect()
+
+    for byte in request(body=b"in pieces"):
+        connection.data_received(bytes([byte]))
+    stage.settle()
+    stage.settle()
+
+    assert statuses(wire.written) == [202]
+    ((topic, record),) = stage.producer.written
+    assert (topic, record.value) == ("orders", b"in pieces")
+
+
+def test_pipelined_requests_are_answered_in_their_order() -> None:
+    """Also where a later one is refused at once: its answer waits for those before it."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    stage.producer.held = True
+
+    connection.data_received(request() + request(target="/") + request())
+    stage.settle()
+    before = wire.written
+    stage.producer.held = False
+    stage.settle()
+
+    assert before == b""
+    assert statuses(wire.written) == [202, 404, 202]
+
+
+def test_many_pipelined_requests_are_not_read_before_the_first_are_answered() -> None:
+    """What one connection can have in memory is bounded."""
+    stage = Stage(limits=Limits(pipelined=3))
+    connection, wire = stage.connect()
+    stage.producer.held = True
+
+    connection.data_received(request() * 3)
+    paused = not wire.reading
+    stage.producer.held = False
+    stage.settle()
+
+    assert (paused, wire.reading, statuses(wire.written)) == (True, True, [202] * 3)
+
+
+def test_a_chunked_body_is_put_together() -> None:
+    """Trailers do not change the event: they come behind the body."""
+    stage = Stage()
+    head = request(headers={**EVENT, "transfer-encoding": "chunked", "content-length": "-"}, body=b"")
+
+    answer = stage.post(head + b"3\r\nabc\r\n2\r\nde\r\n0\r\nce-id: other\r\n\r\n")
+
+    assert statuses(answer) == [202]
+    ((_, record),) = stage.producer.written
+    assert (record.value, dict(record.headers)["ce_id"]) == (b"abcde", b"1")
+
+
+def test_a_declared_body_that_is_too_large_is_refused_before_it_is_read() -> None:
+    """The client learns it at once, and may read the answer although it goes on sending for a while."""
+    stage = Stage(IngressConfig(max_request_bytes=100))
+    connection, wire = stage.connect()
+
+    connection.data_received(request(headers={**EVENT, "content-length": "101"}, body=b"x" * 50))
+    stage.loop.run()
+    connection.data_received(b"x" * 51)
+
+    assert (statuses(wire.written), wire.ended, wire.closed) == ([413], True, False)
+    stage.loop.now += 10
+    stage.listener.tick(0.0)
+    assert wire.closed
+
+
+def test_a_chunked_body_is_bounded_too() -> None:
+    """Nobody has to say beforehand how much it will be."""
+    stage = Stage(IngressConfig(max_request_bytes=100))
+    head = request(headers={**EVENT, "transfer-encoding": "chunked", "content-length": "-"}, body=b"")
+
+    answer = stage.post(head + b"32\r\n" + b"x" * 50 + b"\r\n33\r\n" + b"x" * 51 + b"\r\n0\r\n\r\n")
+
+    assert (statuses(answer), stage.producer.written) == ([413], [])
+    assert b"more than ingress.max_request_bytes (100)" in answer
+
+
+def test_endless_headers_are_refused() -> None:
+    """431, and the connection ends."""
+    stage = Stage(limits=Limits(head_bytes=1000))
+    connection, wire = stage.connect()
+
+    connection.data_received(b"POST / HTTP/1.1\r\n")
+    for number in range(100):
+        connection.data_received(b"x-%d: %b\r\n" % (number, b"y" * 50))
+    stage.loop.run()
+
+    assert (statuses(wire.written), b"Connection: close" in wire.written) == ([431], True)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\nhost: b\r\ncontent-length: 0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\nce id: 1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_answered_with_400(message: bytes) -> None:
+    """TLS on the plain port, two lengths, two hosts: nothing of it is guessed at, and nothing more is read."""
+    answer = Stage().post(message)
+
+    assert (statuses(answer), b"Connection: close" in answer) == ([400], True)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=200), max_size=20))
+def test_no_bytes_are_too_much_for_it(pieces: list[bytes]) -> None:
+    """Whatever comes, in whatever pieces: an answer or none, and never an error."""
+    stage = Stage()
+    connection, wire = stage.connect()
+
+    for piece in pieces:
+        connection.data_received(piece)
+    stage.settle()
+    connection.connection_lost(None)
+    stage.settle()
+
+    assert all(status >= 400 for status in statuses(wire.written))
+    assert (stage.receiver.counters.in_flight_bytes, stage.listener.connections) == (0, set())
+
+
+def test_an_upgrade_is_ignored() -> None:
+    """As Java's client asks for HTTP/2 with its first request: it is served in HTTP/1.1, and so are those after it."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    asked = {
+        **EVENT,
+        "connection": "Upgrade, HTTP2-Settings",
+        "upgrade": "h2c",
+        "http2-settings": "AAMAAABkAAQCAAAAAAIAAAAA",
+    }
+
+    connection.data_received(request(headers=asked))
+    stage.settle()
+    stage.settle()
+    connection.data_received(request())
+    stage.settle()
+    stage.settle()
+
+    assert statuses(wire.written) == [202, 202]
+    assert [record.value for _, record in stage.producer.written] == [b"hello"] * 2
+
+
+def test_a_client_that_asks_whether_to_send_is_told_to() -> None:
+    """curl does so with larger bodies."""
+    stage = Stage()
+    connection, wire = stage.connect()
+
+    connection.data_received(request(headers={**EVENT, "expect": "100-continue", "content-length": "5"}, body=b""))
+    told = wire.written
+    connection.data_received(b"hello")
+    stage.settle()
+    stage.settle()
+
+    assert (told, statuses(wire.written)) == (b"HTTP/1.1 100 Continue\r\n\r\n", [100, 202])
+
+
+def test_a_client_that_asks_whether_to_send_may_be_refused() -> None:
+    """Then the connection ends, for nobody knows whether it sends the body all the same."""
+    stage = Stage()
+
+    answer = stage.post(
+        request(target="/", headers={**EVENT, "expect": "100-continue", "content-length": "5"}, body=b"")
+    )
+
+    assert (statuses(answer), b"Connection: close" in answer) == ([404], True)
+
+
+def test_who_is_too_slow_is_told_so() -> None:
+    """408 for half a request; without a request the connection just ends."""
+    stage = Stage(limits=Limits(request_seconds=30, idle_seconds=75))
+    slow, slow_wire = stage.connect()
+    _, silent_wire = stage.connect()
+    slow.data_received(request()[:60])
+
+    stage.loop.now += 31
+    stage.listener.tick(0.0)
+    stage.loop.run()
+
+    assert (statuses(slow_wire.written), silent_wire.written, silent_wire.closed) == ([408], b"", True)
+    assert stage.receiver.counters.answers == {408: 1}
+
+
+def test_a_kept_connection_ends_when_nothing_comes() -> None:
+    """But not while an answer is under way, however long Kafka takes."""
+    stage = Stage(limits=Limits(idle_seconds=75))
+    connection, wire = stage.connect()
+    stage.producer.held = True
+    connection.data_received(request())
+
+    stage.loop.now += 1000
+    stage.listener.tick(0.0)
+    waits = not wire.closed
+    stage.producer.held = False
+    stage.settle()
+    stage.loop.now += 76
+    stage.listener.tick(0.0)
+
+    assert (waits, statuses(wire.written), wire.closed) == (True, [202], True)
+
+
+def test_a_client_that_takes_no_answers_is_not_read_and_ends() -> None:
+    """Its answers would fill the memory."""
+    stage = Stage(limits=Limits(answer_seconds=30))
+    connection, wire = stage.connect()
+
+    connection.pause_writing()
+    reading = wire.reading
+    stage.loop.now += 31
+    stage.listener.tick(0.0)
+
+    assert (reading, wire.closed) == (False, True)
+
+
+def test_too_many_connections_are_closed_at_once() -> None:
+    """And counted."""
+    stage = Stage(limits=Limits(connections=1))
+    _, first = stage.connect()
+    _, second = stage.connect()
+
+    assert (first.closed, second.closed, stage.listener.refused) == (False, True, 1)
+
+
+def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
+    """Half a request or one under way: what it reserved is free again."""
+    stage = Stage()
+    half, _ = stage.connect()
+    half.data_received(request(headers={**EVENT, "content-length": "100"}))
+    whole, wire = stage.connect()
+    whole.data_received(request())
+    reserved = stage.receiver.counters.in_flight_bytes
+
+    half.connection_lost(None)
+    whole.connection_lost(None)
+    wire.closed = True
+    stage.settle()
+
+    assert (reserved, stage.receiver.counters.in_flight_bytes) == (105, 0)
+    assert len(stage.producer.written) == 1
+
+
+def test_a_client_may_end_its_side_and_wait_for_the_answer() -> None:
+    """As `nc` does."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    connection.data_received(request())
+
+    stays = connection.eof_received()
+    stage.settle()
+
+    assert (stays, statuses(wire.written), wire.closed) == (True, [202], True)
+
+
+def test_http_1_0_gets_one_answer() -> None:
+    """And the end of the connection."""
+    answer = Stage().post(request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+
+    assert (statuses(answer), b"Connection: close" in answer) == ([202], True)
+
+
+def test_draining_answers_what_is_under_way_and_ends_the_rest() -> None:
+    """Who was served before may ask once more within the grace: its request may be on the wire already."""
+    stage = Stage()
+    served, served_wire = stage.connect()
+    _, fresh_wire = stage.connect()
+    busy, busy_wire = stage.connect()
+    served.data_received(request())
+    stage.settle()
+    stage.settle()
+    stage.producer.held = True
+    busy.data_received(request())
+
+    stage.listener.drain(grace=1.0)
+    ended_at_once = fresh_wire.closed
+    stage.producer.held = False
+    served.data_received(request())
+    stage.settle()
+    stage.settle()
+
+    assert (ended_at_once, statuses(served_wire.written), statuses(busy_wire.written)) == (True, [202, 202], [202])
+    assert (served_wire.closed, busy_wire.closed) == (True, True)
+    assert b"Connection: close" in busy_wire.written
+
+
+def test_a_tunnel_is_not_dug() -> None:
+    """CONNECT is no event either."""
+    answer = Stage().post(b"CONNECT orders:80 HTTP/1.1\r\nhost: orders:80\r\n\r\n")
+
+    assert statuses(answer) == [405]

@@ -1,0 +1,237 @@
+"""What becomes of an event: written, then answered; or refused, with the reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from inbound.config import IngressConfig
+from inbound.ingress.producers import Cause, Failure
+from tests.ingress_stage import AWAY, EVENT, Stage, request, statuses
+
+BATCH = {"content-type": "application/cloudevents-batch+json"}
+STRUCTURED = {"content-type": "application/cloudevents+json"}
+
+
+def event(number: int, **more: object) -> dict[str, object]:
+    return {"specversion": "1.0", "id": str(number), "source": "/tests", "type": "t", "data": number, **more}
+
+
+def batch(count: int) -> bytes:
+    return request(headers=BATCH, body=json.dumps([event(number) for number in range(count)]).encode())
+
+
+def test_no_answer_before_kafka_has_the_event() -> None:
+    """202 says that it is in the log."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    stage.producer.held = True
+
+    connection.data_received(request())
+    stage.settle()
+    before = wire.written
+    stage.producer.held = False
+    stage.settle()
+
+    assert (before, statuses(wire.written)) == (b"", [202])
+
+
+def test_every_mode_is_taken() -> None:
+    """A binary, a structured and a batched request; the partition key becomes the record's key."""
+    stage = Stage()
+    structured = json.dumps(event(2, partitionkey="anna")).encode()
+    both = json.dumps([event(3), event(4, partitionkey="ben")]).encode()
+
+    answers = stage.post(
+        request(headers={**EVENT, "ce-partitionkey": "carl"})
+        + request(headers=STRUCTURED, body=structured)
+        + request(headers=BATCH, body=both)
+        + request(headers=BATCH, body=b"[]")
+    )
+
+    assert statuses(answers) == [202] * 4
+    assert [record.key for _, record in stage.producer.written] == [b"carl", b"anna", None, b"ben"]
+    assert stage.receiver.counters.accepted_events == 4
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "said"),
+    [
+        (request(headers={}), 400, "no CloudEvent"),
+        (request(headers={**EVENT, "ce-id": ""}), 400, "id"),
+        (request(headers={**EVENT, "ce-specversion": "2.0"}), 400, "specversion"),
+        (request(headers=STRUCTURED, body=b"{"), 400, "JSON"),
+        (request(headers=BATCH, body=b'[{"specversion": "1.0"}]'), 400, "event 1 of 1"),
+        (request(headers={"content-type": "application/cloudevents+avro"}), 415, "of the event formats only"),
+        (request(headers={**EVENT, "content-encoding": "gzip"}), 415, "send the body as it is"),
+        (request(target="/nowhere"), 404, "neither the path /nowhere"),
+        (request(method="PUT"), 405, "by POST"),
+        (request(method="GET"), 405, "by POST"),
+        (request(headers={**EVENT, "origin": "http://evil.example"}), 403, "pages in a browser"),
+    ],
+)
+def test_what_is_refused_is_told_why(message: bytes, status: int, said: str) -> None:
+    """In one line of text; the connection stays, and nothing is written."""
+    stage = Stage()
+
+    answer = stage.post(message + request())
+
+    assert (statuses(answer), len(stage.producer.written)) == ([status, 202], 1)
+    assert said in answer.decode()
+
+
+def test_an_event_too_large_for_a_record_is_refused() -> None:
+    """413 names the event; none of its batch is written."""
+    stage = Stage(IngressConfig(max_event_bytes=200))
+    both = json.dumps([event(1), event(2, data="x" * 200)]).encode()
+
+    answer = stage.post(request(headers=BATCH, body=both))
+
+    assert (statuses(answer), stage.producer.written) == ([413], [])
+    assert b"event 2 of 2 has " in answer
+
+
+def test_a_topic_that_was_just_made_is_found() -> None:
+    """The request waits until the topics are read anew, and only then is the answer 404."""
+    stage = Stage()
+    stage.loop.now += 5
+    connection, wire = stage.connect()
+    other, other_wire = stage.connect()
+
+    connection.data_received(request(target="/topics/new"))
+    other.data_received(request(target="/topics/missing"))
+    stage.settle()
+    before = wire.written
+    stage.producer.existing.add("new")
+    stage.look()
+    stage.settle()
+    stage.settle()
+
+    assert (before, statuses(wire.written), statuses(other_wire.written)) == (b"", [202], [404])
+    assert b"topic missing: does not exist; create it, or check the name" in other_wire.written
+
+
+def test_a_missing_topic_is_made_only_where_that_is_configured() -> None:
+    """And only one that may be posted to."""
+    stage = Stage(IngressConfig(topics_pattern="new-.*", create_partitions=3))
+    stage.loop.now += 5
+    connection, wire = stage.connect()
+
+    connection.data_received(request(target="/topics/new-one") + request(target="/topics/other"))
+    stage.settle()
+    stage.look()
+    stage.settle()
+    stage.settle()
+
+    assert (statuses(wire.written), stage.producer.made) == ([202, 404], [("new-one", 3)])
+
+
+def test_kafka_away_is_503_until_it_is_back() -> None:
+    """Each event is tried once; then it is known, and nobody has to wait for it."""
+    stage = Stage()
+    stage.producer.fails = [AWAY]
+
+    first = stage.post(request())
+    second = stage.post(request())
+    ready = stage.post(request("/readyz", method="GET", body=b""))
+    stage.producer.is_away = "no broker answers"
+    stage.look()
+    third = stage.post(request())
+    stage.producer.is_away = None
+    stage.look()
+    fourth = stage.post(request())
+
+    assert [statuses(answer) for answer in (first, second, ready, third, fourth)] == [[503], [503], [503], [503], [202]]
+    assert all(b"Retry-After: 2" in answer for answer in (first, second, third))
+    assert b"Kafka is away: no broker answers" in third
+
+
+def test_a_batch_of_which_a_part_is_written_says_so() -> None:
+    """503: sent again, nothing is lost, and that part comes twice."""
+    stage = Stage()
+    stage.producer.fails = [None, AWAY, None]
+
+    answer = stage.post(batch(3))
+
+    assert (statuses(answer), len(stage.producer.written)) == ([503], 2)
+    assert b"2 of 3 events were written: sent again, they come twice" in answer
+    counters = stage.receiver.counters
+    assert (counters.accepted_events, counters.written_events, counters.failed_events) == (0, 2, 1)
+
+
+def test_when_the_client_takes_no_more_the_rest_is_not_sent() -> None:
+    """Later events must not overtake the one that was not taken."""
+    stage = Stage()
+    stage.producer.refuses = [None, Failure(Cause.FULL, "the client's queue is full")]
+
+    answer = stage.post(batch(5))
+
+    assert (statuses(answer), len(stage.producer.written)) == ([429], 1)
+    assert stage.receiver.counters.in_flight_events == 0
+
+
+def test_what_is_in_flight_is_bounded() -> None:
+    """429 as soon as the declared length does not fit; what is answered makes room."""
+    stage = Stage(IngressConfig(max_request_bytes=100, max_in_flight_bytes=150))
+    stage.producer.held = True
+    first, _ = stage.connect()
+    first.data_received(request(body=b"x" * 100))
+
+    refused = stage.post(request(body=b"x" * 51))
+    stage.producer.held = False
+    stage.settle()
+    taken = stage.post(request(body=b"x" * 51))
+
+    assert (statuses(refused), statuses(taken)) == ([429], [202])
+    assert b"Retry-After: 1" in refused
+    assert stage.receiver.counters.in_flight_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE"), 413),
+        (Failure(Cause.NO_TOPIC, "UNKNOWN_TOPIC_OR_PART"), 404),
+        (Failure(Cause.REFUSED, "TOPIC_AUTHORIZATION_FAILED"), 503),
+    ],
+)
+def test_what_the_brokers_refuse_is_told(failure: Failure, status: int) -> None:
+    """With what they said."""
+    stage = Stage()
+    stage.producer.fails = [failure]
+
+    answer = stage.post(request())
+
+    assert statuses(answer) == [status]
+    assert failure.text.encode() in answer
+
+
+def test_a_token_is_asked_for() -> None:
+    """Before the body is looked at; health is told to everybody."""
+    stage = Stage()
+    stage.receiver.token = "sesame"
+
+    answers = stage.post(
+        request()
+        + request(headers={**EVENT, "authorization": "Bearer wrong"})
+        + request(headers={**EVENT, "authorization": "Basic sesame"})
+        + request(headers={**EVENT, "authorization": "bearer sesame"})
+        + request("/healthz", method="GET", body=b"")
+    )
+
+    assert statuses(answers) == [401, 401, 401, 202, 200]
+    assert b"WWW-Authenticate: Bearer" in answers
+    assert b"sesame" not in answers
+
+
+def test_health_and_readiness() -> None:
+    """For probes: the second one is 503 while the ingress stops."""
+    stage = Stage()
+    ask = request("/healthz", method="GET", body=b"") + request("/readyz", method="GET", body=b"")
+
+    well = stage.post(ask)
+    stage.receiver.draining = True
+    stopping = stage.post(ask)
+
+    assert (statuses(well), statuses(stopping)) == ([200, 200], [200, 503])

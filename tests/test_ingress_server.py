@@ -1,0 +1,110 @@
+"""The ingress on a port of this machine, its end, and what its status says."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+
+import pytest
+
+from inbound.config import IngressConfig, TlsConfig
+from inbound.errors import ConfigError
+from inbound.ingress.server import Ingress
+from tests.http_receiver import CERTIFICATES
+from tests.ingress_stage import MemoryProducer, ask, running
+
+
+def test_an_event_is_taken_and_counted() -> None:
+    """Over a real socket."""
+    with running() as (ingress, producer):
+        answer = ask(ingress)
+        status = ingress.status()
+
+    assert (answer, len(producer.written)) == ((202, ""), 1)
+    assert (status.answers, status.accepted_events_total, status.received_bytes_total) == ({"202": 1}, 1, 5)
+    assert [thread.alive for thread in ingress.threads()] == [False, False]
+
+
+def test_a_chunked_body_is_taken() -> None:
+    """Of a length that nobody knew beforehand."""
+    with running() as (ingress, producer):
+        answer = ask(ingress, body=iter([b"a" * 50_000, b"b" * 50_000]))
+
+    assert (answer, producer.written[0][1].value) == ((202, ""), b"a" * 50_000 + b"b" * 50_000)
+
+
+def test_a_body_that_is_too_large_gets_its_answer() -> None:
+    """Also for a client that reads only after it has sent everything."""
+    with running(IngressConfig(max_request_bytes=100_000)) as (ingress, producer):
+        status, said = ask(ingress, body=b"x" * 100_001)
+
+    assert (status, producer.written) == (413, [])
+    assert "more than ingress.max_request_bytes (100000)" in said
+
+
+def test_a_stop_answers_what_is_under_way() -> None:
+    """The listener is closed at once, the answer comes, and only then is it over."""
+    with running() as (ingress, producer):
+        producer.held = True
+        answers: list[tuple[int, str]] = []
+        asking = threading.Thread(target=lambda: answers.append(ask(ingress)))
+        asking.start()
+        while not ingress.status().in_flight_events:
+            pass
+        threading.Timer(0.1, setattr, (producer, "held", False)).start()
+        answered = ingress.stop(10.0)
+        asking.join()
+        with pytest.raises(ConnectionRefusedError):
+            ask(ingress)
+
+    assert (answered, answers, producer.closed) == (True, [(202, "")], True)
+
+
+def test_a_stop_does_not_wait_for_ever() -> None:
+    """Who was not answered within the time sees the connection end, never a 202."""
+    with running() as (ingress, producer):
+        producer.held = True
+        host, port = ingress.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(b"POST /topics/orders HTTP/1.1\r\nhost: x\r\nce-id: 1\r\nce-source: s\r\nce-type: t\r\n")
+            client.sendall(b"ce-specversion: 1.0\r\ncontent-length: 0\r\n\r\n")
+            while not ingress.status().in_flight_events:
+                pass
+            answered = ingress.stop(0.1)
+            said = client.recv(100)
+
+    assert (answered, said) == (False, b"")
+
+
+def test_tls_and_client_certificates() -> None:
+    """With client_ca only those who show a certificate of that authority get as far as HTTP."""
+    server = CERTIFICATES / "server.pem"
+    tls = TlsConfig(cert=server, client_ca=CERTIFICATES / "ca.pem")
+    stranger = ssl.create_default_context(cafile=CERTIFICATES / "ca.pem")
+    known = ssl.create_default_context(cafile=CERTIFICATES / "ca.pem")
+    known.load_cert_chain(CERTIFICATES / "client.pem")
+
+    with running(IngressConfig(tls=tls)) as (ingress, producer):
+        url = ingress.url
+        answer = ask(ingress, tls=known)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            ask(ingress, tls=stranger)
+
+    assert (answer, len(producer.written), url.startswith("https://")) == ((202, ""), 1, True)
+
+
+def test_certificates_that_cannot_be_used_are_named() -> None:
+    """Before anything is bound."""
+    tls = TlsConfig(cert=CERTIFICATES / "ca.pem")
+
+    with pytest.raises(ConfigError, match=r"ingress\.tls: .*ca\.pem and its key cannot be used"):
+        Ingress(IngressConfig(tls=tls), {}, producer=MemoryProducer())
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    """With the way out."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = IngressConfig(listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(ConfigError, match=r"ingress\.listen: cannot listen on .* in use; stop what listens there"):
+            Ingress(config, {}, producer=MemoryProducer()).start()

@@ -1,0 +1,198 @@
+"""What the judge says at the end of a story: what is open, what is not provable, where an earlier proof had ended."""
+
+from __future__ import annotations
+
+from inbound.proof.model import Coordination, Damage, Verdict
+from tests.proof_stories import Story
+
+# -- at the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_in_flight_is_no_loss() -> None:
+    """Begun by the claim that holds the partition."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).batch(10).begin(5)
+    story.zookeeper(10, epoch=1, owner="a")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.in_flight, proof.proven) == (Verdict.PROVEN, ((10, 15),), 10)
+    assert proof.claims[-1].ending == "holds"
+
+
+def test_an_answer_whose_commit_did_not_land_and_that_nobody_holds_is_uncommitted() -> None:
+    """It will be repeated by whoever comes; no anomaly."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).begin(5).answer()
+    story.zookeeper(10, epoch=1)
+
+    assert story.found() == [("uncommitted", 10, 15)]
+    assert story.proof().verdict is Verdict.PROVEN
+
+
+def test_an_open_commit_that_zookeeper_has_did_land() -> None:
+    """`done` without `settled`, and no later claim: ZooKeeper says it."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).begin(5).answer()
+    story.zookeeper(15, epoch=1)
+
+    assert (story.proof().committed, story.proof().findings) == (15, ())
+
+
+def test_zookeeper_read_before_the_ledger_is_no_contradiction() -> None:
+    """A running group commits meanwhile: an older change of the node says nothing."""
+    story = Story()
+    a = story.run("a").claim(1, at=0).batch(10)
+    story.zookeeper(10, epoch=1, owner="a")
+    a.batch(10).batch(10)
+
+    assert (story.proof().verdict, story.proof().committed) == (Verdict.PROVEN, 30)
+
+
+def test_zookeeper_read_before_the_last_claim_is_no_contradiction() -> None:
+    """The epoch says so, where the claim has not committed yet."""
+    story = Story()
+    story.run("b").claim(5, at=40).begin(10)
+    story.zookeeper(30, epoch=4, owner="a")
+
+    assert (story.proof().verdict, story.proof().committed) == (Verdict.PROVEN, 40)
+
+
+# -- not provable --------------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_without_a_ledger_makes_it_not_provable() -> None:
+    """An epoch that no line knows, under which the commit moved."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.run("c").claim(3, at=30).batch(10)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.proven) == (Verdict.NOT_PROVABLE, (), 10)
+    assert "epoch 2" in proof.missing[0]
+
+
+def test_an_epoch_under_which_nothing_moved_is_nobodys_fault() -> None:
+    """A claim whose answer was lost, or that died before its first line."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.run("c").claim(3, at=10).batch(10)
+
+    assert story.proof().verdict is Verdict.PROVEN
+
+
+def test_a_later_epoch_in_zookeeper_with_another_commit_is_not_provable() -> None:
+    """The last consumer's ledger is missing."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.zookeeper(40, epoch=2, owner="b")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.proven) == (Verdict.NOT_PROVABLE, 10)
+
+
+def test_missing_lines_in_a_claim_make_it_not_provable() -> None:
+    """What they said is not known, so neither are losses nor repeats after them."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).omit(6).jump(30).batch(10)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.proven) == (Verdict.NOT_PROVABLE, (), 10)
+    assert "lines 5 to 10 of run a are missing" in proof.missing[0]
+
+
+def test_missing_lines_after_a_claim_that_had_ended_concern_others() -> None:
+    """The run went on with other partitions."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().omit(6).claim(2, at=10).batch(10)
+
+    assert story.proof().verdict is Verdict.PROVEN
+
+
+def test_a_ledger_whose_oldest_files_were_deleted_is_proven_from_where_it_begins() -> None:
+    """No fault: the evidence begins there."""
+    story = Story()
+    a = story.run("a").omit(100)
+    a.epoch, a.position = 1, 70
+    a.begin(10).answer().land()
+    story.run("b").claim(2, at=80).batch(10)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.start, proof.proven, proof.missing) == (Verdict.PROVEN, 70, 90, ())
+
+
+def test_a_time_without_the_ledger_makes_it_not_provable() -> None:
+    """`on_failure: degrade`: the run says so itself."""
+    story = Story()
+    a = story.run("a").claim(1, at=0).batch(10).jump(30).batch(10)
+    mark = Damage(
+        "a.jsonl", "run a went on without its ledger for a while", "group", "a", a.lines[-1].seq, degraded=True
+    )
+    story.damage.append(mark)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings) == (Verdict.NOT_PROVABLE, ())
+
+
+def test_a_group_that_has_a_commit_and_no_ledger_is_not_provable() -> None:
+    """And the text says what to bring."""
+    story = Story()
+    story.coordination = Coordination(40, 7, 3, None)
+
+    proof = story.proof()
+
+    assert proof.verdict is Verdict.NOT_PROVABLE
+    assert "give the ledgers" in proof.missing[0]
+
+
+def test_a_partition_that_nobody_has_read_is_proven() -> None:
+    """There is nothing to prove."""
+    assert Story().log(0).zookeeper(None).proof().verdict is Verdict.PROVEN
+
+
+# -- incremental ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_an_earlier_proof_has_proven_is_left_out() -> None:
+    """Repeats below are not told again; what comes after is."""
+    story = Story().log(60)
+    story.run("a").claim(1, at=0).batch(10).begin(5)
+    story.run("b").claim(2, at=10).batch(20).jump(35).batch(5)
+
+    proof = story.proof(since=30)
+
+    assert [(f.kind, f.first, f.next) for f in proof.findings] == [("lost", 30, 35)]
+    assert (proof.start, proof.proven) == (30, 40)
+
+
+def test_a_duplicate_of_what_was_proven_is_told_all_the_same() -> None:
+    """It happened after the earlier proof."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(30).releases().closes()
+    story.run("b").claim(2, at=10).batch(10)
+
+    assert story.found(since=30) == [("duplicate", 10, 20)]
+
+
+def test_a_ledger_that_begins_after_the_earlier_proof_is_not_provable() -> None:
+    """There are files missing between the two."""
+    story = Story()
+    story.run("b").claim(5, at=50).batch(10)
+
+    proof = story.proof(since=30)
+
+    assert (proof.verdict, proof.proven) == (Verdict.NOT_PROVABLE, 30)
+
+
+def test_lines_that_went_missing_later_reach_beyond_the_earlier_proof() -> None:
+    """They begin below it and end above: what lies above is not proven."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).omit(6).jump(50).batch(10)
+
+    assert story.proof(since=30).verdict is Verdict.NOT_PROVABLE
+    assert story.proof(since=55).verdict is Verdict.PROVEN

@@ -1,0 +1,422 @@
+"""What the judge says of one partition: each fault, and the innocent event that looks like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from inbound.proof.model import OffsetRange, Verdict
+from tests.proof_stories import Story
+
+
+def test_a_claim_that_reads_on_and_commits_is_proven_to_its_commit() -> None:
+    """Everything from the first position to the commit is accounted for; what comes after it is lag."""
+    story = Story().log(50)
+    story.run("a").claim(1, at=0).batch(10).batch(20)
+    story.zookeeper(30, epoch=1, owner="a")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.start, proof.proven, proof.committed, proof.lag) == (Verdict.PROVEN, 0, 30, 30, 20)
+    assert (proof.findings, proof.in_flight, proof.handed_out) == ((), (), 30)
+
+
+def test_a_handover_in_good_order_repeats_nothing() -> None:
+    """The next owner begins where the one before committed."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.run("b").claim(2, at=10).batch(5).releases()
+
+    assert story.proof().findings == ()
+    assert [(bar.consumer, bar.ending) for bar in story.proof().claims] == [("a", "released"), ("b", "released")]
+
+
+# -- repeats -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_in_flight_at_a_crash_is_repeated_and_no_anomaly() -> None:
+    """Precisely the offsets that two claims handed out, who had them, and why."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).begin(8)
+    story.run("b").claim(2, at=10).batch(20)
+
+    (finding,) = story.proof().findings
+
+    assert (finding.kind, finding.first, finding.next, finding.times) == ("repeated", 10, 18, 1)
+    assert (finding.epochs, finding.consumers) == ((1, 2), ("a", "b"))
+    assert "killed" in finding.cause
+    assert story.proof().verdict is Verdict.PROVEN
+
+
+def test_a_batch_that_two_crashes_interrupt_is_repeated_twice() -> None:
+    """Times counts the hand-outs beyond the first."""
+    story = Story()
+    for epoch, name in enumerate("abc", start=1):
+        story.run(name).claim(epoch, at=0).begin(10)
+
+    (finding,) = story.proof().findings
+
+    assert (finding.first, finding.next, finding.times, finding.consumers) == (0, 10, 2, ("a", "b", "c"))
+
+
+def test_a_fenced_commit_is_the_cause_of_a_repeat() -> None:
+    """A consumer that was overtaken: its commit was refused, the other one's stands."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(10).answer().settle("fenced").loses()
+    story.run("b").claim(2, at=0).batch(10)
+
+    (finding,) = story.proof().findings
+
+    assert (finding.kind, finding.first, finding.next) == ("repeated", 0, 10)
+    assert "fenced" in finding.cause
+
+
+def test_what_was_not_handed_out_before_is_not_among_the_repeats() -> None:
+    """The log's offsets between: only what both were handed counts."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(4)
+    story.run("b").claim(2, at=0).begin(2).answer().land().begin(8)
+
+    assert story.found() == [("repeated", 0, 4)]
+
+
+def test_a_recorded_revert_explains_its_repeats() -> None:
+    """A failure, or a wish of the processor: noted, so no finding; but it can be seen."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(10).revert(to=0).batch(10)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((0, 10),))
+
+
+def test_a_revert_below_the_commit_is_explained_too() -> None:
+    """What was committed is read again because the processor asked for it."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).revert(to=4).begin(6).begin(5).answer().land()
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((4, 10),))
+
+
+def test_an_answer_for_a_part_has_the_rest_handed_out_again() -> None:
+    """`advance(offset)`: the rest of the batch comes again, and nothing of it had been answered."""
+    story = Story()
+    a = story.run("a").claim(1, at=0).begin(10).answer(6).land()
+    a.begin(9).answer().land()
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((6, 10),))
+
+
+def test_a_batch_put_back_because_of_doubt_is_handed_out_once() -> None:
+    """`begun`, and then the session was in doubt: the same batch begins again under the same claim."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(10).jump(0).batch(10)
+
+    assert story.found() == []
+
+
+def test_deferred_commits_cover_several_batches() -> None:
+    """`next(commit_within=...)`: many hand-outs, one commit; what is not committed is repeated after a crash."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(10).begin(10).answer(10).land().jump(20).begin(10)
+    story.run("b").claim(2, at=10).batch(20)
+
+    assert story.found() == [("repeated", 10, 30)]
+
+
+# -- duplicates ----------------------------------------------------------------------------------------------------------
+
+
+def test_committed_offsets_handed_out_again_are_duplicates() -> None:
+    """The next claim begins below the commit, and nothing says why."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.run("b").claim(2, at=4).batch(10)
+
+    proof = story.proof()
+
+    assert proof.verdict is Verdict.ANOMALIES
+    assert story.found() == [("duplicate", 4, 10)]
+
+
+def test_a_duplicate_under_the_same_claim() -> None:
+    """A consumer that hands out again what it has just committed."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).batch(10).jump(10).batch(10)
+
+    assert story.found() == [("duplicate", 10, 20)]
+
+
+def test_a_reset_that_is_noted_explains_where_a_claim_begins() -> None:
+    """`on_claim` gave an offset below the commit: what follows is wanted."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    b = story.run("b").claim(2, at=10).note("reset", old=10, new=4, reason="on_claim").jump(4)
+    b.answer().land().begin(8).answer().land()
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((4, 10),))
+
+
+@pytest.mark.parametrize(("new", "explained"), [(4, ((4, 10),)), (14, ())], ids=["back", "on"])
+def test_a_reset_by_command_explains_where_the_next_claim_begins(new: int, explained: tuple[OffsetRange, ...]) -> None:
+    """It has moved the epoch, too, and no line names that one. Whoever claims next notes it, before `claimed`."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases()
+    b = story.run("b")
+    b.epoch = 3
+    b.note("reset", old=10, new=new, reason="offsets reset", command="/inbound/commands/reset-offset/x").claim(
+        3, at=new
+    )
+    b.batch(20 - new).releases()
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.explained, proof.proven) == (Verdict.PROVEN, (), explained, 20)
+
+
+def test_a_reset_that_nobody_noted_is_not_taken_for_one() -> None:
+    """The commit moved under an epoch of which there is no line: that is all that can be said."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases()
+    story.run("b").claim(3, at=4).batch(6)
+
+    assert story.proof().verdict is Verdict.NOT_PROVABLE
+
+
+def test_a_reset_under_a_claim_explains_commits_that_go_back() -> None:
+    """Whoever moves the group's offset under a running claim notes it."""
+    story = Story()
+    a = story.run("a").claim(1, at=0).batch(10).note("reset", old=10, new=2).jump(2)
+    a.batch(4).batch(6)
+
+    assert story.found() == []
+
+
+def test_a_commit_that_goes_back_under_a_claim_was_an_old_request() -> None:
+    """Executed after a newer one, with a higher mzxid: nothing fenced it."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).batch(10).land(10)
+
+    assert story.found() == [("unfenced", 10, 20)]
+
+
+def test_a_group_offset_that_was_deleted_begins_anew() -> None:
+    """The claim finds no offset: somebody has deleted it, and the first position is the log's."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.run("b").claim(2, at=None).answer(0).land().batch(10)
+
+    assert story.found() == []
+
+
+# -- losses --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_offset_that_nobody_was_handed_and_that_is_committed_past_is_lost() -> None:
+    """A hole between two hand-outs of a claim."""
+    story = Story().log(30)
+    story.run("a").claim(1, at=0).batch(10).jump(13).batch(10)
+
+    (finding,) = story.proof().findings
+
+    assert (finding.kind, finding.first, finding.next, finding.offsets) == ("lost", 10, 13, 3)
+
+
+def test_what_the_log_lacks_is_not_lost() -> None:
+    """Compacted offsets and transaction markers, in a hole and inside a batch."""
+    story = Story().log(30, lacks=((4, 6), (10, 13)))
+    story.run("a").claim(1, at=0).batch(8, lacking=2).jump(13).batch(10)
+
+    assert story.found() == []
+
+
+def test_of_a_hole_only_what_the_log_has_is_lost() -> None:
+    """Exact mode names the offsets; quick mode the range."""
+    story = Story().log(30, lacks=((10, 12), (13, 15)))
+    story.run("a").claim(1, at=0).batch(10).jump(15).batch(10)
+
+    (exact,) = story.proof().findings
+    (quick,) = story.log(30, exact=False).proof().findings
+
+    assert (exact.first, exact.next, exact.offsets) == (12, 13, 1)
+    assert (quick.first, quick.next, quick.offsets) == (10, 15, None)
+
+
+def test_a_batch_with_fewer_records_than_the_log_has_lost_some() -> None:
+    """Inside the range of a hand-out: the log has ten, the processor was handed eight."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=0).batch(8, lacking=2)
+
+    (finding,) = story.proof().findings
+
+    assert (finding.kind, finding.first, finding.next, finding.offsets) == ("lost", 0, 10, 2)
+
+
+def test_a_log_that_was_compacted_since_has_fewer_records_than_were_handed_out() -> None:
+    """That is no loss: they were there when they were handed out."""
+    story = Story().log(10, lacks=((2, 7),))
+    story.run("a").claim(1, at=0).batch(10)
+
+    assert story.found() == []
+
+
+def test_a_claim_that_begins_above_the_commit_loses_what_lies_between() -> None:
+    """No epoch between them that could have moved it."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.run("b").claim(2, at=15).batch(10)
+
+    assert story.found() == [("lost", 10, 15)]
+
+
+def test_done_without_settled_is_judged_by_where_the_next_claim_begins() -> None:
+    """Killed between the commit and its line: the next claim begins at it, so it landed; nothing is repeated."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).begin(5).answer()
+    story.run("b").claim(2, at=15).batch(5)
+
+    assert story.found() == []
+
+
+def test_done_without_settled_that_did_not_land_is_repeated() -> None:
+    """The next claim begins below it."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).begin(5).answer().settle("unknown").loses()
+    story.run("b").claim(2, at=10).batch(5)
+
+    assert story.found() == [("repeated", 10, 15)]
+
+
+def test_a_commit_beyond_what_was_handed_out_loses_it() -> None:
+    """Committed past, and the next owner goes on there."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).begin(10).answer(14).land().releases().closes()
+    story.run("b").claim(2, at=14).batch(10)
+
+    assert story.found() == [("lost", 10, 14)]
+
+
+def test_offsets_that_are_skipped_on_purpose_are_no_finding() -> None:
+    """A processor that skips, a record that `on_error` gave up: noted."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).batch(10).skip(to=15).answer().land().batch(5)
+
+    assert story.found() == []
+
+
+def test_skipped_offsets_that_are_not_committed_past_are_not_lost_yet() -> None:
+    """A hole above the commit: whoever comes next reads it."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).batch(10).jump(15).begin(5)
+
+    assert story.found() == [("skipped", 10, 15)]
+
+
+def test_a_hole_that_another_claim_fills_is_skipped() -> None:
+    """Passed over by the commit of one, handed out by the next."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).begin(10)
+    story.run("b").claim(2, at=0).jump(5).begin(5).answer().land()
+
+    assert story.found() == [("skipped", 0, 5), ("repeated", 5, 10)]
+
+
+def test_a_hole_that_the_same_claim_fills_later_is_reordered() -> None:
+    """Handed out after higher offsets."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).begin(10).jump(20).begin(10).jump(10).begin(10).jump(30).answer().land()
+
+    assert story.found() == [("reordered", 10, 20)]
+
+
+# -- commits -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_of_an_older_epoch_after_one_of_a_newer_is_unfenced() -> None:
+    """Told by mzxid: what a wall clock or the order of files says does not count."""
+    story = Story()
+    a = story.run("a").claim(1, at=0).batch(10).begin(5)
+    story.run("b").claim(2, at=10).batch(20)
+    a.answer().land()
+
+    found = story.found()
+
+    assert ("unfenced", 15, 30) in found
+    assert {kind for kind, _, _ in found} == {"unfenced", "repeated"}
+
+
+def test_an_older_commit_that_landed_before_the_newer_claim_is_well_fenced() -> None:
+    """The order of files and clocks is another; the mzxids are right."""
+    story = Story()
+    b = story.run("b")
+    a = story.run("a").claim(1, at=0).batch(10)
+    b.claim(2, at=10).batch(20)
+    a.loses()
+
+    assert story.found() == []
+
+
+def test_commits_beyond_the_end_of_the_log() -> None:
+    """The topic was made anew without the group's knowledge, or the brokers have lost its end."""
+    story = Story().log(25)
+    story.run("a").claim(1, at=0).batch(30)
+
+    assert story.found() == [("beyond-end", 25, 30)]
+
+
+def test_a_topic_that_was_created_anew_begins_at_zero() -> None:
+    """Noted by the claim: what was done in the deleted topic has nothing to do with it."""
+    story = Story().log(5)
+    story.run("a").claim(1, at=0).batch(30).loses()
+    b = story.run("b")
+    b.epoch = 2
+    b.note("reset", old=30, new=0, reason="topic created anew").claim(2, at=0).batch(5)
+    story.zookeeper(5, epoch=2, owner="b")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.start, proof.proven) == (Verdict.PROVEN, (), 0, 5)
+
+
+def test_a_truncated_log_that_is_noted_is_no_fault() -> None:
+    """`on_truncation: latest`: the position goes back to the end, new records have old offsets."""
+    story = Story().log(28)
+    a = story.run("a").claim(1, at=0).batch(30).revert(to=20)
+    a.batch(8).releases()
+    story.run("b").claim(2, at=28)
+
+    assert story.found() == []
+
+
+# -- retention -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_kafka_deleted_before_it_was_read_is_lost_to_retention() -> None:
+    """The consumer noted the range when it came to it."""
+    story = Story().log(60, start=40)
+    a = story.run("a").claim(1, at=0).batch(10).note("retention", first=10, next=40).jump(40)
+    a.batch(20)
+
+    assert story.found() == [("lost-to-retention", 10, 40)]
+
+
+def test_what_was_handed_out_before_kafka_deleted_it_is_not_lost() -> None:
+    """Only the log can't confirm the inside any more."""
+    story = Story().log(60, start=40)
+    story.run("a").claim(1, at=0).batch(50)
+
+    assert story.found() == []
+
+
+def test_what_is_deleted_above_the_commit_of_a_group_that_nobody_reads_for() -> None:
+    """It is gone, whoever comes."""
+    story = Story().log(60, start=40)
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.zookeeper(10, epoch=1)
+
+    assert story.found() == [("lost-to-retention", 10, 40)]

@@ -1,0 +1,143 @@
+"""What `inbound spark validate` prints, compared whole."""
+
+from __future__ import annotations
+
+from inbound.cli.proof_text import shown
+from inbound.proof.model import PartitionKey, Verdict
+from tests.made_proof import finding, partition, proof, repeated
+
+LOST = finding("lost", 4711, 4713, cause="host-1 (epoch 1) went from 4711 to 4713; nobody was ever handed these")
+
+
+def test_proven_with_what_a_crash_repeats() -> None:
+    """The first line says all that matters; repeats within the promise are told, and are no anomaly."""
+    text = shown(proof(partition(0), partition(1, repeated())), width=100)
+
+    assert text.splitlines() == [
+        "PROVEN  group orders-svc, topic orders: 196,000 offsets of 2 partitions handed out and committed, none lost; "
+        "400 repeated, as at-least-once allows",
+        "exact mode (each offset of the log), 2025-01-31 13:00:00 UTC, took 12.3 s",
+        "",
+        "PARTITION  PROVEN       COMMITTED  LOG END  LAG  REPEATED  IN FLIGHT  VERDICT",
+        "        1  0 to 97,999     98,000   98,500  500       400        200  proven",
+        "        0  0 to 97,999     98,000   98,500  500         0        200  proven",
+        "No offsets lost, duplicate, skipped, reordered, unfenced, beyond-end, lost-to-retention, uncommitted.",
+        "",
+        "Findings:",
+        "  repeated: orders/1 offsets 80000 to 80399 (400 records): host-2 (epoch 2) died before it committed",
+        "    these; host-1 (epoch 3) was handed them again",
+        "What to do:",
+        "  repeated (handed out again because it had not been committed, as at-least-once allows): nothing,",
+        "    if the processor can take an event twice",
+    ]
+
+
+def test_anomalies_come_first_and_what_is_missing_last() -> None:
+    """One partition is bad, one not provable, one fine, in this order; without a width every column is there."""
+    bad = partition(0, repeated(), LOST, verdict=Verdict.ANOMALIES)
+    open_ = partition(2, verdict=Verdict.NOT_PROVABLE, missing=("run a lacks lines 7 to 9: bring a-0002.jsonl",))
+
+    text = shown(proof(partition(1), open_, bad, missing=("group other has no ledger",)))
+
+    verdict, tables, findings, missing = text.split("\n\n")
+    assert verdict.splitlines()[0] == "ANOMALIES  group orders-svc, topic orders: 2 lost in 1 of 3 partitions"
+    assert [" ".join(line.split()) for line in tables.splitlines()] == [
+        "PARTITION PROVEN COMMITTED LOG END LAG LOST DUPLICATE REPEATED SKIPPED REORDERED UNFENCED BEYOND END "
+        "RETENTION UNCOMMITTED IN FLIGHT VERDICT",
+        "0 0 to 97,999 98,000 98,500 500 2 0 400 0 0 0 0 0 0 200 anomalies",
+        "2 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 200 not provable",
+        "1 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 200 proven",
+    ]
+    assert [line.split(":")[0] for line in findings.splitlines()] == [
+        "Findings",
+        "  lost",
+        "  repeated",
+        "What to do",
+        "  lost (committed past, in the log, and handed to nobody)",
+        "  repeated (handed out again because it had not been committed, as at-least-once allows)",
+    ]
+    assert missing.splitlines() == [
+        "Missing for a proof:",
+        "  group other has no ledger",
+        "  orders/2: run a lacks lines 7 to 9: bring a-0002.jsonl",
+    ]
+
+
+def test_not_provable() -> None:
+    """Where evidence is missing, the first line says so, and that nothing wrong was found."""
+    one = partition(0, verdict=Verdict.NOT_PROVABLE, start=None, proven=None, committed=None, missing=("no ledger",))
+
+    lines = shown(proof(one, mode="quick", continued=True), width=80).splitlines()
+
+    assert lines[0] == (
+        "NOT PROVABLE  group orders-svc, topic orders: nothing wrong was found, "
+        "but the evidence of 1 of 1 partition is not complete"
+    )
+    assert lines[1].startswith("quick mode (ranges of the ledger), from where the last proof ended, ")
+    assert lines[3:5] == [
+        "PARTITION  PROVEN  COMMITTED  LOG END  LAG  IN FLIGHT  VERDICT",
+        "        0  -               -   98,500    -        200  not provable",
+    ]
+
+
+def test_quick_mode_says_at_most_how_many() -> None:
+    """Without the log nobody knows which offsets of a range have a record."""
+    one = partition(0, finding("skipped", 10, 30, offsets=None), verdict=Verdict.ANOMALIES)
+
+    text = shown(proof(one, mode="quick"))
+
+    assert "orders: <=20 skipped in 1 of 1 partition" in text
+    assert "  skipped: orders/0 offsets 10 to 29 (records not counted): " in text
+
+
+def test_much_is_shortened_and_the_rest_named() -> None:
+    """A thousand partitions and findings do not flood a terminal."""
+    parts = [partition(i, finding("duplicate", i, i + 1), verdict=Verdict.ANOMALIES) for i in range(1000)]
+
+    lines = shown(proof(*parts), rest="out/proof.json").splitlines()
+
+    assert len(lines) < 80
+    assert "and 960 more, less urgent ones: in out/proof.json" in lines
+    assert "  and 980 more in out/proof.json" in lines
+
+
+def test_several_groups_and_topics_are_told_apart() -> None:
+    """Columns name group and topic where there are more than one."""
+    parts = [partition(0, repeated(), key=PartitionKey(group, group * 2, 0)) for group in ("a", "b")]
+
+    text = shown(proof(*parts), width=120)
+
+    assert text.startswith("PROVEN  2 groups, 2 topics: ")
+    assert [line.split()[:3] for line in text.splitlines()[3:6]] == [
+        ["GROUP", "TOPIC", "PARTITION"],
+        ["a", "aa", "0"],
+        ["b", "bb", "0"],
+    ]
+    assert "  repeated: b bb/0 offsets 80000 to 80399 (400 records): " in text
+
+
+def test_a_hostile_name_cannot_steer_the_terminal() -> None:
+    """Consumers name themselves: escapes in what they say are shown as question marks. Only the verdict is coloured."""
+    one = partition(0, finding("lost", 1, 2, cause="\033[2Jgone\a\n\rPROVEN"), verdict=Verdict.ANOMALIES)
+
+    text = shown(proof(one), colour=True)
+
+    assert [part.split("m")[0] for part in text.split("\033[")[1:]] == ["1;31", "0"]
+    assert "  lost: orders/0 offset 1 (1 record): ?[2Jgone? PROVEN" in text.splitlines()
+
+
+def test_nothing_to_judge() -> None:
+    """Without a partition there is no table, and what is missing says why."""
+    text = shown(proof(missing=("group orders-svc has no ledger in ./ledger",)))
+
+    assert text.startswith("NOT PROVABLE  ")
+    assert text.endswith("Missing for a proof:\n  group orders-svc has no ledger in ./ledger")
+
+
+def test_what_was_asked_for_again_is_no_finding() -> None:
+    """A revert explains its own repeat; it is said, and the verdict is as without it."""
+    text = shown(proof(partition(0, explained=((5, 10), (20, 30)))))
+
+    assert text.startswith("PROVEN  ")
+    assert "15 more were handed out again because somebody asked for it: " in text
+    assert "Findings" not in text

@@ -1,0 +1,89 @@
+"""Which client a channel reads with, and what is refused before anything connects."""
+
+from __future__ import annotations
+
+import pytest
+
+from inbound.config import load
+from inbound.errors import ConfigError
+from inbound.kafka import clients
+from inbound.kafka.confluent_settings import to_confluent
+from inbound.planning import plan_channels
+
+
+def plan(kafka: str = "{}", client: str = "confluent-kafka") -> None:
+    """Plan one channel; its `kafka` is on line 2, its client on line 7."""
+    text = (
+        f"# a channel\nkafka: {kafka}\nchannels:\n  a:\n    topics: [t]\n    group: g\n    reader: {{client: {client}}}\n"
+        "    processor: {type: simple, options: {sinks: [log]}}\n"
+    )
+    plan_channels(load(text, filename="inbound.yaml"))
+
+
+def test_a_client_that_is_not_installed_is_refused_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the line that asks for it."""
+    monkeypatch.setattr(clients, "find_spec", lambda name: None)
+    plan(client="kafka-python")
+    with pytest.raises(ConfigError) as caught:
+        plan()
+    assert str(caught.value) == (
+        "inbound.yaml:7: channels.a.reader.client: confluent-kafka is not installed; install it with: "
+        "pip install 'inbound-kafka[fast]'"
+    )
+
+
+def test_properties_are_translated_to_the_words_of_librdkafka() -> None:
+    """Those that it has under their Java names go through as they are."""
+    given = {
+        "bootstrap.servers": "a:1",
+        "fetch.max.wait.ms": 5,
+        "request.timeout.ms": 7,
+        "receive.buffer.bytes": -1,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "ca.pem",
+        "ssl.keystore.location": "me.pem",
+        "ssl.endpoint.identification.algorithm": "",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": 'org.apache.kafka.PlainLoginModule required username="me" password="p;w";',
+    }
+    assert to_confluent(given) == {
+        "bootstrap.servers": "a:1",
+        "fetch.wait.max.ms": 5,
+        "socket.timeout.ms": 7,
+        "socket.receive.buffer.bytes": 0,
+        "ssl.ca.location": "ca.pem",
+        "ssl.certificate.location": "me.pem",
+        "ssl.key.location": "me.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "p;w",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kafka", "problem"),
+    [
+        ("{retry.backoff.ms: 0}", 'Configuration property "retry.backoff.ms" value 0 is outside allowed range'),
+        ("{security.protocol: SASL_PLAINTEXT, sasl.mechanism: GSSAPI}", "No provider for SASL mechanism GSSAPI"),
+        ("{security.protocol: SSL, ssl.truststore.location: /nowhere}", "truststore.location: /nowhere cannot be read"),
+        ("{security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.jaas.config: a.B required username=hunter2;}",
+         'kafka.sasl.jaas.config: needs username="..." and password="..."'),
+    ],
+)  # fmt: skip
+def test_what_librdkafka_cannot_use_is_refused_with_the_line(kafka: str, problem: str) -> None:
+    """It is asked itself, without servers; a secret is not repeated."""
+    with pytest.raises(ConfigError) as caught:
+        plan(kafka)
+    assert str(caught.value).startswith("inbound.yaml:2: kafka")
+    assert problem in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_properties_of_every_kind_are_taken() -> None:
+    """Also for both clients in one process."""
+    plan(
+        "{fetch.min.bytes: 10, check.crcs: false, metadata.max.age.ms: 900, fetch.max.bytes: 2000000, send.buffer.bytes: 65536}"
+    )

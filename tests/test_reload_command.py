@@ -1,0 +1,130 @@
+"""`POST /reload` and `inbound reload`: what came of it, as text, as JSON, as an exit code; and who may ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from inbound.cli.following import together
+from inbound.cli.main import main
+from inbound.http.admin import AdminServer
+from inbound.reconfiguration import Outcome
+from tests.made_status import ask, process
+
+DIGEST = "0123456789ab"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., AdminServer]]:
+    """Serve an admin port whose reloads come to an outcome; closed at the end."""
+    servers: list[AdminServer] = []
+
+    def make(outcome: Outcome | None, token: str | None = None) -> AdminServer:
+        server = AdminServer(
+            process, host="127.0.0.1", port=0, port_given=True, reload=lambda seconds: outcome,
+            token=None if token is None else lambda: token,
+        )  # fmt: skip
+        server.start()
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "out", "err"),
+    [
+        (Outcome("unchanged", [], None, DIGEST), 0, "nothing has changed\n", ""),
+        (
+            Outcome("applied", ["channel a: edited (workers)", "channel b: added"], None, DIGEST),
+            0, "applied\n  channel a: edited (workers)\n  channel b: added\n", "",
+        ),
+        (
+            Outcome("refused", [], "f:1: no\nf:2: neither", DIGEST),
+            2, "refused: it cannot be used, and nothing of it is\n", "error: f:1: no\nerror: f:2: neither\n",
+        ),
+        (
+            Outcome("rolled-back", ["channel b: added"], "channel b cannot be added: no file", DIGEST),
+            1, "rolled back: it does not start, and what ran before runs again\n  channel b: added\n",
+            "error: channel b cannot be added: no file\n",
+        ),
+    ],
+)  # fmt: skip
+def test_the_command_tells_what_came_of_it(
+    serve: Callable[..., AdminServer], outcome: Outcome, code: int, out: str, err: str,
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Scripts go by the exit code, people by the lines."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["reload", "--url", serve(outcome).url]) == code
+    assert tuple(capsys.readouterr()) == (out, err)
+
+
+def test_the_answer_as_json(
+    serve: Callable[..., AdminServer],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the digest of what runs."""
+    monkeypatch.chdir(tmp_path)
+    url = serve(Outcome("applied", ["admin: listen"], None, DIGEST)).url
+    assert main(["reload", "--json", "--url", url]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "v": 1, "outcome": "applied", "steps": ["admin: listen"], "problem": None, "digest": DIGEST,
+    }  # fmt: skip
+
+
+def test_one_that_takes_too_long_goes_on(
+    serve: Callable[..., AdminServer],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The status says when it is done."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["reload", "--url", serve(None).url]) == 1
+    assert "it goes on: see `reload` in /status" in capsys.readouterr().err
+
+
+def test_a_configuration_that_cannot_be_used_is_told_without_asking(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address stands in it; and the process refuses it by itself."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inbound.yaml").write_text("chanels: {}\n")
+    assert main(["reload"]) == 2
+    err = capsys.readouterr().err
+    assert "inbound.yaml:1: chanels: unknown key; did you mean channels?" in err
+    assert "no process is asked" in err
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "code"),
+    [
+        ("GET", {}, HTTPStatus.METHOD_NOT_ALLOWED),
+        ("POST", {}, HTTPStatus.UNAUTHORIZED),
+        ("POST", {"Authorization": "Bearer wrong"}, HTTPStatus.UNAUTHORIZED),
+        ("POST", {"Authorization": "Bearer right"}, HTTPStatus.OK),
+    ],
+)
+def test_who_may_ask(serve: Callable[..., AdminServer], method: str, headers: dict[str, str], code: HTTPStatus) -> None:
+    """As for any other operation."""
+    url = serve(Outcome("unchanged"), token="right").url
+    assert ask(url, "/reload", method, **headers).code == code
+
+
+def test_of_several_processes_the_worst_is_told_and_each_line_once() -> None:
+    """They have the same files, so mostly they say the same."""
+    own = Outcome("applied", ["admin: listen"], None, DIGEST)
+    same = Outcome("applied", ["admin: listen", "channel a: added"], None, "x")
+    bad = Outcome("rolled-back", ["admin: listen", "channel a: added"], "no file", "y")
+    assert together(own, [(0, same), (1, bad), (2, bad)]) == Outcome(
+        "rolled-back", ["admin: listen", "channel a: added"], "no file", DIGEST
+    )

@@ -1,0 +1,103 @@
+"""`spark validate` before anything is asked: what is wrong with options, and what Spark needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from inbound.cli.main import main
+from inbound.cli.spark_validate import _numbers
+from inbound.errors import SparkError
+from inbound.spark.session import SparkSettings, spark_session
+
+CONFIG = """\
+channels:
+  orders: {topics: [orders], group: orders-svc, processor: {type: simple, options: {sinks: [{type: log}]}}}
+  bills: {topics: [bills], group: bills-svc, processor: {type: simple, options: {sinks: [{type: log}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--channel", "nobody"], "--channel nobody: there is no such channel; there are: orders, bills"),
+        (["--conf", "spark.ui"], "--conf spark.ui: need KEY=VALUE"),
+        (["--wheel", "/no/such.whl"], "--wheel /no/such.whl: there is no such file"),
+        (["--py-files", "/no/such.py"], "--py-files /no/such.py: there is no such file"),
+        (["--state", "state.json"], "--state: is the file of one group; name it with --group or --channel"),
+        (
+            ["--set", "kafka.ssl.truststore.location=/no/such.pem"],
+            "kafka.ssl.truststore.location: /no/such.pem cannot be read: No such file",
+        ),
+    ],
+)
+def test_options_that_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    """Exit code 2, and what is wrong; nobody is asked anything."""
+    config = tmp_path / "inbound.yaml"
+    config.write_text(CONFIG)
+
+    code = main(["spark", "validate", "-c", str(config), *options])
+
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "numbers"), [("0", {0}), ("0,3-5", {0, 3, 4, 5}), ("7-7", {7})])
+def test_partitions_are_numbers_and_ranges(text: str, numbers: set[int]) -> None:
+    """As people write them."""
+    assert _numbers(text) == numbers
+
+
+@pytest.mark.parametrize("text", ["", "a", "5-3", "-1", "1,,2"])
+def test_what_are_no_partitions(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Exit code 2 by the parser."""
+    with pytest.raises(SystemExit) as exit_:
+        main(["spark", "validate", f"--partitions={text}"])
+
+    assert exit_.value.code == 2
+    assert "need numbers such as 0,3-7" in capsys.readouterr().err
+
+
+def java(folder: Path, version: str) -> str:
+    """A Java of that version that can run nothing."""
+    path = folder / "java"
+    path.write_text(f"#!/bin/sh\ncase $1 in -version) echo 'openjdk version \"{version}\"' >&2;; *) exit 1;; esac\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_no_java(tmp_path: Path) -> None:
+    """Said, with how to get one."""
+    settings = SparkSettings(tmp_path, java="/no/such/java")
+
+    with (
+        pytest.raises(SparkError, match=r"spark: java: no program '/no/such/java' was found\. Install a Java"),
+        spark_session(settings, "test"),
+    ):
+        pass
+
+
+def test_an_old_java(tmp_path: Path) -> None:
+    """Said, with the version that it is."""
+    settings = SparkSettings(tmp_path, java=java(tmp_path, "11.0.2"))
+
+    with pytest.raises(SparkError, match="is version 11"), spark_session(settings, "test"):
+        pass
+
+
+def test_a_connector_that_cannot_be_fetched(tmp_path: Path) -> None:
+    """The repository is not to be reached, say: what could not be fetched is named, and nothing half is left."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    settings = SparkSettings(cache, java=java(tmp_path, "17.0.1"))
+
+    with (
+        pytest.raises(SparkError, match=r"spark-sql-kafka-0-10_2\.13-4\.0\.0: Ivy ended with 1 and could not fetch"),
+        spark_session(settings, "test"),
+    ):
+        pass
+
+    assert [path.name for path in cache.iterdir()] == ["spark-sql-kafka-0-10_2.13-4.0.0.lock"]
