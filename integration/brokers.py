@@ -16,6 +16,10 @@ import confluent_kafka
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.kafka import KafkaServer, partition_leaders
 from integration.harness import Scene, until
+from integration.heartbeat import Heartbeat, Starved
+
+#: What waits for less is not looked at closely. Seconds.
+A_WHILE = 0.2
 
 
 def now() -> float:
@@ -46,9 +50,15 @@ class Load:
         )
         self._thread = threading.Thread(target=self._run, name="load")
         self._thread.start()
+        self._heart = Heartbeat()
+        self._heart.__enter__()
+        self._starved = Starved(lambda: [process.pid for process in scene.processes])
+        self._starved.__enter__()
 
     def end(self) -> None:
         """Stop, and wait until everything is acknowledged; then the scene's `published` is complete."""
+        self._heart.__exit__(None, None, None)
+        self._starved.__exit__(None, None, None)
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(60) == 0, "not everything that was sent was acknowledged within 60 s"
@@ -62,8 +72,21 @@ class Load:
         def later(partition: int, at: float) -> bool:
             return any(one >= at for one in self._acknowledged[partition])
 
-        until(lambda: len(found()) == len(times), 30, f"partitions {sorted(times)} can be published to")
+        until(lambda: len(found()) == len(times), 60, f"partitions {sorted(times)} can be published to")
         return found()
+
+    def stood_still(self, within: float, since: float) -> float:
+        """Return the most seconds that nobody ran on this machine within any so many, since then on the clock of `now`."""
+        return self._heart.worst(within, since - now() + time.monotonic())
+
+    def starved(self, since: float, till: float) -> float:
+        """Return for how many seconds consumers waited for a CPU between two times on the clock of `now`."""
+        apart = now() - time.monotonic()
+        return self._starved.waited(since - apart, till - apart)
+
+    def acknowledged(self, partition: int) -> list[float]:
+        """Return when each record of a partition was acknowledged, by offset: nobody else publishes, and none twice."""
+        return list(self._acknowledged[partition])
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
@@ -94,16 +117,16 @@ def balance(scene: Scene) -> None:
         shares = Counter(leaders(scene, scene.cluster.brokers[0]).values())
         return sorted(shares.values()) == [scene.partitions // 3] * 3 and -1 not in shares
 
-    until(even, 20, "each broker leads its share")
+    until(even, 60, "each broker leads its share")
 
 
 def await_election(scene: Scene, asked: KafkaServer, partitions: Iterable[int], dead: int) -> dict[int, float]:
     """Wait until a live broker names other leaders than `dead`. Returns when it did, by partition."""
     elected: dict[int, float] = {}
     missing = set(partitions)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while missing:
-        assert time.monotonic() < deadline, f"no new leaders for {missing} within 40 s"
+        assert time.monotonic() < deadline, f"no new leaders for {missing} within 60 s"
         known = leaders(scene, asked)
         at = now()
         for partition in [p for p in missing if known.get(p, -1) not in (dead, -1)]:
@@ -135,6 +158,31 @@ def longest_pause(scene: Scene, partitions: Iterable[int], since: float, till: f
     )
 
 
+def longest_wait(scene: Scene, load: Load, partitions: Iterable[int], since: float, till: float) -> float:
+    """Return how long a record of these partitions that was acknowledged in the window waited to be handed out at most.
+
+    A pause between two batches may be the load's own: nothing was there to be handed out. What the machine stood still
+    in so much time is not counted, nor what consumers waited for a CPU meanwhile. Seconds; a record that nobody was handed
+    yet waits still.
+    """
+    handed: dict[tuple[int, int], float] = {}
+    for path in scene.seen_folder.glob("*.seen"):
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            if line.startswith(b"B "):
+                _, partition, first, following, at = line.split()
+                for offset in range(int(first), int(following)):
+                    handed.setdefault((int(partition), offset), float(at))
+    spans = [
+        (at, handed.get((partition, offset), now()))
+        for partition in partitions
+        for offset, at in enumerate(load.acknowledged(partition))
+        if since < at < till
+    ]
+    waits = [there - at - (load.starved(at, there) if there - at > A_WHILE else 0.0) for at, there in spans]
+    assert waits, "nothing was published in the window"
+    return max(waits) - load.stood_still(max(0.0, *waits), since)
+
+
 def resumed(scene: Scene, since: dict[int, float]) -> dict[int, float]:
     """Wait until each partition was handed out again after its time. Returns the seconds from then, by partition."""
 
@@ -144,20 +192,20 @@ def resumed(scene: Scene, since: dict[int, float]) -> dict[int, float]:
             p: later[0] - at for p, at in since.items() if (later := [one for one in times.get(p, ()) if one >= at])
         }
 
-    until(lambda: len(found()) == len(since), 30, f"partitions {sorted(since)} are handed out again")
+    until(lambda: len(found()) == len(since), 60, f"partitions {sorted(since)} are handed out again")
     return found()
 
 
 def status(url: str) -> dict[str, Any]:
     """Return the only channel's status."""
-    with urlopen(f"{url}/status", timeout=5) as answer:
+    with urlopen(f"{url}/status", timeout=30) as answer:
         channel: dict[str, Any] = json.loads(answer.read())["channels"][0]
         return channel
 
 
 def healthy(url: str) -> bool:
     """Whether `/healthz` answers 200."""
-    with urlopen(f"{url}/healthz", timeout=5) as answer:
+    with urlopen(f"{url}/healthz", timeout=30) as answer:
         return bool(answer.status == 200)
 
 

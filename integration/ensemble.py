@@ -70,7 +70,7 @@ class Ensemble:
 
     def await_all(self) -> None:
         """Wait until all three serve."""
-        until(lambda: self._modes() == ["follower", "follower", "leader"], 40, "all three servers serve")
+        until(lambda: self._modes() == ["follower", "follower", "leader"], 90, "all three servers serve")
 
     def _modes(self) -> list[str]:
         return sorted(str(server.mode(1.0)) for server in self.cluster.zookeepers)
@@ -194,11 +194,12 @@ def control(old_port: int, obstacle: Obstacle) -> bool:
     with obstacle() as clear:
         connection.send_set(path, b"old")
         connection.close()
-        time.sleep(0.3)
+        time.sleep(SETTLE)
         clear()
-    time.sleep(SETTLE)
-    with Connection(old_port) as reader:
-        return reader.get(path) == (b"old", 1)
+    with Connection(old_port) as reader, suppress(AssertionError):
+        until(lambda: reader.get(path) == (b"old", 1), 20, "it has executed")
+        return True
+    return False
 
 
 def ways(e: Ensemble) -> dict[str, tuple[int, int, Obstacle]]:

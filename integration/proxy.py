@@ -42,6 +42,8 @@ class Proxy:
     def close(self) -> None:
         """Close everything."""
         self._open.set()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # else who waits in accept() takes one more
         self._listener.close()
         for one in self._sockets:
             with suppress(OSError):

@@ -18,12 +18,13 @@ from integration.brokers import (
     healthy,
     leaders,
     longest_pause,
+    longest_wait,
     now,
     resumed,
     server_of,
     status,
 )
-from integration.harness import Scene, until
+from integration.harness import Scene, both_clients, until
 from integration.proxy import Proxy
 
 MakeScene = Callable[..., tuple[Scene, Load]]
@@ -32,8 +33,8 @@ MakeScene = Callable[..., tuple[Scene, Load]]
 #: with a copy anywhere on a dead broker, Kafka gives out nothing new of a partition until that broker is out of the
 #: in-sync replicas (`broker.session.timeout.ms`), whoever leads it.
 REPLICAS = {0: [1, 2], 1: [2, 1], 2: [3, 1], 3: [1, 2], 4: [2, 1], 5: [3, 2]}
-#: What may pass between two batches of a partition that gets 40 records a second, on a busy machine with three brokers
-#: on two cores, one of which was just killed. Seconds.
+#: How long a record may wait to be handed out that a live broker has, of a partition that gets 40 a second, on a busy
+#: machine with three brokers on two cores, one of which was just killed. Seconds, without those in which nobody ran.
 JITTER = 0.7
 #: How long all brokers are down. Seconds; 60 was tried, too.
 OUTAGE = 30
@@ -48,14 +49,15 @@ def three(cluster_factory: Callable[..., EmbeddedCluster]) -> Iterator[EmbeddedC
 
 
 @pytest.fixture
-def scene(three: EmbeddedCluster, tmp_path: Path) -> Iterator[MakeScene]:
+def scene(three: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[MakeScene]:
     """Make scenes with a replicated topic and load; afterwards all brokers are up."""
     made: list[tuple[Scene, Load]] = []
 
     def make(**settings: object) -> tuple[Scene, Load]:
         folder = tmp_path / f"scene-{uuid.uuid4().hex[:8]}"
         folder.mkdir()
-        one = Scene(three, folder, replicas=REPLICAS, **settings)  # type: ignore[arg-type]
+        # A session that outlives any delay of the machine: with a new one, records would be repeated, rightly.
+        one = Scene(three, folder, replicas=REPLICAS, client=client, session=10.0, **settings)  # type: ignore[arg-type]
         balance(one)
         made.append((one, Load(one)))
         return made[-1]
@@ -72,14 +74,14 @@ def scene(three: EmbeddedCluster, tmp_path: Path) -> Iterator[MakeScene]:
 
 def admin_url(s: Scene) -> str:
     process = s.processes[0]
-    until(lambda: "admin: http" in s.log(process), 15, "it says where its admin listener is")
+    until(lambda: "admin: http" in s.log(process), 60, "it says where its admin listener is")
     return s.log(process).partition("admin: ")[2].partition("/status")[0]
 
 
 def consuming(s: Scene) -> None:
     """Wait until a consumer reads all partitions at the logs' ends."""
-    until(lambda: s.all_owned(len(s.processes)), 30, "all own partitions")
-    until(lambda: {p for p, _ in s.seen()} == set(range(s.partitions)), 20, "all partitions are read")
+    until(lambda: s.owned_by(s.processes), 180, lambda: f"all own partitions: {s.owners()}")
+    until(lambda: {p for p, _ in s.seen()} == set(range(s.partitions)), 60, "all partitions are read")
 
 
 def finish(s: Scene, load: Load) -> None:
@@ -91,6 +93,7 @@ def finish(s: Scene, load: Load) -> None:
     assert [s.stop(process) for process in s.processes] == [0] * len(s.processes)
 
 
+@both_clients
 def test_a_killed_broker_stops_only_its_own_partitions_and_those_only_until_the_election(scene: MakeScene) -> None:
     """Partitions of live leaders do not notice; the others go on within a second of the election."""
     s, load = scene()
@@ -104,29 +107,30 @@ def test_a_killed_broker_stops_only_its_own_partitions_and_those_only_until_the_
     killed = now()
     elected = await_election(s, witness, its, victim.node_id)
     published = load.published_since(elected)  # the producer has to find the new leader, too
-    took = resumed(s, published)
+    took = {p: span - load.starved(published[p], published[p] + span) for p, span in resumed(s, published).items()}
     late = max(at - elected[p] for p, at in published.items())
-    pause = longest_pause(s, others, killed - 0.5, now() - 0.2)
+    waited = longest_wait(s, load, others, killed - 0.5, now() - 0.2)
+    nobody_ran = load.stood_still(1.0, killed)
     print(
         f"elected after {max(elected.values()) - killed:.1f} s, published to {late:.2f} s later, read {max(took.values()):.2f} s"
     )
-    print(f"others {pause:.2f} s")
-    assert (pause < JITTER, max(took.values()) < 1.0) == (True, True), (pause, took)
+    print(f"others {waited:.2f} s")
+    assert (waited < JITTER, max(took.values()) < 1.0 + nobody_ran) == (True, True), (waited, took, nobody_ran)
     victim.start()
     finish(s, load)
 
 
 def test_all_brokers_down_for_half_a_minute_cost_no_session_and_no_record(scene: MakeScene) -> None:
-    """The process stays healthy and says what is wrong; it goes on by itself, under the same owners and epochs."""
+    """The process stays healthy and says what is wrong; it goes on by itself, under the same owners and claims."""
     s, load = scene()
     s.start()
     consuming(s)
     url = admin_url(s)
-    before = (s.owners(), s.epochs())
+    before = (s.owners(), s.claims())
     for server in s.cluster.brokers:
         server.kill()
     down = time.monotonic()
-    until(lambda: status(url)["kafka_problem"], 15, "the status says that Kafka does not answer")
+    until(lambda: status(url)["kafka_problem"], OUTAGE, "the status says that Kafka does not answer")
     while time.monotonic() < down + OUTAGE:
         assert healthy(url)
         time.sleep(1)
@@ -138,11 +142,12 @@ def test_all_brokers_down_for_half_a_minute_cost_no_session_and_no_record(scene:
     took = resumed(s, dict.fromkeys(range(s.partitions), up))
     print(f"resumed {max(took.values()):.1f} s after the last broker was up")
     assert max(took.values()) < 15
-    until(lambda: status(url)["kafka_problem"] is None, 15, "the status is clean again")
-    assert ((s.owners(), s.epochs()), healthy(url)) == (before, True)
+    until(lambda: status(url)["kafka_problem"] is None, 60, "the status is clean again")
+    assert ((s.owners(), s.claims()), healthy(url)) == (before, True)
     finish(s, load)
 
 
+@both_clients
 def test_a_frozen_broker_holds_up_only_its_own_partitions(scene: MakeScene) -> None:
     """It keeps its connections and answers nothing, for longer than requests wait; then it wakes up."""
     s, load = scene()
@@ -158,20 +163,26 @@ def test_a_frozen_broker_holds_up_only_its_own_partitions(scene: MakeScene) -> N
     at = now()
     elected = await_election(s, witness, its, frozen.node_id)
     published = load.published_since(elected)  # the producer has waited for the frozen one, too
-    took = resumed(s, published)
+    took = {p: span - load.starved(published[p], published[p] + span) for p, span in resumed(s, published).items()}
     time.sleep(max(0.0, at + 8 - now()))
     frozen.resume()
     time.sleep(2)
-    pause = longest_pause(s, others, at - 0.5, now() - 0.2)
+    waited = longest_wait(s, load, others, at - 0.5, now() - 0.2)
+    nobody_ran = load.stood_still(1.5, at)
     print(
-        f"elected after {max(elected.values()) - at:.1f} s, resumed {max(took.values()):.2f} s later, others {pause:.2f} s"
+        f"elected after {max(elected.values()) - at:.1f} s, resumed {max(took.values()):.2f} s later, others {waited:.2f} s"
     )
-    assert (pause < JITTER, max(took.values()) < 1.5) == (True, True), (pause, took)
+    assert (waited < JITTER, max(took.values()) < 1.5 + nobody_ran) == (True, True), (waited, took, nobody_ran)
     finish(s, load)
 
 
-def test_a_new_group_reads_what_live_brokers_lead_while_one_is_frozen(scene: MakeScene) -> None:
-    """Where to begin is asked of each leader by itself: the one that does not answer holds up only its partitions."""
+@pytest.mark.parametrize("late", [0.0, 0.45], ids=["asked-where-to-begin", "asked-for-leaders"])
+@both_clients
+def test_a_new_group_reads_what_live_brokers_lead_while_one_is_frozen(scene: MakeScene, late: float) -> None:
+    """Where to begin is asked of each leader by itself: the one that does not answer holds up only its partitions.
+
+    Half a second later a client may have sent it the question for all leaders.
+    """
     s, load = scene()
     frozen, witness = s.cluster.brokers[2], s.cluster.brokers[0]
     live = ",".join(server.address for server in s.cluster.brokers if server is not frozen)
@@ -179,15 +190,19 @@ def test_a_new_group_reads_what_live_brokers_lead_while_one_is_frozen(scene: Mak
     led = leaders(s, witness)
     others = [p for p in led if led[p] != frozen.node_id]
     s.start()
-    until(lambda: "joined" in s.log(s.processes[0]) or s.owners(), 20, "it joins")
+    until(lambda: bool(s.owners()), 60, "it claims")
+    time.sleep(late)
     frozen.pause()
+    at = now()
     since = resumed(s, dict.fromkeys(others, 0.0))
     first = max(since.values())
     listed = leaders(s, witness)
     time.sleep(4)
-    pause = longest_pause(s, others, first, now() - 0.2)
-    print(f"frozen leader listed: {frozen.node_id in listed.values()}; others {pause:.2f} s")
-    assert (frozen.node_id in listed.values(), pause < JITTER) == (True, True), pause
+    waited = longest_wait(s, load, others, first, now() - 0.2)
+    print(
+        f"read {first - at:.1f} s later, frozen leader listed: {frozen.node_id in listed.values()}; others {waited:.2f} s"
+    )
+    assert (frozen.node_id in listed.values(), waited < JITTER) == (True, True), waited
     frozen.resume()
     finish(s, load)
 
@@ -197,7 +212,7 @@ def test_a_slow_broker_slows_down_only_its_own_partitions(scene: MakeScene, thre
     slow, witness = three.brokers[2], three.brokers[0]
     with Proxy(slow.port) as proxy:
         advertise(slow, proxy.port)
-        until(lambda: len(witness.sees()) == 3, 20, "it is back")
+        until(lambda: len(witness.sees()) == 3, 60, "it is back")
         try:
             s, load = scene()
             s.start()
@@ -207,11 +222,11 @@ def test_a_slow_broker_slows_down_only_its_own_partitions(scene: MakeScene, thre
             proxy.delay = 1.0
             at = now()
             time.sleep(6)
-            pause = longest_pause(s, others, at - 0.5, now() - 0.2)
+            waited = longest_wait(s, load, others, at - 0.5, now() - 0.2)
             own = longest_pause(s, set(led) - set(others), at - 0.5, now() - 0.2)
             proxy.delay = 0.0
-            print(f"its own partitions {own:.2f} s, others {pause:.2f} s")
-            assert (own > 0.9, pause < JITTER) == (True, True), (own, pause)
+            print(f"its own partitions {own:.2f} s, others {waited:.2f} s")
+            assert (own > 0.9, waited < JITTER) == (True, True), (own, waited)
             finish(s, load)
         finally:
             proxy.delay = 0.0  # it stays behind the proxy: this is the last test of these brokers

@@ -70,16 +70,16 @@ def create_topic(cluster: EmbeddedCluster, topic: str, *, partitions: int = 1, c
 def publish(cluster: EmbeddedCluster, topic: str, *values: bytes) -> None:
     with closing(KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")) as producer:
         for value in values:
-            producer.send(topic, value, partition=0).get(timeout=30)
+            producer.send(topic, value, partition=0).get(timeout=60)
 
 
 def consume(cluster: EmbeddedCluster, topic: str, count: int) -> list[bytes]:
-    """Return the first `count` values of partition 0, or what there is of them after 30 s."""
+    """Return the first `count` values of partition 0, or what there is of them after 60 s."""
     values: list[bytes] = []
     consumer = KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
     with closing(consumer):
         consumer.assign([TopicPartition(topic, 0)])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(values) < count and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=500).values():
                 values += [record.value for record in records]
@@ -188,7 +188,8 @@ def test_a_restarted_server_keeps_address_and_data(verb: str) -> None:
 def test_three_of_each_survive_the_death_of_one() -> None:
     """A quorum and replicated topics: with one of each dead all goes on, and the dead ones catch up."""
     with up(brokers=3, zookeepers=3) as cluster:
-        assert sorted(str(server.mode()) for server in cluster.zookeepers) == ["follower", "follower", "leader"]
+        roles = ["follower", "follower", "leader"]
+        eventually(lambda: sorted(str(server.mode()) for server in cluster.zookeepers) == roles, 60, "all have a role")
         create_topic(cluster, "replicated", partitions=3, copies=3)
         publish(cluster, "replicated", b"before")
         with zookeeper(cluster.zookeeper_hosts) as client:
@@ -199,7 +200,7 @@ def test_three_of_each_survive_the_death_of_one() -> None:
         broker.kill()
         leader.kill()
         others = [server for server in cluster.zookeepers if server is not leader]
-        took = eventually(lambda: any(server.mode() == "leader" for server in others), 30, "a new ZooKeeper leader")
+        took = eventually(lambda: any(server.mode() == "leader" for server in others), 60, "a new ZooKeeper leader")
         print(f"a new ZooKeeper leader after {took:.1f} s")
         with zookeeper(cluster.zookeeper_hosts) as client:
             client.set("/node", b"after")

@@ -87,6 +87,11 @@ def test_a_session_that_comes_back_to_a_frozen_server_finds_its_old_request_aliv
     for _ in range(3):
         unsafe += there_and_back(roles, 8, moved_epoch=False)
         safe += there_and_back(roles, 8, moved_epoch=True)
+    for _ in range(20):  # which of two threads of the server is first is not ours to say: it may need another try
+        if unsafe.after:
+            break
+        roles.await_all()
+        unsafe += there_and_back(roles, 8, moved_epoch=False)
     print(
         f"same epoch: {len(unsafe.after)} of {unsafe.tried} executed late; epoch moved: {len(safe.after)} of {safe.tried}"
     )
@@ -98,10 +103,10 @@ def test_a_dying_zookeeper_server_costs_no_session_no_partition_and_no_record(
     ensemble: EmbeddedCluster, roles: Ensemble, tmp_path: Path
 ) -> None:
     """A follower, then the leader: its consumers go on at another with the sessions they had."""
-    s = Scene(ensemble, tmp_path, session=6.0)
+    s = Scene(ensemble, tmp_path, session=10.0)
     try:
         processes = [s.start() for _ in range(3)]
-        until(lambda: s.all_owned(3), 40, "all own partitions")
+        until(lambda: s.all_owned(3), 180, lambda: f"all own partitions: {s.owners()}")
         s.start_load()
         before = (s.owners(), s.claims(), sessions(s))
         for number in (roles.followers[0], roles.leader):
@@ -110,7 +115,7 @@ def test_a_dying_zookeeper_server_costs_no_session_no_partition_and_no_record(
             time.sleep(1)
             server.start()
             roles.await_all()
-        s.settle()
+        s.settle(90)
         account = s.account()
         assert (account.lost, account.repeated) == ({}, {})
         assert (s.owners(), s.claims(), sessions(s)) == before

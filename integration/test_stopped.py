@@ -58,21 +58,21 @@ def test_a_process_stopped_past_its_session_does_no_harm_but_the_batch_in_hand(
     scene: MakeScene, seconds_per_record: float
 ) -> None:
     """Others take over; going on, it commits nothing of the old epochs, gives up, joins again and gets its share."""
-    s = scene(seconds_per_record=seconds_per_record)
+    s = scene(seconds_per_record=seconds_per_record, session=4.0)
     victim, other = s.start(), s.start()
-    until(lambda: s.all_owned(2), 20, "both own partitions")
+    until(lambda: s.all_owned(2), 60, "both own partitions")
     s.start_load(per_second=10 if seconds_per_record else 40)
-    until(lambda: s.seen(victim.pid) and s.seen(other.pid), 20, "both consume")
+    until(lambda: s.seen(victim.pid) and s.seen(other.pid), 60, "both consume")
     if seconds_per_record:
-        until(lambda: s.inside(victim.pid), 20, "the victim is inside a batch")
+        until(lambda: s.inside(victim.pid), 60, "the victim is inside a batch")
     before = s.epochs()
     victim.send_signal(signal.SIGSTOP)
-    until(lambda: s.all_owned(1), 20, "the other has taken over")
+    until(lambda: s.all_owned(1), 60, "the other has taken over")
     moved = {p for p, epoch in s.epochs().items() if epoch != before[p]}
     time.sleep(1)
     victim.send_signal(signal.SIGCONT)
-    until(lambda: s.all_owned(2), 30, "the victim has its share again")
-    s.settle()
+    until(lambda: s.all_owned(2), 60, "the victim has its share again")
+    s.settle(90)
     account = s.account()
     in_hand = batches(s, victim.pid)
     assert account.lost == {}
@@ -88,18 +88,18 @@ def test_a_process_stopped_past_its_session_does_no_harm_but_the_batch_in_hand(
 
 def test_a_process_stopped_for_less_than_its_session_repeats_and_moves_nothing(scene: MakeScene) -> None:
     """Nobody notices but those who wait for its records."""
-    s = scene(session=6.0)
+    s = scene(session=15.0)
     victim, other = s.start(), s.start()
-    until(lambda: s.all_owned(2), 20, "both own partitions")
+    until(lambda: s.all_owned(2), 60, "both own partitions")
     s.start_load()
-    until(lambda: s.seen(victim.pid) and s.seen(other.pid), 20, "both consume")
+    until(lambda: s.seen(victim.pid) and s.seen(other.pid), 60, "both consume")
     before = (s.owners(), s.epochs())
     for pause in (1.0, 2.0):
         victim.send_signal(signal.SIGSTOP)
         time.sleep(pause)
         victim.send_signal(signal.SIGCONT)
         time.sleep(1)
-    s.settle()
+    s.settle(90)
     assert (s.account().clean, (s.owners(), s.epochs()) == before) == (True, True)
     assert [s.stop(process) for process in (victim, other)] == [0, 0]
 
@@ -108,22 +108,22 @@ def test_a_second_process_with_our_id_waits_while_we_live_and_ends_us_if_we_come
     scene: MakeScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on two machines, which share no lock file. Never a tug of war, nothing lost."""
-    s = scene()
+    s = scene(session=4.0)
     s.write_config(consumer_id="one")
     first = s.start()
-    until(lambda: s.all_owned(1), 20, "the first owns all")
+    until(lambda: s.all_owned(1), 60, "the first owns all")
     monkeypatch.setenv("XDG_STATE_HOME", str(s.folder / "another machine"))
     second = s.start()
-    until(lambda: "is still registered by another session; waiting for it to expire" in s.log(second), 20, "it waits")
+    until(lambda: "is still registered by another session; waiting for it to expire" in s.log(second), 60, "it waits")
     s.start_load()
     time.sleep(2 * s.session)
     assert (s.all_owned(1), second.poll(), s.seen(second.pid) if s.first_seen(second.pid) else {}) == (True, None, {})
     first.send_signal(signal.SIGSTOP)
-    until(lambda: s.first_seen(second.pid), 20, "the second has taken over")
+    until(lambda: s.first_seen(second.pid), 60, "the second has taken over")
     first.send_signal(signal.SIGCONT)
-    assert first.wait(timeout=30) == 1
+    assert first.wait(timeout=60) == 1
     assert f"consumer id 'one' is in use by process {second.pid} on " in s.log(first)
-    s.settle()
+    s.settle(90)
     account = s.account()
     in_hand = batches(s, first.pid)
     assert account.lost == {}

@@ -1,6 +1,6 @@
 """A processor that writes down every record that it is handed, by itself: what the tests judge inbound by.
 
-One file per process, plain writes, so that a SIGKILL loses nothing that was written:
+One file per process, or per name, plain writes, so that a SIGKILL loses nothing that was written:
 `B partition first next` when a batch begins, `R partition offset` for each record, `E partition first next` at its end.
 """
 
@@ -20,6 +20,7 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     folder: str
+    name: str | None = None  # of the file; None: the process's id, which is the same in every container
     seconds_per_record: float = 0.0
 
 
@@ -31,7 +32,7 @@ class Recorder(BatchEventProcessor):
     def open(self, context: Context) -> None:
         self._context = context
         self._pause = context.options.seconds_per_record
-        path = os.path.join(context.options.folder, f"{os.getpid()}.seen")
+        path = os.path.join(context.options.folder, f"{context.options.name or os.getpid()}.seen")
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:

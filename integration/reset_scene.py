@@ -1,0 +1,216 @@
+"""A group whose offsets are reset, an operator, and an account of what was handed out that does not ask inbound."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kazoo.exceptions import NoNodeError
+
+from inbound.cli.zookeeper import with_tasks, with_zookeeper
+from inbound.config import Config, load
+from inbound.controller.reset_offset import (
+    ControllerFactory,
+    Moved,
+    Ref,
+    RefInfo,
+    ResetCommand,
+    ResetSpec,
+    To,
+    cancel,
+    new_name,
+    read,
+    submit,
+)
+from inbound.controller.reset_offset.command import PATHS, encode
+from inbound.kafka.topic_logs import KafkaTopicLogs
+from inbound.offsets.logs import Way
+from integration.harness import Scene, until
+
+#: A session that outlives any delay of the machine. Seconds.
+STEADY = 15.0
+#: How long a process that is killed is still the leader: its session, in seconds.
+LEADS = 3.0
+#: How long a reset may take on a machine that does much else. Seconds.
+PATIENCE = 120.0
+
+
+class Batch(NamedTuple):
+    """What a processor was handed."""
+
+    at: float  # seconds, by a clock that all processes share
+    first: int
+    next: int
+
+
+@dataclass
+class ResetScene(Scene):
+    """`close` it, as the other one. Its processors can be held inside a batch."""
+
+    session: float = STEADY
+
+    def write_config(self, **channel: str) -> None:
+        """Write the configuration, with a processor that can be held."""
+        super().write_config(**{"shutdown_timeout": "300s", **channel})
+        self.config.write_text(self.config.read_text().replace("recorder:Recorder", "holding:Holding"))
+
+    @contextmanager
+    def held(self, *partitions: int) -> Iterator[None]:
+        """Hold batches of these partitions in the callback."""
+        files = [self.seen_folder / f"hold-{p}" for p in partitions]
+        for file in files:
+            file.touch()
+        try:
+            yield
+        finally:
+            for file in files:
+                file.unlink()
+
+    def run_group(self, replicas: int, records: int = 0) -> list[subprocess.Popen[bytes]]:
+        """Start so many replicas; let them read so many records of each partition, and commit."""
+        processes = [self.start() for _ in range(replicas)]
+        until(lambda: self.all_owned(replicas), 90, lambda: f"all own partitions: {self.owners()}")
+        if records:
+            self.publish(records)
+            self.settle()
+        return processes
+
+    # -- the operator ------------------------------------------------------------------------------------------------
+
+    @property
+    def loaded(self) -> Config:
+        """The configuration as the consumers have it."""
+        return load(self.config.read_text(), filename=str(self.config)).config
+
+    def command(self, to: To = To.EARLIEST, *, force_after: float | None = None, **fields: Any) -> ResetCommand:
+        """Return a reset of this group, not submitted."""
+        now = time.time()
+        return ResetCommand(
+            name=new_name(now), ref=Ref(kind="ConsumerGroup", name=self.group), created=now, by="a test",
+            info=RefInfo(topic=self.topic, group=self.group), spec=ResetSpec(to=to, **fields), force_after=force_after,
+        )  # fmt: skip
+
+    def submit(self, *commands: ResetCommand) -> None:
+        """Leave these resets, one after another, to whoever leads."""
+
+        async def work(zk: Any) -> None:
+            for command in commands:
+                assert await submit(zk, command)
+
+        with_zookeeper(self.loaded.zookeeper, work)
+
+    def reset(self, to: To = To.EARLIEST, **fields: Any) -> str:
+        """Submit a reset; return its name."""
+        command = self.command(to, **fields)
+        self.submit(command)
+        return command.name
+
+    def cancel(self, name: str) -> None:
+        """Cancel a reset."""
+        with_zookeeper(self.loaded.zookeeper, lambda zk: cancel(zk, name, "a test"))
+
+    def lead(self, name: str) -> None:
+        """Carry a reset out in this process."""
+        config = self.loaded
+        logs = KafkaTopicLogs(lambda: Way().connect(config.kafka))
+        factory = ControllerFactory(logs=logs, name="a test")
+        with_tasks(config.zookeeper, lambda zk, tasks: factory(zk, tasks).lead(name), work_seconds=PATIENCE)
+        logs.close()
+
+    def reset_and_kill_the_leader(self, command: ResetCommand, step: str) -> None:
+        """Submit a reset by a process that leads it, and that is killed when `step` is done."""
+        done = subprocess.run(
+            [sys.executable, "-m", "integration.reset_leader", str(self.config), command.name, step, str(LEADS)],
+            input=encode(command.at(command.created)), capture_output=True, check=False, timeout=PATIENCE,
+        )  # fmt: skip
+        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+    # -- what became of it -------------------------------------------------------------------------------------------
+
+    def state(self, name: str) -> str:
+        """Return how far a reset has come, as its node says."""
+        return str(self._body(name)["state"])
+
+    def ended(self, name: str, state: str = "succeeded") -> dict[int, Moved]:
+        """Wait until a reset has ended so; return what its status says of each partition."""
+        until(lambda: self.state(name) == state, PATIENCE, lambda: f"{state}: {self._body(name)}")
+        command = with_zookeeper(self.loaded.zookeeper, lambda zk: read(zk, name))
+        assert command is not None
+        return {moved.partition: moved for moved in command.moved}
+
+    def _body(self, name: str) -> dict[str, Any]:
+        try:
+            body: dict[str, Any] = json.loads(self.zk.get(PATHS.reset(name))[0])
+        except NoNodeError:
+            return {"state": "gone"}
+        return body
+
+    def moves(self) -> dict[int, tuple[int, int]]:
+        """Return of each partition how often its offset was written, and which transaction did so last."""
+        found = {}
+        for partition in range(self.partitions):
+            stat = self.zk.exists(f"/consumers/{self.group}/offsets/{self.topic}/{partition}")
+            found[partition] = stat.version, stat.mzxid
+        return found
+
+    def handed_out(self) -> dict[int, list[Batch]]:
+        """Return the batches of each partition in the order in which any processor was handed them."""
+        found: dict[int, list[Batch]] = {p: [] for p in range(self.partitions)}
+        for path in self.seen_folder.glob("*.seen"):
+            for line in path.read_bytes().split(b"\n")[:-1]:
+                kind, partition, *rest = line.split()
+                if kind == b"B":
+                    found[int(partition)].append(Batch(float(rest[2]), int(rest[0]), int(rest[1])))
+        return {p: sorted(batches, key=lambda batch: batch.at) for p, batches in found.items()}
+
+    def jumps(self) -> dict[int, list[tuple[int, int]]]:
+        """Return from where to where each partition went, as processors saw it, whenever it did not simply go on."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for partition, batches in self.handed_out().items():
+            position = 0
+            jumps = found[partition] = []
+            for batch in batches:
+                if batch.first != position:
+                    jumps.append((position, batch.first))
+                position = batch.next
+        return found
+
+    def read_to_the_ends(self) -> bool:
+        """Whether the last that was handed out of each partition is its last record."""
+        return all(b and b[-1].next == self.published[p] for p, b in self.handed_out().items())
+
+
+def jumps_of(partitions: int, *resets: dict[int, Moved]) -> dict[int, list[tuple[int, int]]]:
+    """Return the jumps that these resets explain: where nothing was read between two of them, it is one jump."""
+    found: dict[int, list[tuple[int, int]]] = {p: [] for p in range(partitions)}
+    for moved in resets:
+        for partition, one in moved.items():
+            first, jumps = one.old or 0, found[partition]
+            if jumps and jumps[-1][1] == first:
+                first = jumps.pop()[0]
+            if first != one.new:
+                jumps.append((first, one.new))
+    return found
+
+
+def maker(cluster: Any, folder: Any) -> Iterator[Callable[..., ResetScene]]:
+    """Yield what makes scenes on a cluster; end what they started."""
+    made: list[ResetScene] = []
+
+    def make(**settings: Any) -> ResetScene:
+        one = folder / f"scene-{os.urandom(4).hex()}"
+        one.mkdir()
+        made.append(ResetScene(cluster, one, **settings))
+        return made[-1]
+
+    yield make
+    for scene in made:
+        scene.close()

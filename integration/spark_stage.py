@@ -1,0 +1,241 @@
+"""What the tests of `spark validate` share: a Spark session, and a group whose every step a test takes by itself.
+
+Topic, ZooKeeper nodes and ledger are real; the consumers are played, so that a fault can be planted where inbound itself
+would never make one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import kafka
+import pytest
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from inbound.cli.main import main
+from inbound.cli.places import jar_cache, java_command
+from inbound.clock import SystemClock
+from inbound.coordinators.nodes import EpochInfo
+from inbound.coordinators.paths import GroupPaths
+from inbound.embedded import EmbeddedCluster
+from inbound.kafka.ledger_topic import KafkaLedgerTopic
+from inbound.ledger import Done, FilesLedger, Ledger, Range, Settled
+from inbound.ledger.kafka import KafkaLedger
+from inbound.spark.gather import Brokers
+from inbound.spark.session import SparkSettings, spark_session
+from inbound.topic_partition import TopicPartition
+from integration.harness import until
+
+#: Small, and with a compiler that is ready at once: it lives for a minute.
+CONF = {
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """One session for the tests of a file: commands in this process use it, and leave it running.
+
+    It ends with the file: other files start sessions with other settings, or show what happens where none can start.
+    """
+    with spark_session(SparkSettings(jar_cache(), java_command(), "local[2]", CONF), "tests") as session:
+        yield session
+
+
+class Judgement(NamedTuple):
+    """What the command said."""
+
+    code: int
+    proof: dict[str, Any]  # its JSON
+    said: str  # on stderr
+
+    @property
+    def findings(self) -> set[tuple[str, int, int]]:
+        """Kind, first and next of each finding."""
+        return {(f["kind"], f["first"], f["next"]) for p in self.proof["partitions"] for f in p["findings"]}
+
+    @property
+    def missing(self) -> str:
+        """All that is missing."""
+        return "\n".join([*self.proof["missing"], *(text for p in self.proof["partitions"] for text in p["missing"])])
+
+
+class Stage:
+    """A group on a topic of its own; `close` it."""
+
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, partitions: int = 1, **configs: str) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.topic = f"t-{folder.name}"
+        self.group = f"g-{folder.name}"
+        self.paths = GroupPaths(self.group)
+        self.ledger = folder / "ledger"
+        self.topic_id: str | None = None
+        self._ledger_topic: str | None = None
+        self._producing: list[KafkaLedger] = []
+        self.zk = KazooClient(cluster.zookeeper_hosts, timeout=30)
+        self.zk.start(timeout=30)
+        self.zk.ensure_path(self.paths.root)
+        self.make_topic(partitions, **configs)
+        self.config = folder / "inbound.yaml"
+        self.write_config()
+
+    def write_config(self, **more: str) -> None:
+        """Write the configuration that the command is given."""
+        parts = {
+            "zookeeper": f'{{hosts: "{self.cluster.zookeeper_hosts}"}}',
+            "kafka": f'{{bootstrap.servers: "{self.cluster.bootstrap_servers}"}}',
+            "ledger": f"{{path: {self.ledger}}}",
+            "channels": f"{{orders: {{topics: [{self.topic}], group: {self.group}, processor: {{type: simple, options: "
+            "{sinks: [{type: log}]}}}}",
+        }
+        self.config.write_text("".join(f"{key}: {value}\n" for key, value in {**parts, **more}.items()))
+
+    def make_topic(self, partitions: int = 1, **configs: str) -> None:
+        """Make the topic."""
+        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        admin.create_topics([NewTopic(self.topic, partitions, 1, topic_configs=named)])
+        admin.close()
+
+    def delete_topic(self) -> None:
+        """Delete it, and wait until the broker has heard of it: the controller answers first."""
+        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
+        admin.delete_topics([self.topic])
+        admin.close()
+        until(lambda: self.kafka_id() is None, 60, f"topic {self.topic} is gone")
+
+    def kafka_id(self) -> str | None:
+        """Return the id that Kafka has given the topic; None where there is none of that name."""
+        with Brokers({"bootstrap.servers": self.cluster.bootstrap_servers}) as brokers:
+            found = brokers.topics([self.topic]).get(self.topic)
+            return None if found is None else found.topic_id
+
+    def publish(self, count: int, partition: int = 0, keys: int | None = None) -> None:
+        """Publish so many records, acknowledged; with so many different keys, or none."""
+        one = kafka.KafkaProducer(bootstrap_servers=self.cluster.bootstrap_servers, acks="all", linger_ms=5)
+        sent = [
+            one.send(self.topic, b"%d" % n, None if keys is None else b"%d" % (n % keys), partition=partition)
+            for n in range(count)
+        ]
+        for future in sent:
+            future.get(timeout=30)
+        one.close(timeout=5)
+
+    def log_end(self, partition: int = 0) -> int:
+        """Return the end of what is decided of a log."""
+        with Brokers({"bootstrap.servers": self.cluster.bootstrap_servers}) as brokers:
+            key = TopicPartition(self.topic, partition)
+            return brokers.limits([key])[key].end
+
+    def let_the_cleaner_look_often(self) -> None:
+        """Let the broker compact at once what is to be compacted."""
+        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
+        admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs={"log.cleaner.backoff.ms": "100"})])
+        admin.close()
+
+    def keep_ledgers_in(self, topic: str) -> None:
+        """From now on ledgers are in a topic of Kafka."""
+        self._ledger_topic = topic
+        self.write_config(ledger=f"{{type: kafka, topic: {topic}, partitions: 2}}")
+
+    def ledger_of(self, consumer: str) -> Ledger:
+        """Begin a consumer's ledger."""
+        topic = self._ledger_topic
+        if topic is None:
+            return FilesLedger(self.ledger, self.group, consumer, SystemClock())
+        servers = {"bootstrap.servers": self.cluster.bootstrap_servers}
+
+        def open_topic() -> KafkaLedgerTopic:
+            return KafkaLedgerTopic(servers, topic, consumer, partitions=2, replication_factor=1, retention=3600.0)
+
+        ledger = KafkaLedger(open_topic, topic, self.group, consumer, SystemClock())
+        self._producing.append(ledger)
+        return ledger
+
+    def consumer(self, name: str) -> Player:
+        """A consumer process begins."""
+        return Player(self, name)
+
+    def set_offset(self, offset: int, partition: int = 0) -> int:
+        """Write the group's offset, whoever does so; returns the transaction's number."""
+        path = self.paths.offset(self.topic, partition)
+        self.zk.ensure_path(path)
+        return int(self.zk.set(path, b"%d" % offset).mzxid)
+
+    def offset(self, partition: int = 0) -> int | None:
+        """Return the group's offset."""
+        path = self.paths.offset(self.topic, partition)
+        return int(self.zk.get(path)[0]) if self.zk.exists(path) else None
+
+    def validate(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> Judgement:
+        """Run the command in this process."""
+        capsys.readouterr()
+        code = main(["spark", "validate", "-c", str(self.config), "--json", *arguments])
+        out, said = capsys.readouterr()
+        return Judgement(code, json.loads(out) if out else {}, said)
+
+    def close(self) -> None:
+        """Let go of ZooKeeper, and of what players that were killed have left."""
+        for ledger in self._producing:
+            ledger.close(clean=False)
+        self.zk.stop()
+        self.zk.close()
+
+
+class Player:
+    """A consumer that does what the test says, and keeps its ledger as inbound does."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._stage = stage
+        self.name = name
+        self.ledger = stage.ledger_of(name)
+        self._epochs: dict[int, int] = {}
+
+    def claim(self, partition: int = 0) -> Player:
+        """Take a partition: its epoch moves on, and the group's offset is where this begins."""
+        stage = self._stage
+        path = stage.paths.epoch(stage.topic, partition)
+        stage.zk.ensure_path(path)
+        epoch = stage.zk.set(path, EpochInfo(self.name, 1, "n", stage.topic_id).encode()).version
+        self._epochs[partition] = epoch
+        self.note("claimed", partition, position=stage.offset(partition), session=1)
+        return self
+
+    def begin(self, first: int, end: int, partition: int = 0, records: int | None = None) -> Player:
+        """Hand a batch out."""
+        count = end - first if records is None else records
+        self.ledger.begun(Range(self._stage.topic, partition, self._epochs[partition], first, end, count))
+        return self
+
+    def answer(self, first: int, end: int, partition: int = 0) -> Player:
+        """The processor answers for a batch."""
+        self.ledger.done([Done(self._stage.topic, partition, self._epochs[partition], first, end, end)])
+        return self
+
+    def commit(self, offset: int, partition: int = 0) -> Player:
+        """Commit."""
+        mzxid = self._stage.set_offset(offset, partition)
+        self.ledger.settled([Settled(self._stage.topic, partition, self._epochs[partition], offset, "landed", mzxid)])
+        return self
+
+    def batch(self, first: int, end: int, partition: int = 0, records: int | None = None) -> Player:
+        """A batch from beginning to end."""
+        return self.begin(first, end, partition, records).answer(first, end, partition).commit(end, partition)
+
+    def note(self, kind: str, partition: int = 0, **facts: Any) -> Player:
+        """Note an event."""
+        self.ledger.note(kind, topic=self._stage.topic, partition=partition, epoch=self._epochs[partition], **facts)
+        return self
+
+    def leave(self) -> None:
+        """End in good order."""
+        for partition in self._epochs:
+            self.note("released", partition)
+        self.ledger.close()

@@ -1,0 +1,327 @@
+"""`inbound offsets` on real servers: against an account of its own, Kafka's tool, members that live, and servers that die."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import kafka
+import pytest
+from kafka.admin import KafkaAdminClient
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaPartition
+from prometheus_client.parser import text_string_to_metric_families
+
+from inbound.embedded import EmbeddedCluster
+from inbound.embedded.jars import fetch_tools
+from inbound.embedded.java import check_java
+from inbound.embedded.pytest_plugin import ClusterFactory
+from integration.harness import Scene, both_clients, until
+
+PARTITIONS = 3
+COMMAND_SECONDS = 90
+
+
+@pytest.fixture
+def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[Scene]:
+    """One scene on the shared cluster."""
+    one = made(embedded_cluster, tmp_path, client=client)
+    yield one
+    one.close()
+
+
+def made(cluster: EmbeddedCluster, tmp_path: Path, **settings: Any) -> Scene:
+    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
+    folder.mkdir()
+    return Scene(cluster, folder, partitions=PARTITIONS, **settings)
+
+
+def offsets(scene: Scene, *arguments: str, code: int = 0) -> str:
+    """Run a command on the scene's configuration; return what it printed, after `code` 0, or what it said on stderr."""
+    command = [sys.executable, "-m", "inbound", "offsets", *arguments, "-c", str(scene.config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
+    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
+    return done.stderr if code else done.stdout
+
+
+def shown(scene: Scene, *arguments: str, code: int = 0) -> dict[str, Any]:
+    """Return what `show --json` says of the scene's group."""
+    command = [sys.executable, "-m", "inbound", "offsets", "show", "--json", *arguments, "-c", str(scene.config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
+    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
+    (group,) = json.loads(done.stdout)["groups"]
+    return dict(group)
+
+
+def of_partitions(group: dict[str, Any], key: str) -> list[Any]:
+    """Return one thing of each partition of the only topic."""
+    (topic,) = group["topics"]
+    return [partition[key] for partition in topic["partitions"]]
+
+
+def read_and_stop(scene: Scene, per_partition: int) -> None:
+    """Publish, let a consumer read everything, and stop it."""
+    scene.publish(per_partition)
+    process = scene.start()
+    scene.settle(90)
+    assert scene.stop(process) == 0
+
+
+def node(scene: Scene, family: str, partition: int) -> Any:
+    """Return data and stat of a node, as kazoo reads it."""
+    return scene.zk.get(f"/consumers/{scene.group}/{family}/{scene.topic}/{partition}")
+
+
+@both_clients
+def test_show_says_what_the_servers_say(scene: Scene, client: str) -> None:
+    """While a member lives and afterwards: asked for by kazoo, and by a consumer of kafka-python's."""
+    scene.publish(20)
+    process = scene.start()
+    scene.settle(90)
+    alive = shown(scene)
+    assert dict(enumerate(of_partitions(alive, "owner"))) == scene.owners()
+    assert len(alive["members"]) == 1
+    assert scene.stop(process) == 0
+    scene.publish(7)
+    group = shown(scene)
+    consumer = kafka.KafkaConsumer(bootstrap_servers=scene.cluster.bootstrap_servers)
+    ends = consumer.end_offsets([KafkaPartition(scene.topic, p) for p in range(PARTITIONS)])
+    consumer.close()
+    read = [node(scene, "offsets", p) for p in range(PARTITIONS)]
+    expected = {
+        "committed": [int(data) for data, _ in read],
+        "committed_at": [stat.mtime / 1000 for _, stat in read],
+        "epoch": [node(scene, "epochs", p)[1].version for p in range(PARTITIONS)],
+        "log_end": [ends[KafkaPartition(scene.topic, p)] for p in range(PARTITIONS)],
+        "lag": [7] * PARTITIONS,
+        "owner": [None] * PARTITIONS,
+    }
+    assert {key: of_partitions(group, key) for key in expected} == expected
+    assert (group["members"], group["total"]["lag"]) == ([], 7 * PARTITIONS)
+
+
+def test_offsets_go_out_and_in_again_and_the_group_reads_from_there(scene: Scene) -> None:
+    """What was moved back is read once more, and nothing else is."""
+    read_and_stop(scene, 20)
+    kept = offsets(scene, "export")
+    assert sorted(kept.splitlines()) == [f"{_quoted(scene.topic)},{p},20" for p in range(PARTITIONS)]
+    file = scene.folder / "moved.csv"
+    file.write_text(f"{scene.topic},0,15\n{scene.topic},1,20\n{scene.topic},2,0\n")
+    planned = offsets(scene, "import", str(file))
+    assert [scene.offset(p) for p in range(PARTITIONS)] == [20] * PARTITIONS
+    assert offsets(scene, "import", str(file), "--execute") == planned
+    assert of_partitions(shown(scene), "lag") == [5, 0, 20]
+    process = scene.start()
+    until(lambda: sum(scene.seen().values()) == 20 * PARTITIONS + 25, 60, lambda: f"read again: {scene.seen()}")
+    scene.settle()
+    refused = offsets(scene, "import", str(file), "--execute", code=2)
+    assert "1 live member" in refused
+    assert "offsets reset" in refused
+    assert scene.account().repeated == {0: list(range(15, 20)), 2: list(range(20))}
+    assert not scene.account().lost
+    assert scene.stop(process) == 0
+    (scene.folder / "kept.csv").write_text(kept)
+    offsets(scene, "import", str(scene.folder / "kept.csv"), "--execute")
+    assert of_partitions(shown(scene), "lag") == [0] * PARTITIONS
+
+
+def test_a_consumer_that_slept_through_an_import_commits_nothing_of_before(scene: Scene) -> None:
+    """Its session has expired, the offsets were moved, and it wakes in the middle of a batch."""
+    scene.seconds_per_record = 0.05
+    scene.write_config(reader="{max_batch_records: 40}")
+    scene.publish(40)
+    process = scene.start()
+    until(
+        lambda: scene.first_seen(process.pid) is not None and scene.inside(process.pid),
+        60,
+        "it is in the middle of a batch",
+    )
+    process.send_signal(signal.SIGSTOP)
+    until(lambda: not scene.zk.get_children(f"/consumers/{scene.group}/ids"), 60, "its session has expired")
+    file = scene.folder / "moved.csv"
+    file.write_text("".join(f"{scene.topic},{p},30\n" for p in range(PARTITIONS)))
+    offsets(scene, "import", str(file), "--execute")
+    assert [scene.offset(p) for p in range(PARTITIONS)] == [30] * PARTITIONS
+    before = scene.seen()
+    process.send_signal(signal.SIGCONT)
+    scene.settle(120)
+    after = scene.seen()
+    again = {p: [o for o in range(40) if after[p, o] > before[p, o]] for p in range(PARTITIONS)}
+    assert {p: some[-10:] for p, some in again.items()} == {p: list(range(30, 40)) for p in range(PARTITIONS)}
+
+
+def test_the_csv_is_what_kafkas_tool_writes_and_reads(scene: Scene, inbound_jars: Path) -> None:
+    """The same lines, for a Kafka group with the same offsets, and no complaint about ours."""
+    read_and_stop(scene, 9)
+    name = f"kafka-{scene.group}"
+    admin = KafkaAdminClient(bootstrap_servers=scene.cluster.bootstrap_servers)
+    same = {KafkaPartition(scene.topic, p): OffsetAndMetadata(9, "", None) for p in range(PARTITIONS)}
+    until(lambda: _altered(admin, name, same), 60, "Kafka has a coordinator for the group")
+    admin.close()
+    ours = offsets(scene, "export")
+    exported = _tool(scene, inbound_jars, name, "--to-current", "--export")
+    assert sorted(line for line in exported.splitlines() if "," in line) == sorted(ours.splitlines())
+    file = scene.folder / "ours.csv"
+    file.write_text(ours)
+    read = _tool(scene, inbound_jars, name, "--from-file", str(file))
+    found = re.findall(rf"(?m)^{re.escape(name)}\s+{re.escape(scene.topic)}\s+(\d+)\s+(\d+)", read)
+    assert sorted(found) == [(str(p), "9") for p in range(PARTITIONS)], read
+
+
+def test_a_kafka_groups_offsets_are_taken_over(scene: Scene) -> None:
+    """Not while it has members; then exactly, and the first consumer of inbound reads what that group had not."""
+    scene.publish(20)
+    name = f"kafka-{scene.group}"
+    consumer = kafka.KafkaConsumer(
+        scene.topic, bootstrap_servers=scene.cluster.bootstrap_servers, group_id=name, auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )  # fmt: skip
+    mine: dict[KafkaPartition, OffsetAndMetadata] = {}
+    until(
+        lambda: consumer.poll(timeout_ms=200) and len(consumer.assignment()) == PARTITIONS, 60, "it has its partitions"
+    )
+    for p in range(PARTITIONS):
+        mine[KafkaPartition(scene.topic, p)] = OffsetAndMetadata(5 + p, "", -1)
+    consumer.commit(mine)
+    take = ("import", "--from-kafka-group", name, "--group", scene.group, "--execute")
+    assert "it has members" in offsets(scene, *take, code=2)
+    consumer.close(autocommit=False)
+    admin = KafkaAdminClient(bootstrap_servers=scene.cluster.bootstrap_servers)
+
+    def states() -> dict[str, str]:
+        return {str(one["group_id"]): str(one["group_state"]) for one in admin.list_groups()}
+
+    until(lambda: states().get(name) == "Empty", 120, lambda: f"its member has left: {states()}")
+    offsets(scene, *take)
+    kept = admin.list_group_offsets({name: None})[name]
+    admin.close()
+    assert {p: scene.offset(p) for p in range(PARTITIONS)} == {key.partition: at.offset for key, at in kept.items()}
+    scene.start()
+    scene.settle(90)
+    assert scene.account().lost == {p: list(range(5 + p)) for p in range(PARTITIONS)}
+    assert not scene.account().repeated
+    assert "has no group" in offsets(scene, "import", "--from-kafka-group", "nobody", "--group", scene.group, code=2)
+
+
+def test_a_group_is_deleted_only_when_it_is_silent(scene: Scene) -> None:
+    """Refused while a member lives; afterwards nothing of it is left, and the next member begins anew."""
+    scene.publish(6)
+    process = scene.start()
+    scene.settle(90)
+    assert "1 live member" in offsets(scene, "delete", "--group", scene.group, "--execute", code=2)
+    assert scene.stop(process) == 0
+    one = f"{scene.topic}:1"
+    offsets(scene, "delete", "--group", scene.group, "--topic", one, "--execute")
+    assert [scene.offset(p) for p in range(PARTITIONS)] == [6, None, 6]
+    assert of_partitions(shown(scene), "lag") == [0, 6, 0]
+    begun = time.monotonic()
+    said = offsets(scene, "delete", "--group", scene.group, "--execute")
+    assert re.search(rf"{scene.group}: deleted, \d+ nodes", said)
+    assert time.monotonic() - begun > scene.session
+    assert scene.zk.exists(f"/consumers/{scene.group}") is None
+    scene.start()
+    until(scene.everything_committed, 60, "everything is read anew")
+    assert scene.account().repeated == {p: list(range(6)) for p in range(PARTITIONS)}
+
+
+def test_the_exporter_serves_lags_without_a_replica_and_over_a_brokers_death(
+    cluster_factory: ClusterFactory, tmp_path: Path
+) -> None:
+    """Nothing rather than old numbers while a server is away; it ends on SIGTERM with 0."""
+    cluster = cluster_factory()
+    try:
+        scene = made(cluster, tmp_path)
+        try:
+            read_and_stop(scene, 10)
+            scene.publish(4)
+            arguments = (
+                "offsets",
+                "show",
+                "--metrics",
+                "--listen",
+                "127.0.0.1:0",
+                "--interval",
+                "1",
+                "-c",
+                str(scene.config),
+            )
+            with open(scene.folder / "exporter.log", "wb") as log:
+                exporter = subprocess.Popen([sys.executable, "-m", "inbound", *arguments], stderr=log)
+            scene.processes.append(exporter)
+            text = scene.folder / "exporter.log"
+            until(lambda: "/metrics" in text.read_text(), 60, "it says where it listens")
+            found = re.search(r"offsets: (http\S+)/metrics", text.read_text())
+            assert found is not None
+
+            def value(name: str) -> dict[str, float]:
+                with urlopen(f"{found.group(1)}/metrics", timeout=30) as answer:
+                    families = text_string_to_metric_families(answer.read().decode())
+                samples = [s for family in families for s in family.samples if s.name == name]
+                return {s.labels.get("partition", ""): s.value for s in samples}
+
+            each = [str(p) for p in range(PARTITIONS)]
+            until(lambda: value("inbound_partition_lag") == dict.fromkeys(each, 4.0), 60, lambda: text.read_text())
+            assert value("inbound_partition_committed_offset") == dict.fromkeys(each, 10.0)
+            cluster.brokers[0].kill()
+            until(lambda: value("inbound_offsets_kafka_available") == {"": 0.0}, 60, "the broker's death is seen")
+            assert value("inbound_partition_lag") == {}
+            assert value("inbound_partition_committed_offset") == dict.fromkeys(each, 10.0)
+            assert "lag ?" in _show_text(scene)
+            cluster.brokers[0].start()
+            until(lambda: value("inbound_partition_lag") == dict.fromkeys(each, 4.0), 90, lambda: text.read_text())
+            cluster.zookeepers[0].kill()
+            until(lambda: value("inbound_offsets_zookeeper_available") == {"": 0.0}, 60, "ZooKeeper's death is seen")
+            assert value("inbound_partition_committed_offset") == {}
+            cluster.zookeepers[0].start()
+            until(lambda: value("inbound_partition_lag") == dict.fromkeys(each, 4.0), 90, lambda: text.read_text())
+            exporter.send_signal(signal.SIGTERM)
+            assert exporter.wait(timeout=40) == 0
+        finally:
+            scene.close()
+    finally:
+        cluster.close()
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _show_text(scene: Scene) -> str:
+    """Return what `show` prints although it ends with 1."""
+    command = [sys.executable, "-m", "inbound", "offsets", "show", "-c", str(scene.config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
+    assert (done.returncode, "error: Kafka" in done.stderr) == (1, True), done.stderr
+    return done.stdout
+
+
+def _altered(admin: KafkaAdminClient, group: str, to: dict[KafkaPartition, OffsetAndMetadata]) -> bool:
+    """Set a Kafka group's offsets; False: its coordinator is not there yet."""
+    try:
+        return all(error.errno == 0 for error in admin.alter_group_offsets(group, to).values())
+    except kafka.errors.RetriableError:
+        return False
+
+
+def _tool(scene: Scene, jars: Path, group: str, *arguments: str) -> str:
+    """Run Kafka's own kafka-consumer-groups; return what it printed."""
+    path = os.pathsep.join(f"{folder}/*" for folder in fetch_tools(jars))
+    command = [
+        check_java(), "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path,
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", scene.cluster.bootstrap_servers,
+        "--reset-offsets", "--group", group, "--all-topics", "--dry-run", *arguments,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if len(name) > 24 else name

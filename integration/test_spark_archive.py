@@ -1,0 +1,260 @@
+"""`spark archive` on a real log: what is where, each offset once wherever a run dies, compaction, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inbound.cli.main import main
+from inbound.cli.places import jar_cache
+from inbound.embedded import EmbeddedCluster
+from inbound.spark.archive.layout import ArchiveError
+from inbound.spark.session import SparkSettings, spark_session
+from integration.archiving import SMALL, Archive, Crash, Log, archive, configuration, event
+from integration.harness import until
+
+#: The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    """One session for all of them; commands in this process use it too."""
+    with spark_session(SparkSettings(jar_cache(), master="local[2]", conf=SMALL), "tests") as session:
+        yield session
+
+
+@pytest.fixture
+def make_log(embedded_cluster: EmbeddedCluster) -> Callable[..., Log]:
+    return lambda **settings: Log(embedded_cluster, **settings)
+
+
+@pytest.fixture
+def to(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "archive")
+
+
+def test_every_record_is_kept_where_it_belongs(
+    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Events in both modes, late ones, and what is no event: each in its part, with typed columns and its bytes."""
+    log = make_log(partitions=1)
+    now = datetime.now(UTC).replace(microsecond=250)
+    structured = {"specversion": "1.0", "id": "s", "source": "/orders", "type": "a/b:c", "time": now.isoformat()}
+    structured_with_more = {**structured, "subject": "x", "priority": 3, "urgent": True, "data": {"n": 1}}
+    binary = event(0, now)
+    log.publish(
+        [
+            (0, binary[0], [*binary[1], ("ce_traceid", b"42")]),
+            (0, json.dumps(structured_with_more).encode(), [("content-type", b"application/cloudevents+json")]),
+            (0, *event(2, now - timedelta(days=3))),
+            (0, b"no event", [("a", b"\xff"), ("a", None)]),
+            (0, None, event(4, now)[1]),
+            (0, b"\xff\x00", [*event(5, kind="timeless")[1][:4]]),
+        ],
+        key=b"k",
+    )
+
+    assert main(["spark", "archive", "-c", str(configuration(tmp_path, log)), "--to", str(to.folder), "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["topics"][log.topic].items() >= {
+        "events": 4, "late": 1, "undecodable": 1, "until": {"0": 6}, "gaps": [],
+    }.items()  # fmt: skip
+    today = now.date().isoformat()
+    rows = to.rows()
+    assert [(row["kafka_offset"], row["type"], row["date"], row["data"], row["time"]) for row in rows] == [
+        (0, "orders.placed", today, b'{"n": 0}', now),
+        (1, "a/b:c", today, b'{"n":1}', now),
+        (4, "orders.placed", today, None, now),
+        (5, "timeless", today, b"\xff\x00", None),
+    ]
+    assert rows[0]["extensions"] == [("traceid", "42")]
+    assert rows[1]["extensions"] == [("priority", "3"), ("urgent", "true")]
+    assert (rows[1]["subject"], rows[1]["datacontenttype"], rows[0]["key"]) == ("x", "application/json", b"k")
+    assert [row["kafka_offset"] for row in to.rows("late")] == [2]
+    (apart,) = to.rows("undecodable")
+    assert (apart["value"], apart["headers"]) == (
+        b"no event",
+        [{"key": "a", "value": b"\xff"}, {"key": "a", "value": None}],
+    )
+    assert apart["reason"].startswith("no CloudEvent: no ce_specversion header")
+    assert spark.read.parquet(f"{to.folder}/events").where("type = 'a/b:c'").count() == 1
+
+
+def test_each_offset_is_there_once_wherever_a_run_dies(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
+    """A run that ends at any of its steps leaves what the next one finishes; readers see no offset twice meanwhile."""
+    log = make_log()
+    log.publish_events(0, 60)
+    log.publish_events(60, 60, age=timedelta(days=2))
+    for where in ("rows staged", "staged", "written down", "moved", "all moved", "done"):
+        log.publish_events(1000, 10)
+        with pytest.raises(Crash):
+            archive(spark, log, to, crash_at=where)
+        assert max(to.offsets().values(), default=1) == 1, where
+
+    summary = archive(spark, log, to)
+
+    assert to.offsets() == log.offsets()
+    assert summary.topics[0].totals.rows == log.offsets().total()
+    assert list((to.folder / "_archive" / "staging").glob("*")) == []
+
+
+def test_the_files_of_closed_days_become_one(
+    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path
+) -> None:
+    """A batch run compacts what is over; wherever it dies, the next one finishes, and what came later is still there."""
+    log = make_log()
+    for first in range(3):
+        log.publish_events(first * 10, 10, age=timedelta(days=3))
+        log.publish_events(first * 10, 10)
+        archive(spark, log, to, late=10 * 86400.0)
+    assert len(to.files()) == 6
+    for where, seen in (
+        ("compaction staged", 60),
+        ("compaction written down", 60),
+        ("old moved out", 30),
+        ("new moved in", 60),
+    ):
+        with pytest.raises(Crash):
+            archive(spark, log, to, crash_at=where, late=3600.0)
+        assert (to.offsets().total(), max(to.offsets().values())) == (seen, 1), where
+
+    config = str(configuration(tmp_path, log))
+    assert main(["spark", "archive", "-c", config, "--to", str(to.folder), "--compact", "--late", "1h"]) == 0
+
+    assert to.offsets() == log.offsets()
+    assert len(to.files()) == 4, "one of the day that is over, three of today"
+    assert archive(spark, log, to, late=3600.0).compacted.folders == 0
+
+
+def test_what_kafka_deleted_first_is_said(
+    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records deleted before they were archived are named by offsets, once, with exit code 1; the rest is archived."""
+    log = make_log(partitions=1)
+    arguments = ["spark", "archive", "-c", str(configuration(tmp_path, log)), "--to", str(to.folder)]
+    log.publish_events(0, 10)
+    assert main(arguments) == 0
+    log.publish_events(10, 20)
+    log.delete_records({0: 17})
+
+    assert main(arguments) == 1
+
+    assert f"missing: {log.topic}/0, offsets 10 to 16: Kafka deleted them" in capsys.readouterr().out
+    assert [row["kafka_offset"] for row in to.rows()] == [*range(10), *range(17, 30)]
+    assert main(arguments) == 0
+
+
+def test_a_topic_made_again_is_refused(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
+    """Offsets that begin anew are never mixed with those archived before."""
+    log = make_log(partitions=1)
+    log.publish_events(0, 10)
+    archive(spark, log, to)
+    old = log.topic_id()
+    log.delete()
+    until(lambda: _created(log), 60, "the topic can be made again")
+    until(lambda: log.topic_id() not in (old, None), 60, "the broker has heard of it")
+    log.publish_events(100, 20)
+
+    with pytest.raises(ArchiveError, match=r"deleted and made again.*Archive the new one to another --to"):
+        archive(spark, log, to)
+
+    assert [row["id"] for row in to.rows()] == [str(n) for n in range(10)]
+
+
+def _created(log: Log) -> bool:
+    try:
+        log.create()
+    except Exception:  # still being deleted
+        return False
+    return True
+
+
+@pytest.mark.parametrize("gone", ["_checkpoint", "_archive/batches"])
+def test_an_archive_that_lacks_a_part_is_refused(
+    spark: Any, make_log: Callable[..., Log], to: Archive, gone: str
+) -> None:
+    """Without its checkpoint, or its manifests, nothing is archived again: offsets would be there twice, or not at all."""
+    log = make_log(partitions=1)
+    log.publish_events(0, 10)
+    archive(spark, log, to)
+    (to.folder / gone).rename(to.folder.parent / "gone")
+    log.publish_events(10, 10)
+
+    with pytest.raises(ArchiveError, match="Restore it, or archive to another --to"):
+        archive(spark, log, to)
+
+    assert len(to.rows()) == 10
+
+
+def test_files_that_the_driver_does_not_see(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
+    """A folder that executors do not share is found out before anything counts as archived; nothing is lost by it."""
+    log = make_log(partitions=1)
+    log.publish_events(0, 10)
+
+    def elsewhere(where: str) -> None:
+        if where == "rows staged":
+            for path in (to.folder / "_archive" / "staging").rglob("*.parquet"):
+                path.unlink()
+
+    with pytest.raises(ArchiveError, match="executors wrote 10 records there, but it has 0"):
+        archive(spark, log, to, step=elsewhere)
+
+    archive(spark, log, to)
+    assert to.offsets() == log.offsets()
+
+
+def test_a_folder_with_other_things_is_left_alone(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
+    """A folder that is not empty and no archive is refused, and nothing is written there."""
+    to.folder.mkdir()
+    (to.folder / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(ArchiveError, match="is no archive of inbound, and not empty"):
+        archive(spark, make_log(partitions=1), to)
+
+    assert [path.name for path in to.folder.iterdir()] == ["thesis.txt"]
+
+
+def test_topics_that_are_empty_or_missing(
+    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty topic is archived as such; a topic that is not there is named, and nothing is written."""
+    config = str(configuration(tmp_path, make_log()))
+
+    assert main(["spark", "archive", "-c", config, "--to", str(to.folder), "--topic", "nowhere"]) == 1
+    assert "topic nowhere: there is none at the brokers" in capsys.readouterr().err
+    assert not to.folder.exists()
+    assert main(["spark", "archive", "-c", config, "--to", str(to.folder)]) == 0
+    assert to.rows() == []
+
+
+def test_continuous_goes_on_until_it_is_asked_to_stop(
+    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path
+) -> None:
+    """What comes is archived batch by batch; SIGTERM ends it between two of them, with exit code 0."""
+    log = make_log()
+    log.publish_events(0, 10)
+    config = configuration(tmp_path, log)
+
+    def meanwhile() -> None:
+        try:
+            until(lambda: to.offsets().total() == 10, 150, "the first are archived")
+            log.publish_events(10, 10)
+            until(lambda: to.offsets().total() == 20, 150, "the others, too")
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=meanwhile)
+    thread.start()
+    code = main(["spark", "archive", "-c", str(config), "--to", str(to.folder), "--continuous", "--every", "500ms"])
+    thread.join()
+
+    assert (code, to.offsets()) == (0, log.offsets())

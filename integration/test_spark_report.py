@@ -1,0 +1,236 @@
+"""`inbound spark report` on a real group, a real log and Spark, held against an account that uses none of its code."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+from kafka import TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from inbound.cli.main import main
+from inbound.cli.places import jar_cache
+from inbound.embedded import EmbeddedCluster
+from inbound.ledger.format import FileName
+from inbound.report.figures import to_json
+from inbound.spark.gather import Subject
+from inbound.spark.ledger_topic import LedgerTopic
+from inbound.spark.report.job import Wanted, make_report
+from inbound.spark.session import SparkSettings, spark_session
+from integration.browser import Browser
+from integration.harness import Scene, until
+
+# Spark itself takes most of it, and several times as long on a machine that does something else too.
+pytestmark = pytest.mark.timeout(400)
+
+SMALL = ("--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2")
+
+
+@dataclass
+class Reported:
+    """A group that has read, died, read on and left something unread; and what was reported of it."""
+
+    scene: Scene
+    said: str
+    figures: dict[str, Any]
+    page: Path
+
+
+@pytest.fixture(scope="module")
+def reported(embedded_cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reported]:
+    """One group of a killed consumer and its heir; 200 records of each partition are left unread."""
+    scene = Scene(embedded_cluster, tmp_path_factory.mktemp("report"), partitions=2, seconds_per_record=0.002)
+    try:
+        first = scene.start()
+        scene.start_load(150)
+        until(lambda: sum(filter(None, map(scene.offset, range(2)))) > 300, 120, "some are committed")
+        first.kill()
+        first.wait()
+        second = scene.start()
+        scene.settle(90)
+        scene.stop(second)
+        scene.publish(200)
+        page, figures = scene.folder / "report.html", scene.folder / "report.json"
+        ran = subprocess.run(
+            (
+                *(sys.executable, "-m", "inbound", "spark", "report", "-c", str(scene.config), "--bucket", "1s"),
+                *("--output", str(page), "--json", str(figures), *SMALL),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert ran.returncode == 0, ran.stderr
+        yield Reported(scene, ran.stdout, json.loads(figures.read_text()), page)
+    finally:
+        scene.close()
+
+
+@dataclass
+class Account:
+    """When each record came, and when it landed (None: it has not), in milliseconds since 1970."""
+
+    records: list[tuple[int, int | None]]
+    handed_out: int
+
+    @property
+    def delays(self) -> list[int]:
+        return sorted(max(0, landed - came) for came, landed in self.records if landed is not None)
+
+
+@pytest.fixture(scope="module")
+def account(reported: Reported) -> Account:
+    """What plain loops over the ledger's lines and a plain consumer find."""
+    scene = reported.scene
+    lines = [
+        json.loads(line)
+        for path in (scene.folder / "ledger").glob("*/*.jsonl")
+        for line in path.read_bytes().split(b"\n")[:-1]
+    ]
+    landed = [line for line in lines if line["kind"] == "settled" and line["outcome"] == "landed"]
+    landed.sort(key=lambda line: line["mzxid"])
+    tps = [TopicPartition(scene.topic, partition) for partition in range(2)]
+    consumer = kafka.KafkaConsumer(bootstrap_servers=scene.cluster.bootstrap_servers, auto_offset_reset="earliest")
+    consumer.assign(tps)
+    records: list[tuple[int, int | None]] = []
+    while len(records) < sum(scene.published.values()):
+        for batch in consumer.poll(timeout_ms=1000).values():
+            for record in batch:
+                at = next(
+                    (
+                        round(line["wall"] * 1000)
+                        for line in landed
+                        if line["partition"] == record.partition and line["commit"] > record.offset
+                    ),
+                    None,
+                )
+                records.append((record.timestamp, at))
+    consumer.close()
+    return Account(records, sum(line["records"] for line in lines if line["kind"] == "begun"))
+
+
+def test_the_figures_are_those_of_an_independent_account(reported: Reported, account: Account) -> None:
+    """Every record is counted once, where it landed, with its delay; what was handed out twice, and what is unread."""
+    (series,) = reported.figures["series"]
+
+    assert (series["group"], series["topic"], series["partitions"]) == (reported.scene.group, reported.scene.topic, 2)
+    begin = reported.figures["window"]["begin"] * 1000
+    steps = range(reported.figures["window"]["buckets"])
+    came = Counter(int((at - begin) // 1000) for at, _ in account.records)
+    landed = Counter(int((at - begin) // 1000) for _, at in account.records if at is not None)
+    assert series["published"] == [came[step] for step in steps]
+    assert series["landed"] == [landed[step] for step in steps]
+    assert series["lag"][-1] == 400
+    assert sum(series["handed_out"]) == account.handed_out >= len(account.delays)
+    delays = account.delays
+    for share, said in ((0.5, series["overall_p50"]), (0.99, series["overall_p99"])):
+        exact = delays[math.ceil(share * len(delays)) - 1]
+        assert said == pytest.approx(exact, rel=0.01, abs=1)
+    assert max(filter(None, series["longest"])) == delays[-1]
+
+
+def test_a_person_sees_the_table_and_the_charts(reported: Reported, tmp_path: Path) -> None:
+    """One row on the terminal; three charts with lines in a browser that complains of nothing."""
+    (row,) = [line for line in reported.said.splitlines() if line.startswith(f"{reported.scene.group}  ")]
+    assert row.split()[1:3] == [reported.scene.topic, f"{len_of(reported):,}"]
+    browser = Browser(tmp_path / "profile")
+    try:
+        browser.open(reported.page)
+        assert browser.run("document.querySelectorAll('tbody tr').length") == 1
+        assert browser.run("document.querySelectorAll('svg.chart').length") == 3
+        lines = "[...document.querySelectorAll('svg.chart path.line')]"
+        assert browser.run(f"{lines}.filter(line => line.getBoundingClientRect().width > 50).length") == 5
+        assert browser.problems == []
+    finally:
+        browser.close()
+
+
+def in_a_topic(scene: Scene) -> LedgerTopic:
+    """Put the ledger's lines into a topic, as a consumer with such a ledger does: keyed by run."""
+    producer = kafka.KafkaProducer(bootstrap_servers=scene.cluster.bootstrap_servers, acks="all")
+    place = LedgerTopic(f"ledger-{scene.topic}")
+    admin = KafkaAdminClient(bootstrap_servers=scene.cluster.bootstrap_servers)
+    admin.create_topics([NewTopic(place.topic, 2, 1)])
+    admin.close()
+    for path in sorted((scene.folder / "ledger").glob("*/*.jsonl")):
+        name = FileName.parse(path.name)
+        assert name is not None
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            producer.send(place.topic, line, name.run.encode())
+    producer.flush(30)
+    producer.close(timeout=5)
+    return place
+
+
+def test_a_large_ledger_and_one_in_a_topic_are_read_by_spark(reported: Reported) -> None:
+    """Their pieces go to tasks; the figures are the same as those that one process finds in files."""
+    scene = reported.scene
+    conf = dict(item.split("=") for item in SMALL if "=" in item)
+    window = reported.figures["window"]
+    wanted = Wanted(
+        [Subject(scene.group)], begin=window["begin"], end=window["begin"] + window["buckets"] - 0.5, bucket=1
+    )
+    kafka_properties = {"bootstrap.servers": scene.cluster.bootstrap_servers}
+    settings = SparkSettings(jar_cache(), master="local[2]", conf=conf)
+
+    with spark_session(settings, "test") as spark:
+        reports = [
+            make_report(wanted, place, kafka_properties, lambda: spark, made=reported.figures["made"], small=0)
+            for place in (scene.folder / "ledger", in_a_topic(scene))
+        ]
+
+    assert [json.loads(to_json(report))["series"] for report in reports] == [reported.figures["series"]] * 2
+
+
+def len_of(reported: Reported) -> int:
+    total: int = sum(reported.figures["series"][0]["landed"])
+    return total
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--set", "ledger.path=nowhere"), 3, "nothing to report: ledger nowhere: there is no such folder"),
+        (("--set", "channels.orders.group=others"), 3, "no batch of others stands in it; check --channel and --topic"),
+        (("--topic", "unheard-of"), 3, "stands in it for unheard-of"),
+        (
+            ("--set", "ledger.type=kafka", "--set", "ledger.topic=no-such"),
+            1,
+            "ledger topic no-such: Kafka has no such topic",
+        ),
+        (("--channel", "x"), 2, "--channel x: there is no such channel; there are orders"),
+        (("--set", "ledger.type=none"), 2, "ledger.type: none: a report is made from the ledger; keep one"),
+        (("--from", "1h", "--to", "2h"), 2, "--from and --to: the time ends before it begins"),
+        (("--output", "no/such/r.html"), 2, "--output no/such/r.html: there is no such folder"),
+        (("--from", "2001-01-01", "--bucket", "1s"), 2, "--bucket: "),
+        (("--set", "kafka.bootstrap.servers=127.0.0.1:1"), 1, "Kafka at 127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_reported_is_said(
+    reported: Reported, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """A message that names the thing, the right exit code, and no Spark for it."""
+    before = reported.page.read_bytes()
+
+    ended = main(["spark", "report", "-c", str(reported.scene.config), "--output", str(reported.page), *arguments])
+
+    assert (ended, said in capsys.readouterr().err) == (code, True)
+    assert reported.page.read_bytes() == before
+
+
+def test_without_java(reported: Reported, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java is looked for before anything is written."""
+    monkeypatch.setenv("JAVA_HOME", "/no/such/java")
+
+    assert main(["spark", "report", "-c", str(reported.scene.config)]) == 1
+
+    assert "/no/such/java" in capsys.readouterr().err

@@ -1,0 +1,332 @@
+"""Subscriptions that come, change and go while two processes dispatch under load; and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kazoo.exceptions import NoNodeError
+
+from inbound.embedded import EmbeddedCluster
+from inbound.http.client import fetch_status
+from integration.dispatching import Dispatching, admin_url, by_partition, repeats
+from integration.harness import both_clients, until
+from integration.heartbeat import Heartbeat
+from integration.sink import HANG, Sink, status
+
+#: Within so many seconds a change of the configuration has its effect.
+EFFECT = 2.0
+UID, OTHER_UID = "5c3f9e0a-0000-4000-8000-000000000001", "5c3f9e0a-0000-4000-8000-000000000002"
+
+
+class Subscribed(Dispatching):
+    """The same as `Dispatching`, with the subscriptions under one channel, and manifests beside the file."""
+
+    manifests: bool = False
+
+    def write_config(self, **channel: str) -> None:
+        """Write the configuration anew, in its place: not in one go, as editors do."""
+        body: dict[str, Any] = {
+            "zookeeper": {"hosts": self.cluster.zookeeper_hosts, "session_timeout": f"{self.session}s"},
+            "kafka": {"bootstrap.servers": self.cluster.bootstrap_servers},
+            "admin": {"listen": "127.0.0.1:0"},
+            # Not compacted: the library that writes Parquet keeps threads of its own from its first use on.
+            "ledger": {"path": str(self.folder / "ledger"), "compact": False},
+        }
+        if self.subscriptions:
+            options = {name: {"ordering": "key", **given} for name, given in self.subscriptions.items()}
+            posted = {"topics": [self.topic], "group": self.group, "reader": {"client": self.client}}
+            body["channels"] = {"posted": {**posted, "subscriptions": options}}
+        if self.manifests:
+            body["manifests"] = {"paths": ["manifests"], "topic": self.topic, "options": {"ordering": "key"}}
+        self.config.write_text(yaml.safe_dump(body))
+
+    def group_of(self, name: str) -> str:
+        """Return the group of a subscription, or of a manifest's subscriber."""
+        return f"kafka.{name}" if self.manifests else f"{self.group}.{name}"
+
+    def begin(self, name: str, members: int = 2) -> list[subprocess.Popen[bytes]]:
+        """Start the processes, and the load when they own all partitions of this subscription."""
+        started = [self.start() for _ in range(members)]
+        until(lambda: self.shared(name) == members, 60, lambda: f"{members} share it: {self.log(started[0])[-3000:]}")
+        self.start_load(50)
+        return started
+
+    def shared(self, name: str) -> int:
+        """Return among how many members all partitions are shared; 0 while some have no owner."""
+        path = f"/consumers/{self.group_of(name)}/owners/{self.topic}"
+        try:
+            owners = [self.zk.get(f"{path}/{partition}")[0] for partition in range(self.partitions)]
+        except NoNodeError:
+            return 0  # not made yet, or one is being handed over just now
+        return len(set(owners)) if len(owners) == self.partitions else 0
+
+    def claimed(self, name: str) -> list[int]:
+        """Return how often each partition was claimed up to now: the versions of the epochs."""
+        path = f"/consumers/{self.group_of(name)}/epochs/{self.topic}"
+        return [self.zk.get(f"{path}/{partition}")[1].version for partition in range(self.partitions)]
+
+    def members(self, name: str) -> list[str]:
+        """Return who is in the group of a subscription."""
+        path = f"/consumers/{self.group_of(name)}/ids"
+        return list(self.zk.get_children(path)) if self.zk.exists(path) else []
+
+    def said(self, name: str) -> dict[str, Any]:
+        """Return what stands in the node of a subscription's status."""
+        path = f"/consumers/{self.group_of(name)}/subscriber"
+        return dict(json.loads(self.zk.get(path)[0])) if self.zk.exists(path) else {}
+
+    def problem(self, process: subprocess.Popen[bytes]) -> str | None:
+        """Return what a process says is wrong with its configuration."""
+        found = fetch_status(admin_url(self, process), 30)["config_problem"]
+        return None if found is None else str(found)
+
+
+@pytest.fixture
+def subscribed(embedded_cluster: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[Callable[..., Subscribed]]:
+    """Make scenes of four partitions, with sessions that outlive any delay of the machine; end what they started."""
+    scenes: list[Subscribed] = []
+
+    def make(*, manifests: bool = False, session: float = 15.0, **subscriptions: dict[str, Any]) -> Subscribed:
+        folder = tmp_path / f"scene-{len(scenes)}-{tmp_path.name[-20:]}"
+        folder.mkdir()
+        one = Subscribed(embedded_cluster, folder, partitions=4, client=client, session=session)
+        scenes.append(one)
+        one.manifests, one.subscriptions = manifests, subscriptions
+        one.write_config()
+        return one
+
+    yield make
+    for one in scenes:
+        one.close()
+
+
+def waited(process: subprocess.Popen[bytes]) -> float:
+    """Return how long the threads of a process were ready to run, and had no processor, up to now. Seconds."""
+    delays = 0
+    for path in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+        with suppress(OSError):  # the thread has ended since
+            delays += int(path.read_text().split()[1])
+    return delays / 1e9
+
+
+def within(seconds: float, scene: Subscribed, condition: Callable[[], object], what: str) -> None:
+    """Wait for `condition`, which must hold after so many seconds.
+
+    What the machine owed us is not counted: how late this process was woken, and how long the consumers' threads waited
+    for a processor that others had.
+    """
+    with Heartbeat() as heartbeat:
+        began, before = time.monotonic(), [waited(process) for process in scene.processes]
+        until(condition, 30 * seconds, what)
+        took = time.monotonic() - began
+        owed = heartbeat.lost(began)
+    owed += max(waited(process) - earlier for process, earlier in zip(scene.processes, before, strict=True))
+    assert took <= seconds + owed, f"{what}: after {took:.2f} s, {owed:.2f} s of them for want of a processor"
+
+
+def account(scene: Subscribed, taken: list[str]) -> tuple[set[str], dict[str, int]]:
+    """Return what was lost and what was repeated."""
+    return scene.lost(taken), repeats(taken)
+
+
+@both_clients
+def test_a_subscriber_is_added_edited_and_removed_while_another_goes_on(
+    subscribed: Callable[..., Subscribed], sink: Sink
+) -> None:
+    """Each change counts within two seconds; nothing is lost, nothing repeated, and the other one notices nothing."""
+    scene = subscribed(first={"subscriberUri": f"{sink.url}/first"})
+    both = scene.begin("first")
+    epochs = scene.claimed("first")
+
+    scene.subscriptions["second"] = {"subscriberUri": f"{sink.url}/second"}
+    scene.write_config()
+    within(EFFECT, scene, lambda: sink.sent("/second"), "the second one is served")
+    until(lambda: scene.shared("second") == 2, 60, "both processes serve it")
+    epochs_of_second = scene.claimed("second")
+
+    scene.subscriptions["second"] = {"subscriberUri": f"{sink.url}/edited"}
+    scene.write_config()
+    within(EFFECT, scene, lambda: sink.sent("/edited"), "events go where the edit says")
+    edited = "posted.second: goes on with other settings"
+    until(lambda: all(edited in scene.log(process) for process in both), 60, "both processes have taken the edit")
+    time.sleep(1.0)  # what was under way then has come
+    quiet = len(sink.sent("/second"))
+    assert scene.claimed("second") == epochs_of_second  # the partitions stayed where they were
+
+    del scene.subscriptions["second"]
+    scene.write_config()
+    within(EFFECT, scene, lambda: not scene.members("second"), "nobody serves the second one")
+    at_removal = len(sink.sent("/edited"))
+    time.sleep(1.0)
+    assert (len(sink.sent("/second")), len(sink.sent("/edited"))) == (quiet, at_removal)
+
+    scene.subscriptions["second"] = {"subscriberUri": f"{sink.url}/again"}
+    scene.write_config()
+    within(EFFECT, scene, lambda: sink.sent("/again"), "it is served again")
+    scene.drained("second")
+    scene.drained("first")
+
+    second = [*sink.taken("/second"), *sink.taken("/edited"), *sink.taken("/again")]
+    assert (account(scene, sink.taken("/first")), account(scene, second)) == ((set(), {}), (set(), {}))
+    assert scene.claimed("first") == epochs
+
+
+def threads(process: subprocess.Popen[bytes]) -> int:
+    """Return how many threads a process has."""
+    return len(list(Path(f"/proc/{process.pid}/task").iterdir()))
+
+
+def test_a_subscriber_that_hangs_can_be_removed_and_leaves_nothing_behind(
+    subscribed: Callable[..., Subscribed], sink: Sink
+) -> None:
+    """Nothing new is sent to it from then on; what is under way is waited for, then threads and nodes are gone."""
+    scene = subscribed(first={"subscriberUri": f"{sink.url}/first"})
+    (process,) = scene.begin("first", members=1)
+    until(lambda: len(by_partition(sink.taken("/first"))) == 4, 30, "the first one is served from all partitions")
+    before = threads(process)
+    sink.tell(HANG, path="/second")
+    scene.subscriptions["second"] = {"subscriberUri": f"{sink.url}/second", "delivery": {"timeout": "8s"}}
+    scene.write_config()
+    within(EFFECT, scene, lambda: sink.sent("/second"), "it is sent events")
+    # One request is under way for each key of each partition: none is just being sent when the subscriber goes.
+    until(lambda: len(sink.sent("/second")) >= 4 * 5, 7, lambda: f"all hang: {len(sink.sent('/second'))}")
+    scene.subscriptions["third"] = {"subscriberUri": f"{sink.url}/third"}
+    del scene.subscriptions["second"]
+    scene.write_config()
+
+    within(EFFECT, scene, lambda: sink.sent("/third"), "another one, added with the same change, does not wait for it")
+    within(EFFECT, scene, lambda: "posted.second: removed" in scene.log(process), "it is being removed")
+    sent = len(sink.sent("/second"))
+    until(lambda: "posted.second: closed" in scene.log(process), 60, "it has left")
+    del scene.subscriptions["third"]
+    scene.write_config()
+    until(lambda: "posted.third: closed" in scene.log(process), 60, "so has the other")
+
+    until(lambda: threads(process) <= before, 30, lambda: f"its threads are gone: {threads(process)} of {before}")
+    assert (len(sink.sent("/second")), scene.members("second")) == (sent, [])
+    scene.drained("first")
+    assert account(scene, sink.taken("/first")) == (set(), {})
+    assert scene.committed("second") == dict.fromkeys(range(4), 0)
+
+
+def channel(name: str, *subscribers: dict[str, Any]) -> str:
+    """Return a manifest, as `kubectl get -o yaml` prints it."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "messaging.knative.dev/v1beta1",
+            "kind": "KafkaChannel",
+            "metadata": {"name": name, "namespace": "shop", "resourceVersion": "4711", "uid": "abc"},
+            "spec": {"numPartitions": 4, "subscribers": list(subscribers)},
+            "status": {"observedGeneration": 1},
+        }
+    )
+
+
+class Mounted:
+    """A folder as Kubernetes mounts a ConfigMap: files are links into `..data`, and that is a link to what counts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0
+        folder.mkdir()
+
+    def put(self, **files: str) -> None:
+        """Replace everything, in one go."""
+        self._number += 1
+        version = self._folder / f"..version-{self._number}"
+        version.mkdir()
+        for name, text in files.items():
+            (version / f"{name}.yaml").write_text(text)
+        link = self._folder / "..data_tmp"
+        link.symlink_to(version.name)
+        os.rename(link, self._folder / "..data")
+        for name in files:
+            if not (self._folder / f"{name}.yaml").is_symlink():
+                (self._folder / f"{name}.yaml").symlink_to(Path("..data") / f"{name}.yaml")
+        for old in self._folder.glob("*.yaml"):
+            if old.stem not in files:
+                old.unlink()
+        for old in self._folder.glob("..version-*"):
+            if old != version:
+                shutil.rmtree(old)
+
+
+def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
+    subscribed: Callable[..., Subscribed], sink: Sink
+) -> None:
+    """A new version counts within two seconds; one that cannot be used changes nothing, and status says why."""
+    scene = subscribed(manifests=True)
+    mounted = Mounted(scene.folder / "manifests")
+    one = {"uid": UID, "generation": 1, "subscriberUri": f"{sink.url}/one"}
+    mounted.put(orders=channel("orders", one))
+    process, _ = scene.begin(UID)
+
+    other = {"uid": OTHER_UID, "generation": 1, "subscriberUri": f"{sink.url}/other"}
+    mounted.put(orders=channel("orders", one, other))
+    within(EFFECT, scene, lambda: sink.sent("/other"), "the subscriber that was added is served")
+
+    mounted.put(orders=channel("orders", one, {**other, "subscriberUrl": "x"}))
+    unknown = "spec.subscribers[1].subscriberUrl: unknown key; did you mean subscriberUri?"
+    until(lambda: unknown in str(scene.problem(process)), 30, lambda: f"it is said: {scene.problem(process)}")
+    assert "orders.yaml:" in str(scene.problem(process))
+    before = len(sink.sent("/other"))
+    until(lambda: len(sink.sent("/other")) > before, 30, "what was known before goes on")
+
+    mounted.put(orders=channel("orders", one, {**other, "generation": 2, "subscriberUri": f"{sink.url}/edited"}))
+    within(EFFECT, scene, lambda: sink.sent("/edited"), "the edit counts")
+    until(lambda: scene.problem(process) is None, 30, "nothing is wrong any more")
+    until(lambda: scene.said(OTHER_UID).get("observedGeneration") == 2, 30, "the edit is observed")
+    scene.drained(UID)
+    scene.drained(OTHER_UID)
+
+    both = [*sink.taken("/other"), *sink.taken("/edited")]
+    assert (account(scene, sink.taken("/one")), account(scene, both)) == ((set(), {}), (set(), {}))
+
+
+def shown(scene: Subscribed, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """Return what a process's status has of its one subscription."""
+    found: dict[str, Any] = fetch_status(admin_url(scene, process), 30)["channels"][0]["subscriber"]
+    return found
+
+
+def test_ready_is_what_all_replicas_do(subscribed: Callable[..., Subscribed], sink: Sink) -> None:
+    """Kept in ZooKeeper and shown in status: the generation, who lacks it, partitions without owner, who is down."""
+    served = {"subscriberUri": f"{sink.url}/first", "uid": "u-1", "generation": 1, "delivery": {"retry": 1_000_000}}
+    scene = subscribed(first=served, session=5.0)
+    first, second = scene.begin("first")
+    good = {"v": 1, "uid": "u-1", "observedGeneration": 1, "ready": "True", "message": ""}
+    until(lambda: scene.said("first") == good, 30, lambda: f"it is ready: {scene.said('first')}")
+
+    scene.subscriptions["first"] = {**served, "generation": 2}
+    scene.write_config()
+    good["observedGeneration"] = 2
+    until(lambda: scene.said("first") == good, 30, lambda: f"the edit is observed: {scene.said('first')}")
+
+    sink.tell(status(503))
+    until(lambda: "503" in scene.said("first")["message"], 30, lambda: f"the subscriber is down: {scene.said('first')}")
+    assert scene.said("first")["ready"] == "True"
+    sink.forget()
+
+    second.kill()
+    until(lambda: len(scene.members("first")) == scene.shared("first") == 1, 60, "the other one has it all")
+    # Said before the death, too, and then said otherwise as long as partitions had no owner: so both are waited for.
+    wanted = {key: value for key, value in good.items() if key != "v"}
+    until(
+        lambda: (scene.said("first"), shown(scene, first)) == (good, wanted),
+        30,
+        lambda: f"it is ready again: {scene.said('first')}, shown: {shown(scene, first)}",
+    )
+
+    scene.end_load()
+    assert scene.stop(first) == 0
+    assert scene.said("first") == {**good, "ready": "False", "message": "the group has no member"}

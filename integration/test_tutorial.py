@@ -1,0 +1,143 @@
+"""docs/tutorial.md, from its first command to its last: typed in that order, by nobody, and it prints what the page shows."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.harness import until
+from tests.docs_blocks import Block, of_page
+from tests.docs_commands import Command, commands_of
+from tests.docs_printed import difference, normalised
+from tests.docs_shell import Shell
+
+PAGE = "docs/tutorial.md"
+#: For each step, on a machine that does much else. Seconds.
+PATIENCE = 300.0
+#: Beside what `tests/docs_printed.py` makes equal.
+PATTERNS = (
+    (r"\(\S+ (\S+ \S+ )?s? ?ago\)", "(AGO)"),
+    (r"\b\d+ times in a row, tried again in [\d.]+ m?s", "N times in a row, tried again soon"),
+    (r"\b\d passed in [\d.]+s", "passed"),
+    (r"(?m)^(publishing to|Spark:) .*$", ""),  # progress: as often as there is time for
+    (r"took [\d.]+ s|after [\d.]+ s|in [\d.]+ s \([\d,]+/s\)", "TOOK"),
+    (r"\(at \S*/", "(at FOLDER/"),
+    (r"\S+/(servers|orders)\b", r"\1"),
+    (r"'customer-(\d)': \d+", "SUM"),
+    (r"(SUM(, )?)+", "SUMS"),
+    (r"\(share [^)]*\)", "(share)"),  # who comes first may have all for a moment
+    (r"\b\d+ +(?=\d{4}-\d\d-\d\d \d\d:)", "EPOCH "),  # and then claims were one more
+    (r"\b(after joining the group|after \S+ (joined|left))", "after a change"),
+    (r"(?<=\d\d:\d\d:\d\d),\d{3}\b", ""),
+    (r"(?s)Last events:.*", ""),  # as many as there is time for
+    (r"; \d+ records read ahead.*", ""),
+    (r", since .*", ""),
+)
+
+
+class Reader:
+    """Somebody who types what the page says, in two terminals, and edits files with it."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.shell = Shell(folder, environment={"INBOUND__ADMIN__LISTEN": f"127.0.0.1:{port}"})
+        self._second: subprocess.Popen[str] | None = None
+        self._runs = 0
+        self._owner_of_3 = ""
+
+    def follow(self, block: Block) -> None:
+        """Do what a block says.
+
+        Raises:
+            AssertionError: what comes of it is not what the page shows.
+        """
+        if block.language == "python":
+            (self.shell.at / block.file).write_text(block.text)
+            return
+        for command in commands_of(block):
+            where = f"{block}: `{command.typed}`"
+            if command.typed.startswith("inbound run"):
+                self._run(where, command)
+            else:
+                self._type(where, command)
+
+    def press_control_c(self) -> None:
+        """End what runs in the second terminal; it ends in good order."""
+        if self._second is not None:
+            assert self.shell.end(self._second) == 0
+            self._second = None
+
+    def _run(self, where: str, command: Command) -> None:
+        """Start it in the second terminal, and wait until the lines that the page shows have come, in any order."""
+        self.press_control_c()
+        self._runs += 1
+        log = self.shell.folder / f"run-{self._runs}.log"
+        self._second = self.shell.begin(command.typed, log.name)
+        wanted = set(normalised(equal(command.shown or ""))) - {"..."}
+        until(
+            lambda: wanted <= set(normalised(equal(log.read_text()))), PATIENCE, lambda: f"{where}: {log.read_text()}"
+        )
+
+    def _type(self, where: str, command: Command) -> None:
+        typed = command.typed
+        if typed.startswith("kill -9"):
+            typed = f"kill -9 {self._owner_of_3.split('-')[-2]}"  # the page's number is another one's
+        if typed.startswith("inbound spark"):
+            self.press_control_c()
+        only_looks = typed.startswith(("inbound offsets show", "inbound explain"))
+        found: list[str | None] = []
+
+        def as_shown() -> bool:
+            code, printed = self.shell.run(typed)
+            if typed.startswith("inbound cluster up"):
+                self._take_addresses(command, printed)
+                printed = self.shell.there(printed)
+            found[:] = [self._difference(typed, command, code, printed)]
+            return found == [None] or not only_looks
+
+        until(as_shown, PATIENCE, lambda: f"{where}: {found[0]}")
+        assert found == [None], f"{where}: {found[0]}"
+
+    def _difference(self, typed: str, command: Command, code: int, printed: str) -> str | None:
+        if code != (3 if typed.startswith("inbound explain") else 0):
+            return f"ended with {code}:\n{printed}"
+        if owner := re.search(r"(?m)^orders +3 .* (\S+-\d+-\w{6}) ", printed):
+            self._owner_of_3 = owner[1]
+        return difference(equal(command.shown or ""), equal(printed))
+
+    def _take_addresses(self, command: Command, printed: str) -> None:
+        """From now on type the addresses of these servers where the page has those of its own."""
+        pattern = r"(?m)^(?:Kafka|ZooKeeper): +(\S+)$"
+        self.shell.instead = dict(
+            zip(re.findall(pattern, command.shown or ""), re.findall(pattern, printed), strict=True)
+        )
+
+
+def equal(text: str) -> str:
+    """Return a text without what differs from run to run, and is not made equal for all pages."""
+    for pattern, name in PATTERNS:
+        text = re.sub(pattern, name, text)
+    return text
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    one = Reader(tmp_path, port)
+    yield one
+    one.press_control_c()
+    one.shell.close()
+    one.shell.at = tmp_path
+    one.shell.run("inbound cluster down --dir servers")  # where the story did not come to its end
+
+
+@pytest.mark.timeout(1200)
+def test_the_tutorial_can_be_followed(reader: Reader) -> None:
+    """Each command does, and prints, what the page says; the last ones prove that nothing was lost."""
+    for block in of_page(PAGE):
+        reader.follow(block)
