@@ -1,6 +1,6 @@
 # Every target sets up what it needs first (.venv, locked packages, jars); `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check unit integration format coverage bench-drain bench-failover bench-brokers simulate lock clean
+.PHONY: help setup demo test check audit unit integration format docs docs-site coverage fuzz bench-drain bench-failover bench-brokers bench-rebalance bench-reset bench-commit bench-memory bench-latency bench-dispatch bench-ingress bench-ledger bench-overhead bench-replay bench-validate simulate test-explain test-reload lock clean
 
 VENV_PYTHON := .venv/bin/python
 
@@ -16,8 +16,11 @@ demo: setup ## real flights through a real Kafka and ZooKeeper, while consumers 
 test: setup ## everything: check, unit, simulation, integration; the last line counts it all
 	@$(VENV_PYTHON) scripts/run_tests.py check unit simulation integration
 
-check: setup ## ruff, mypy --strict, import direction, wheel contents, file sizes
+check: setup ## ruff, mypy --strict, audit, docs site, import direction, wheel contents, file sizes
 	@$(VENV_PYTHON) scripts/run_tests.py check structure
+
+audit: setup ## hashes, licences and known vulnerabilities of what is locked; `make check` does it too
+	@$(VENV_PYTHON) -m scripts.audit
 
 unit: setup ## the fast tests (pytest tests)
 	@$(VENV_PYTHON) scripts/run_tests.py unit
@@ -25,16 +28,29 @@ unit: setup ## the fast tests (pytest tests)
 integration: setup ## the tests on real servers (pytest integration)
 	@$(VENV_PYTHON) scripts/run_tests.py integration
 
-simulate: setup ## groups under seeded faults: SEEDS=n (2000), FROM=n, or one SEED=n told as a story; and all mutants
-	@$(VENV_PYTHON) -m scripts.simulate $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM))
+simulate: setup ## groups under seeded faults: SEEDS=n (2000), FROM=n, KIND=reset, or one SEED=n told as a story; and all mutants
+	@$(VENV_PYTHON) -m scripts.simulate $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(KIND),--kind $(KIND))
 
 format: setup ## sort imports, fix what ruff can fix, format
 	@$(VENV_PYTHON) -m ruff check --quiet --fix . ; $(VENV_PYTHON) -m ruff format .
 
+docs: setup ## renew what docs/ has from the code: tables of the configuration, metrics, beans, commands; drawings
+	@$(VENV_PYTHON) -m scripts.document_configuration
+	@$(VENV_PYTHON) -m scripts.document_metrics
+	@$(VENV_PYTHON) -m scripts.document_jmx
+	@$(VENV_PYTHON) -m scripts.document_commands
+	@$(VENV_PYTHON) -m scripts.draw_protocol
+
+docs-site: setup ## the docs as a site, in build/site; `make check` does it too
+	@$(VENV_PYTHON) -m scripts.docs_site
+
 coverage: setup ## which lines the fast tests do not reach
 	@$(VENV_PYTHON) -m coverage run -m pytest -q tests; $(VENV_PYTHON) -m coverage report
 
-bench-drain: setup ## records/s of a channel against a plain kafka-python loop
+fuzz: setup ## attackers at the admin listener and the ingress: FUZZ_SECONDS=n (120), FUZZ_SEED=n (of this minute)
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%Y%m%d%H%M)) $(VENV_PYTHON) -m pytest -q integration/test_fuzz.py --timeout 3600
+
+bench-drain: setup ## records/s of channels against plain loops, other frameworks, Java, Go (11 min)
 	@$(VENV_PYTHON) -m benchmarks.drain
 
 bench-failover: setup ## seconds from SIGKILL until others read the victim's partitions
@@ -45,6 +61,42 @@ bench-brokers: setup ## what a killed broker costs: others' partitions, and its 
 
 bench-rebalance: setup ## what joins and leaves cost: 20 processes, 1,000 partitions
 	@$(VENV_PYTHON) -m benchmarks.rebalance
+
+bench-reset: setup ## how long a group stands still for a reset: 64 and 1,000 partitions, 4 processes, under load
+	@$(VENV_PYTHON) -m benchmarks.reset
+
+bench-commit: setup ## how many commits share a transaction, and how long one takes: 800 partitions
+	@$(VENV_PYTHON) -m benchmarks.commit
+
+bench-memory: setup ## memory before a large backlog, CPU with nothing to read: 1,000 partitions, each client
+	@$(VENV_PYTHON) -m benchmarks.memory
+
+bench-latency: setup ## publish to hand-over of single records, against the plain loop of each client
+	@$(VENV_PYTHON) -m benchmarks.latency
+
+bench-dispatch: setup ## events/s to HTTP subscribers, beside eventing-kafka's way (Go); needs nginx and Go (10 min)
+	@$(VENV_PYTHON) -m benchmarks.dispatch
+
+bench-ingress: setup ## events/s through the ingress, over a plain producer loop; needs Go (5 min)
+	@$(VENV_PYTHON) -m benchmarks.ingress
+
+bench-ledger: setup ## what the ledger costs of a channel's records per CPU second (8 min)
+	@$(VENV_PYTHON) -m benchmarks.ledger_cost
+
+bench-overhead: setup ## what metrics, journal, logs, profiling and tracing cost of records per CPU second; a scrape of 1,000 partitions (1 h)
+	@$(VENV_PYTHON) -m benchmarks.overhead
+
+bench-replay: setup ## records/s of spark replay over a bare job that makes the same batches (5 min)
+	@$(VENV_PYTHON) -m benchmarks.replay
+
+bench-validate: setup ## spark validate over bare Spark jobs on the same records and ledger; planted faults (25 min)
+	@$(VENV_PYTHON) -m benchmarks.validate
+
+test-explain: setup ## 20 planted causes on real servers, and what is said when nothing is wrong (13 min; MINUTES=10)
+	@$(VENV_PYTHON) -m benchmarks.explain $(if $(MINUTES),--minutes $(MINUTES))
+
+test-reload: setup ## 500 random edits of a configuration, good and bad, under load (5 min)
+	@$(VENV_PYTHON) -m integration.reloading
 
 lock: setup ## renew requirements/*.lock from setup.cfg; `make lock UPGRADE=1` for newer versions
 	@$(VENV_PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)

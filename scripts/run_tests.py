@@ -1,7 +1,7 @@
 """Run the named stages (check, structure, unit, simulation, integration), then print one line that counts everything.
 
-Every tool of `check` counts as one test. All stages run, also after a failure. Exit 1 if anything failed or if a
-stage of tests ran none.
+Every tool of `check` counts as one test; what it could not find out, because who knows does not answer, it says in words.
+All stages run, also after a failure. Exit 1 if anything failed or if a stage of tests ran none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "ruff check": ("ruff", "check", "--quiet", "."),
     "ruff format": ("ruff", "format", "--check", "--quiet", "."),
     "mypy --strict": ("mypy",),
+    "audit": ("scripts.audit",),
+    "docs site": ("scripts.docs_site",),
 }
+#: How a tool ends that found nothing wrong, and could not find out all of what it is for.
+NOT_KNOWN = 75
 #: What pytest is given for each stage of tests.
 TESTS: dict[str, tuple[str, ...]] = {
     "structure": ("tests/test_layers.py", "tests/test_packaging.py"),
@@ -50,6 +54,9 @@ def run_tool(title: str, command: tuple[str, ...]) -> Count:
     took = time.monotonic() - started
     if ran.returncode == 0:
         print(f"{title}: ok ({took:.1f} s)", flush=True)
+        return Count(passed=1)
+    if ran.returncode == NOT_KNOWN:
+        print(f"{ran.stdout.rstrip()}\n{title}: ok as far as it could look ({took:.1f} s)", flush=True)
         return Count(passed=1)
     print(f"{ran.stdout.rstrip()}\n{title}: FAILED ({took:.1f} s)", flush=True)
     return Count(failed=1)
@@ -97,6 +104,8 @@ def main(stages: list[str]) -> int:
             for title, command in TOOLS.items():
                 total = add(total, run_tool(title, command))
         else:
+            if stage == "integration":
+                subprocess.run([sys.executable, "-m", "scripts.browser"], cwd=ROOT)
             total = add(total, run_pytest(stage, TESTS[stage]))
     print(total, flush=True)
     return 1 if total.failed or total.passed == 0 else 0

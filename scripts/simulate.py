@@ -3,6 +3,7 @@
 make simulate SEEDS=20000             seeds from 0 on
 make simulate SEEDS=5000 FROM=100000  others
 make simulate SEED=4711               one seed, cut down to a short story if it fails
+make simulate KIND=reset SEEDS=10000  seeds that all play resets of offsets; else every tenth does
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import logging
 import sys
 
-from inbound.testing.simulation import campaign, make_plan, play, shrink, story
+from inbound.testing.simulation import campaign, plan_of, play, shrink, story
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, cores, find_all
 
@@ -22,22 +23,26 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many; default {SEEDS}")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first one; default 0")
     parser.add_argument("--seed", type=int, help="only this one, told as a story")
+    parser.add_argument(
+        "--kind", choices=["mixed", "faults", "reset"], default="mixed",
+        help="faults: without resets of offsets; reset: nothing else; default: every tenth seed plays them",
+    )  # fmt: skip
     parser.add_argument("--no-mutants", action="store_true", help="do not look for the mutants")
     args = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if args.seed is not None:
-        return tell(args.seed)
+        return tell(args.seed, args.kind)
     figures = {
-        **play_all(range(args.first, args.first + args.seeds)),
+        **play_all(range(args.first, args.first + args.seeds), args.kind),
         **({} if args.no_mutants else look_for_mutants()),
     }
     print(json.dumps({"benchmark": "simulate", "figures": figures}))
     return int(bool(figures["violations"] or figures.get("mutants", 0) != figures.get("mutants_found", 0)))
 
 
-def tell(seed: int) -> int:
+def tell(seed: int, kind: str) -> int:
     """Play one seed; if it fails, print the shortest story found."""
-    outcome = play(make_plan(seed))
+    outcome = play(plan_of(seed, kind))
     if not outcome.failed:
         print(f"seed {seed}: {outcome.steps} steps, {outcome.handed_out} batches handed out, nothing violated")
         return 0
@@ -46,10 +51,10 @@ def tell(seed: int) -> int:
     return 1
 
 
-def play_all(seeds: range) -> dict[str, float]:
+def play_all(seeds: range, kind: str) -> dict[str, float]:
     """Play all seeds, with progress; tell the first that fails."""
     report = None
-    for report in campaign(seeds, processes=cores()):
+    for report in campaign(seeds, processes=cores(), kind=kind):
         progress(f"{report.seeds} of {len(seeds)} seeds, {len(report.failures)} failed")
     progress("", end=True)
     if report is None:
@@ -57,7 +62,7 @@ def play_all(seeds: range) -> dict[str, float]:
     for seed, violation in sorted(report.failures.items()):
         print(f"seed {seed}: {violation}")
     if report.failures:
-        tell(min(report.failures))
+        tell(min(report.failures), kind)
     print(
         f"{report.seeds} seeds in {report.seconds:.1f} s: {report.steps} steps, {report.handed_out} batches handed out, "
         f"{report.repeated} records repeated, each for a reason, {len(report.failures)} seeds with violations"
