@@ -142,6 +142,18 @@ class Books:
         """Whether the group's offsets have come to the ends of the logs."""
         return all(self.offset(p) == self.published[p] for p in range(self.partitions))
 
+    def wait_read(self, seconds: float = 60.0) -> None:
+        """Wait until something of every partition is committed, after a load was started for those who own them.
+
+        An owner node stands before its owner knows: who loses the answer to its claim claims anew. So `all_owned` alone
+        does not yet mean that the claims which can be seen are the ones that last.
+        """
+        until(
+            lambda: all(self.offset(p) for p in range(self.partitions)),
+            seconds,
+            lambda: f"all partitions are read: {[self.offset(p) for p in range(self.partitions)]}",
+        )
+
     def offset(self, partition: int) -> int | None:
         """Return the group's offset as it stands in ZooKeeper."""
         path = f"/consumers/{self.group}/offsets/{self.topic}/{partition}"

@@ -108,6 +108,7 @@ def test_a_dying_zookeeper_server_costs_no_session_no_partition_and_no_record(
         processes = [s.start() for _ in range(3)]
         until(lambda: s.all_owned(3), 180, lambda: f"all own partitions: {s.owners()}")
         s.start_load()
+        s.wait_read()
         before = (s.owners(), s.claims(), sessions(s))
         for number in (roles.followers[0], roles.leader):
             server = roles.server(number)

@@ -62,6 +62,7 @@ def test_a_process_stopped_past_its_session_does_no_harm_but_the_batch_in_hand(
     victim, other = s.start(), s.start()
     until(lambda: s.all_owned(2), 60, "both own partitions")
     s.start_load(per_second=10 if seconds_per_record else 40)
+    s.wait_read()
     until(lambda: s.seen(victim.pid) and s.seen(other.pid), 60, "both consume")
     if seconds_per_record:
         until(lambda: s.inside(victim.pid), 60, "the victim is inside a batch")
@@ -92,6 +93,7 @@ def test_a_process_stopped_for_less_than_its_session_repeats_and_moves_nothing(s
     victim, other = s.start(), s.start()
     until(lambda: s.all_owned(2), 60, "both own partitions")
     s.start_load()
+    s.wait_read()
     until(lambda: s.seen(victim.pid) and s.seen(other.pid), 60, "both consume")
     before = (s.owners(), s.epochs())
     for pause in (1.0, 2.0):
