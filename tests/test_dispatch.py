@@ -146,6 +146,26 @@ def test_while_the_dead_letter_sink_is_down_the_partition_waits_and_says_so() ->
     assert (stage.commits(), stage.status()["standing"], stage.got()[-1]) == ({0: 3}, None, "later")
 
 
+def test_a_dead_letter_sink_that_hangs_is_told_of_while_it_hangs() -> None:
+    """Nearly all the time an attempt is under way then: whoever looks must not find that nothing is wrong."""
+    stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
+    hangs = [True]
+    stage.behaviour = lambda r: Answer(400) if r.url == SUBSCRIBER else Answer(0, problem="no answer") if hangs else OK
+    stage.seconds = lambda r: 2.0 if r.url == DEAD and hangs else 0.02
+    stage.publish("bad")
+    stage.start()
+    stage.run(5)
+    told = set()
+    for _ in range(40):
+        stage.run(0.25)
+        status = stage.status()
+        told.add((status["waiting_dead_letters"], "dead letter" in str(status["standing"])))
+    hangs.clear()
+    stage.run(10)
+    status = stage.status()
+    assert (told, status["waiting_dead_letters"], status["standing"]) == ({(1, True)}, 0, None)
+
+
 def test_without_a_dead_letter_sink_an_event_is_tried_until_it_is_taken() -> None:
     """Never longer than 5 s apart; nothing is given up."""
     stage = Stage(delivery=FAST)

@@ -67,7 +67,8 @@ class Sender:
         self._open_topic = open_topic
         self._traces = traces or Traces()
         self._writers: dict[str, TopicWriter] = {}
-        self._resting: dict[Job, None] = {}
+        self._resting: dict[Job, None] = {}  # until their next attempt
+        self._failed: dict[Job, None] = {}  # these, and those whose next attempt is under way
         self._stopped: dict[Job, None] = {}
         self._set(options, targets)
 
@@ -94,7 +95,7 @@ class Sender:
     def waits(self) -> dict[TopicPartition, tuple[str, str]]:
         """Return the first event of each partition that waits: a kind (see BatchEventProcessor.waits) and why. Any thread."""
         found: dict[TopicPartition, tuple[int, str, str]] = {}
-        for job in [*dict(self._resting), *dict(self._stopped)]:
+        for job in [*dict(self._failed), *dict(self._stopped)]:
             if job.problem is None:
                 continue
             tp, offset = job.claim.tp, job.entries[0].offset
@@ -106,7 +107,7 @@ class Sender:
     @property
     def waiting_dead_letters(self) -> int:
         """How many events the dead letter sink does not take. Any thread."""
-        return sum(job.dead for job in dict(self._resting))
+        return sum(job.dead and job.problem is not None for job in dict(self._failed))
 
     # -- the subscriber ----------------------------------------------------------------------------------------------
 
@@ -229,6 +230,7 @@ class Sender:
         if self.problem is not None:
             self._recovered()
         self.counters.delivered += len(job.entries)
+        job.problem = None
         if self.targets.reply is not None and is_event(answer.headers):
             self._reply(job, answer)
         else:
@@ -283,6 +285,7 @@ class Sender:
         def answered(job: Job, answer: Answer) -> None:
             if judge(answer, 1) is Verdict.TAKEN:
                 self.counters.replied += 1
+                job.problem = None
                 self._next_reply(job, left[1:])
                 return
             job.attempt += 1
@@ -326,13 +329,8 @@ class Sender:
             parts = wrapped(*tp, record, self.options.mode)
             self._post_dead_letter(job, record, parts, extra, lambda: self._dead_lettered(job))
         elif self.options.on_undecodable == "skip":
-            self._log.say(
-                "undecodable",
-                "%s: the record at offset %d is no event: %s; it is passed over",
-                tp,
-                record.offset,
-                reason,
-            )
+            self._log.say("undecodable", "%s: the record at offset %d is no event: %s; it is passed over",
+                          tp, record.offset, reason)  # fmt: skip
             self.counters.skipped += 1
             self._finish(job)
         else:
@@ -345,7 +343,7 @@ class Sender:
     def _post_dead_letter(
         self, job: Job, record: Record, parts: HttpParts, extra: Mapping[str, str], then: Callable[[], None]
     ) -> None:
-        job.attempt, job.dead = 0, True
+        job.attempt, job.dead, job.problem = 0, True, None
 
         def answered(job: Job, answer: Answer) -> None:
             if judge(answer, 1) is Verdict.TAKEN:
@@ -436,7 +434,7 @@ class Sender:
             self._traces.given_up(job)
             return
         job.passing, job.again = answer.problem is not None, send
-        self._resting[job] = None
+        self._resting[job] = self._failed[job] = None
         job.timer = self._loop.call_later(wait, self._run_now, job)
 
     def _run_now(self, job: Job) -> None:
@@ -457,6 +455,7 @@ class Sender:
         for entry in job.entries:
             window.finish(entry)
         job.problem = None
+        self._failed.pop(job, None)
         if job.rest:
             (job.entries, job.attempt), job.undecodable = job.rest.pop(0), None
             if not claim.closing:
@@ -475,8 +474,8 @@ class Sender:
         for job in claim.jobs:
             if job.timer is not None:
                 job.timer.cancel()
-            self._resting.pop(job, None)
-            self._stopped.pop(job, None)
+            for jobs in (self._resting, self._failed, self._stopped):
+                jobs.pop(job, None)
             if job.work is not None:
                 self._traces.given_up(job)
 
