@@ -110,7 +110,8 @@ class Books:
     def inside(self, name: int | str) -> dict[int, int]:
         """Return, of a process, the partitions whose batch has begun and not ended: partition: first offset."""
         begun: dict[int, int] = {}
-        for line in (self.seen_folder / f"{name}.seen").read_bytes().split(b"\n")[:-1]:
+        path = self.seen_folder / f"{name}.seen"
+        for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
             parts = line.split()
             if parts[0] == b"B":
                 begun[int(parts[1])] = int(parts[2])

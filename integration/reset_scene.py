@@ -38,7 +38,7 @@ from integration.harness import Scene, until
 #: A session that outlives any delay of the machine. Seconds.
 STEADY = 15.0
 #: How long a process that is killed is still the leader: its session, in seconds.
-LEADS = 3.0
+LEADS = 8.0
 #: How long a reset may take on a machine that does much else. Seconds.
 PATIENCE = 120.0
 

@@ -24,7 +24,7 @@ def test_a_replica_that_is_killed_loses_nothing_and_repeats_at_most_its_window(
     dispatching: MakeScene, sink: Sink, ordering: str
 ) -> None:
     """SIGKILL while requests are under way: every published id arrives; the order of what comes anew is kept."""
-    s = dispatching(partitions=4, session=5.0)
+    s = dispatching(partitions=4, session=8.0)  # if the other lost its own, too, that would repeat a window more
     s.subscribe(subscriberUri=f"{sink.url}/", delivery=FAST, ordering=ordering, max_in_flight=WINDOW)
     sink.tell(Answer(after=0.005))
     victim, other = s.run(2)
@@ -34,7 +34,7 @@ def test_a_replica_that_is_killed_loses_nothing_and_repeats_at_most_its_window(
     victim.wait()
     until(lambda: s.owned_by([other]), 60, "the other has taken over")
     time.sleep(1.0)
-    s.drained()
+    s.drained(seconds=120)  # what came in the session of the dead one, one event after the other
     again = Counter(partition_of(id) for id, more in repeats(sink.taken()).items() for _ in range(more))
     assert (s.lost(sink.taken()), {p: n for p, n in again.items() if n > WINDOW}) == (set(), {}), again
     first_times = by_partition(list(dict.fromkeys(sink.taken())))
@@ -86,7 +86,8 @@ def test_a_stop_is_prompt_although_the_subscriber_hangs(dispatching: MakeScene, 
         began = time.monotonic()
         code = s.stop(first)
         took = time.monotonic() - began - heart.lost(began)
-    assert (code, took < 8.0, s.committed()) == (0, True, dict.fromkeys(range(4), 4)), (took, s.log(first)[-2000:])
+    # 5 s for the requests; the rest is for a slow disk, which the release waits for. Their timeout is 30 s.
+    assert (code, took < 12.0, s.committed()) == (0, True, dict.fromkeys(range(4), 4)), (took, s.log(first)[-2000:])
     assert ("abandoned" in s.log(first), s.owners()) == (False, {}), s.log(first)
     sink.forget()
     s.run()
@@ -101,7 +102,7 @@ def test_a_joiner_gets_its_share_promptly_although_the_subscriber_hangs(dispatch
     sink.tell(HANG)
     s.send(2)
     s.run()
-    until(lambda: len(sink.requests) >= 4, 60, "it hangs in every partition")
+    until(lambda: len(by_partition(list(sink.attempts()))) == 4, 60, "it hangs in every partition")
     sink.forget()  # those that hang go on hanging
     s.start()
     members = f"/consumers/{s.group}/ids"

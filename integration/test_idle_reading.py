@@ -31,7 +31,8 @@ def woken() -> threading.Event:
 
 def leave_alone(client: LogClient, woken: threading.Event) -> None:
     """Poll until a fetch is under way that may wait long, and nothing has come."""
-    for _ in range(20):
+    deadline = time.monotonic() + 60  # a broker takes its time for a connection
+    while time.monotonic() < deadline:
         woken.clear()
         polled = client.poll(0.0, woken.set)
         assert not polled.fetched
@@ -63,31 +64,41 @@ def test_a_client_that_is_left_alone_says_when_a_record_comes(stage: RealStage, 
     (tp,) = stage.topic()
     client = stage.client()
     client.read({tp: 0})
-    leave_alone(client, woken)
-    stage.publish(tp, values(1))
-    assert until_something(stage, client, woken) < PATIENT_WAIT / 4
+    took = []
+    for _ in range(3):
+        leave_alone(client, woken)
+        stage.publish(tp, values(1))
+        took.append(until_something(stage, client, woken))
+    assert sorted(took)[1] < PATIENT_WAIT / 4  # the broker may be held up once, while this process is not
 
 
 def test_a_partition_that_is_claimed_meanwhile_is_read_at_once(stage: RealStage, woken: threading.Event) -> None:
     """It does not wait behind the fetch that waits for records of others: the broker answers one after the other."""
-    idle, claimed = stage.topic(2)
-    stage.publish(claimed, values(1))
+    idle, *others = stage.topic(4)
+    for claimed in others:
+        stage.publish(claimed, values(1))
     client = stage.client()
     client.read({idle: 0})
-    leave_alone(client, woken)
-    client.read({claimed: 0})
-    assert until_something(stage, client, woken) < PATIENT_WAIT / 4
+    took = []
+    for claimed in others:
+        leave_alone(client, woken)
+        client.read({claimed: 0})
+        took.append(until_something(stage, client, woken))
+    assert sorted(took)[1] < PATIENT_WAIT / 4  # as above
 
 
 def test_the_limits_of_a_log_are_known_at_once(stage: RealStage, woken: threading.Event) -> None:
     """The question for them goes the same way as the fetch."""
-    idle, asked = stage.topic(2)
+    idle, *others = stage.topic(4)
     client = stage.client()
     client.read({idle: 0})
-    leave_alone(client, woken)
-    began = time.monotonic()
-    stage.ranges(client, [asked])
-    assert time.monotonic() - began - stage.heart.lost(began) < PATIENT_WAIT / 4
+    took = []
+    for asked in others:
+        leave_alone(client, woken)
+        began = time.monotonic()
+        stage.ranges(client, [asked])
+        took.append(time.monotonic() - began - stage.heart.lost(began))
+    assert sorted(took)[1] < PATIENT_WAIT / 4  # as above
 
 
 def test_a_broker_that_is_frozen_meanwhile_costs_nothing(stage: RealStage, woken: threading.Event) -> None:

@@ -173,8 +173,10 @@ def test_a_second_signal_ends_it_at_once(scene: MakeScene) -> None:
     s = scene()
     s.start()
     with s.connect() as slow:
-        slow.sendall(b"POST / HTTP/1.1\r\nhost: x\r\n")
-        time.sleep(0.3)
+        head = f"POST /topics/{s.topic} HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n"
+        slow.sendall(head.encode())
+        # Who has not been heard yet holds nobody: the first signal would end it in good order.
+        assert slow.recv(1000).startswith(b"HTTP/1.1 100 ")
         assert s.process is not None
         s.process.send_signal(signal.SIGTERM)
         # Two signals of a kind that come before the first one is handled are one.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,21 @@ def value(answer: Any) -> Any:
     """Return the value of an answer that is no error."""
     assert answer["status"] == 200, answer
     return answer["value"]
+
+
+def at_last(ask: Callable[[], Any]) -> Any:
+    """Return the value of an answer that is no error, of several processes behind one port.
+
+    One that takes more than 2 s to answer is left out of that answer, as if it had nothing: then nothing was done, either.
+    """
+    answers: list[Any] = []
+
+    def good() -> bool:
+        answers.append(ask())
+        return bool(answers[-1]["status"] == 200)
+
+    until(good, 60, lambda: f"an answer: {answers[-1]}")
+    return answers[-1]["value"]
 
 
 def test_a_python_client_reads_searches_calls_and_writes(scene: Scene) -> None:
@@ -116,7 +132,7 @@ def test_jolokias_own_client_for_java_does_all_that(scene: Scene, inbound_jars: 
     process = scene.start()
     url = admin_url(scene, process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
-    until(lambda: len(fetch_status(url)["channels"][0]["partitions"]) == 4, 60, "it knows that it does")
+    until(lambda: len(fetch_status(url, 30)["channels"][0]["partitions"]) == 4, 60, "it knows that it does")
     jars = fetch(inbound_jars, JOLOKIA_CLIENT)
     talk = subprocess.run(
         ["java", "-cp", f"{jars}/*", str(Path(__file__).parent / "java" / "JolokiaTalk.java"), f"{url}/jolokia", scene.topic,
@@ -161,8 +177,8 @@ def test_several_processes_are_seen_and_operated_through_one_port(scene: Scene) 
     until(lambda: len(value(reader.search(mbean="inbound:type=Partition,*"))) == 4, 60, "both say so")
 
     beans = [f"{CHANNEL},process={number}" for number in (0, 1)]
-    assert value(reader.search(mbean="inbound:type=Channel,*")) == beans
-    ids = [value(reader.get_attribute(mbean=bean, attribute="ConsumerId")) for bean in beans]
+    until(lambda: value(reader.search(mbean="inbound:type=Channel,*")) == beans, 60, "both have a channel")
+    ids = [at_last(partial(reader.get_attribute, mbean=bean, attribute="ConsumerId")) for bean in beans]
     assert set(scene.owners().values()) == set(ids)
 
     def partitions_of(number: int) -> set[int]:
@@ -174,14 +190,21 @@ def test_several_processes_are_seen_and_operated_through_one_port(scene: Scene) 
     assert operator.execute(mbean=beans[0], operation="pause", arguments=[])["status"] == 403
     assert operator.execute(**{**release, "mbean": beans[0]})["status"] == 404  # the other one holds it
     assert mine in partitions_of(1)
-    value(operator.execute(**release))
+    at_last(lambda: operator.execute(**release))
     until(lambda: mine not in scene.owners(), 60, "that member has given it up")
-    value(operator.execute(mbean=beans[0], operation="rebalance", arguments=[]))
+    at_last(lambda: operator.execute(mbean=beans[0], operation="rebalance", arguments=[]))
     until(lambda: mine in partitions_of(1), 60, "it has taken it again")
-    value(operator.set_attribute(mbean=beans[1], attr_value_pairs=("MaxReadRate", 7)))
-    rates = value(reader.get_attribute(mbean="inbound:type=Processor,*", attribute="MaxReadRate"))
-    assert [one["MaxReadRate"] for one in rates.values()] == [None, 7.0]
-    code, _, _ = post(url, "/channels/orders/rate?per_second=9", "secret", 15.0)
-    rates = value(reader.get_attribute(mbean="inbound:type=Channel,*", attribute="MaxReadRate"))
-    assert (code, [one["MaxReadRate"] for one in rates.values()]) == (200, [9.0, 9.0])
+    at_last(lambda: operator.set_attribute(mbean=beans[1], attr_value_pairs=("MaxReadRate", 7)))
+
+    def rates(kind: str) -> list[Any]:
+        found = at_last(lambda: reader.get_attribute(mbean=f"inbound:type={kind},*", attribute="MaxReadRate"))
+        return [one["MaxReadRate"] for one in found.values()]
+
+    until(lambda: rates("Processor") == [None, 7.0], 60, lambda: f"only that one has a rate: {rates('Processor')}")
+
+    def both_have_it() -> bool:
+        code, _, _ = post(url, "/channels/orders/rate?per_second=9", "secret", 30.0)
+        return (code, rates("Channel")) == (200, [9.0, 9.0])
+
+    until(both_have_it, 60, lambda: f"both have the rate: {rates('Channel')}")
     assert scene.stop(parent) == 0

@@ -169,8 +169,11 @@ def test_reconnecting_takes_at_most_a_second_however_long_the_outage_was(stage: 
     time.sleep(6)
     stage.outage_over()
     began = time.monotonic()
+    fresh = stage.client("fresh")
+    stage.until(lambda: fresh.connection is not None)
+    first = stage.took(began)  # what a server that has just started, and its disk, need for whoever asks at once
     stage.until(lambda: zk.connection is not None)
-    assert stage.took(began) < 1.0 + 1.0  # a server that has just started takes its time for its first session
+    assert stage.took(began) < 1.0 + 1.0 + first
 
 
 def test_a_server_that_swallows_connections_does_not_hold_up_the_others(stage: RealStage) -> None:

@@ -83,7 +83,7 @@ def admin_url(s: MixedScene, process: subprocess.Popen[bytes]) -> str:
 
 def paused(s: MixedScene, process: subprocess.Popen[bytes]) -> bool:
     """Whether a member says that it is paused."""
-    (channel,) = fetch_status(admin_url(s, process))["channels"]
+    (channel,) = fetch_status(admin_url(s, process), 30)["channels"]
     return bool(channel["paused"])
 
 

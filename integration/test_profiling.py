@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -82,11 +84,11 @@ def test_the_processors_function_is_in_the_profile(scene: Scene, tmp_path: Path)
     kinds = [message.string_table[kind.type] for kind in message.sample_type]
     assert kinds == ["samples", "cpu", "wall"]
     assert message.duration_nanos >= 1_900_000_000
-    busy = {
-        dict(labels)["channel"]: values[1]
-        for (stack, labels), values in samples(message).items()
-        if any(place.startswith("busy.Busy.weigh ") for place in stack)
-    }
+    # All its stacks together: of a thread that waited for the interpreter one of them has no CPU time.
+    busy: Counter[str] = Counter()
+    for (stack, labels), values in samples(message).items():
+        if any(place.startswith("busy.Busy.weigh ") for place in stack):
+            busy[dict(labels)["channel"]] += values[1]
     assert set(busy) == {"orders"}
     assert busy["orders"] > 0
     # The parts of inbound are told apart, by their threads.
@@ -98,7 +100,8 @@ def test_the_processors_function_is_in_the_profile(scene: Scene, tmp_path: Path)
         shown = top(tmp_path, str(file))
         assert re.search(r"(?m)^Type: cpu$", shown), shown
         assert re.search(r"(?m)%\s+busy\.Busy\.weigh$", shown), shown
-        assert "looks in 2" in top(tmp_path, str(file), "-comments")
+        # A machine that stands still at its end makes it longer than was asked for.
+        assert f"looks in {message.duration_nanos / 1e9:.2f} s" in top(tmp_path, str(file), "-comments")
     assert scene.stop(process) == 0
 
 
@@ -198,7 +201,7 @@ def test_each_process_of_several_has_a_port_and_follows_the_configuration(scene:
         for url in found:
             try:
                 dump_of(url)
-            except OSError:
+            except (OSError, HTTPException):  # an answer can be cut by the end
                 continue
             return False
         return True

@@ -32,7 +32,7 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
 
 def reloads(url: str) -> dict[str, Any]:
     """Return what a process says of changes of its configuration."""
-    found: dict[str, Any] = fetch_status(url)["reload"]
+    found: dict[str, Any] = fetch_status(url, 30)["reload"]
     return found
 
 
@@ -63,7 +63,7 @@ def test_what_needs_no_other_member_changes_while_partitions_stay(scene: Scene) 
     until(lambda: scene.all_owned(1), 120, "it owns all")
     until(lambda: reloads(url)["watching"], 60, "the system tells of changes")
     scene.start_load()
-    until(lambda: scene.seen(), 60, "it reads")
+    scene.wait_read()
     claims = scene.claims()
 
     edit(scene, "seconds_per_record: 0.0", "seconds_per_record: 0.001")
@@ -112,8 +112,9 @@ def test_one_that_does_not_start_is_taken_back(scene: Scene) -> None:
     process = scene.start()
     url = admin_url(scene, process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
-    claims, good = scene.claims(), scene.config.read_text()
     scene.start_load()
+    scene.wait_read()
+    claims, good = scene.claims(), scene.config.read_text()
     edit(scene, scene.cluster.bootstrap_servers, "127.0.0.1:1")
     until(lambda: reloads(url)["rolled_back_total"] == 1, 60, lambda: f"it is taken back: {reloads(url)}")
     assert "Kafka does not answer with the new settings" in reloads(url)["problem"]
@@ -131,6 +132,7 @@ def test_other_connections_to_kafka_and_zookeeper(scene: Scene) -> None:
     url = admin_url(scene, process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
     scene.start_load()
+    scene.wait_read()
     claims = scene.claims()
     edit(scene, "kafka: {", 'kafka: {client.rack: "there", ')
     applied(url, 1)
@@ -151,8 +153,9 @@ def test_a_hangup_reaches_every_child(scene: Scene) -> None:
     url = admin_url(scene, parent)
     until(lambda: scene.all_owned(2), 120, "both own partitions")
 
-    def counts() -> list[int]:
-        return [one["reload"]["applied_total"] for one in fetch_status(url)["processes"]]
+    def counts() -> list[int | None]:
+        # One that does not answer its parent at once says nothing of it: a machine may stand still for longer.
+        return [(one["reload"] or {}).get("applied_total") for one in fetch_status(url, 30)["processes"]]
 
     edit(scene, "    processor:", "    workers: 2\n    processor:")
     parent.send_signal(signal.SIGHUP)

@@ -176,7 +176,7 @@ spec:
 def manifests_of(resets: Resets, process: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
     """Return what a process says of the manifests of resets."""
     found = re.search(r"admin: (http\S+)/status", resets.scene.log(process))
-    return list(fetch_status(found.group(1))["reset_manifests"]) if found else []
+    return list(fetch_status(found.group(1), 30)["reset_manifests"]) if found else []
 
 
 def test_a_manifest_in_the_watched_folder_is_carried_out_once(make: Any) -> None:
@@ -218,9 +218,10 @@ def test_an_interrupted_command_leaves_the_reset_and_it_can_be_cancelled(make: A
     """The member has ten minutes' work in hand, so nothing was moved yet; it goes on as before."""
     resets: Resets = make(partitions=1, seconds_per_record=0.3)
     resets.scene.write_config(shutdown_timeout="900s")
+    # Before anybody reads: of what comes while somebody does, a first batch of a few records would soon be over.
+    resets.scene.publish(2000)
     process = resets.scene.start()
     until(lambda: resets.scene.all_owned(1), 60, "it owns the partition")
-    resets.scene.publish(2000)
     until(lambda: resets.scene.seen().total() > 0 and resets.scene.inside(process.pid), 60, "it works at a batch")
     said = resets.scene.folder / "said"
     # What is started in the background of a shell script ignores SIGINT, and hands that down.

@@ -39,6 +39,7 @@ def test_a_reset_goes_on_when_zookeeper_is_back(make: Callable[..., ResetScene],
     with scene.held(0):
         scene.publish(1)
         until(lambda: all(scene.offset(p) == 11 for p in (1, 2, 3)), 60, "the others have committed")
+        until(lambda: any(0 in scene.inside(p.pid) for p in processes), 60, "a batch of the first is held")
         name = scene.reset()
         until(lambda: list(scene.owners()) == [0], 60, "the others have stopped")
         cluster.zookeepers[0].kill()

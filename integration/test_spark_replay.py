@@ -15,7 +15,9 @@ from kazoo.client import KazooClient
 
 from inbound.cli import places
 from inbound.embedded import EmbeddedCluster
+from inbound.spark.gather import Brokers
 from inbound.spark.session import SparkSettings, spark_session
+from inbound.topic_partition import TopicPartition
 from integration.harness import until
 from integration.replay_scene import BATCH, ReplayScene
 
@@ -50,6 +52,17 @@ def replay(scene: ReplayScene) -> Callable[..., int]:
 
 
 WHOLE = {0: list(range(RECORDS)), 1: list(range(RECORDS))}
+
+
+def wait_decided(scene: ReplayScene, end: int) -> None:
+    """Wait until all before this offset of partition 0 is decided: a transaction's end is answered before its marker stands."""
+    key = TopicPartition(scene.topic, 0)
+
+    def decided() -> int:
+        with Brokers({"bootstrap.servers": scene.cluster.bootstrap_servers}) as brokers:
+            return brokers.limits([key])[key].end
+
+    until(lambda: decided() == end, 60, lambda: f"all before {end} is decided: {decided()}")
 
 
 def test_each_partition_is_replayed_in_order_and_once(scene: ReplayScene, replay: Callable[..., int]) -> None:
@@ -121,6 +134,7 @@ def test_transactions_and_headers(scene: ReplayScene, replay: Callable[..., int]
             producer.produce(scene.topic, b"in a transaction", partition=0)
         producer.flush(60)
         (producer.commit_transaction if commit else producer.abort_transaction)(60)
+    wait_decided(scene, RECORDS + 12)
 
     assert replay("--from-offset", str(RECORDS)) == 0
 
@@ -138,6 +152,7 @@ def test_a_range_without_records_is_done(scene: ReplayScene, replay: Callable[..
     producer.produce(scene.topic, b"in a transaction", partition=0)
     producer.flush(60)
     producer.abort_transaction(60)
+    wait_decided(scene, RECORDS + 2)
 
     assert replay("--range", f"0:{RECORDS}:{RECORDS + 2}") == 0
 

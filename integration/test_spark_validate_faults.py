@@ -14,6 +14,7 @@ import pytest
 
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
+from inbound.ledger.format import path_part
 from integration.harness import Scene, until
 from integration.spark_stage import spark
 
@@ -63,18 +64,38 @@ def begun_and_not_ended(scene: Scene, pid: int) -> set[tuple[int, int]]:
     return {(partition, offset) for partition, offsets in begun.items() for offset in offsets}
 
 
+def about_to_begin(scene: Scene, pid: int) -> bool:
+    """Whether a process has a batch in its ledger that its processor was not handed: killed now, only the ledger knows it."""
+    noted: dict[int, int] = {}
+    for path in sorted((scene.folder / "ledger" / path_part(scene.group)).glob(f"*-{pid}-*.jsonl")):
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            entry = json.loads(line)
+            if entry["kind"] == "begun":
+                noted[entry["partition"]] = entry["first"]
+    handed: dict[int, int] = {}
+    for line in (scene.seen_folder / f"{pid}.seen").read_bytes().split(b"\n")[:-1]:
+        kind, partition, first, *_ = line.split()
+        if kind == b"B":
+            handed[int(partition)] = int(first)
+    return noted != handed
+
+
 def owns(scene: Scene, process: subprocess.Popen[bytes]) -> bool:
     """Whether a process owns a partition."""
     return any(f"-{process.pid}-" in owner for owner in scene.owners().values())
 
 
 def kill_with_a_batch_in_hand(scene: Scene, victim: subprocess.Popen[bytes]) -> None:
-    """Kill a process that has begun a batch and not ended it: it is looked at while it stands still."""
+    """Kill a process that has begun a batch and not ended it: it is looked at while it stands still.
+
+    Not while one of its other partitions is between the ledger's line and the processor's: what is repeated of that
+    batch is in no record but the ledger.
+    """
 
     def stands_in_a_batch() -> bool:
         victim.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, victim.pid, os.WSTOPPED)  # the signal returns before all threads stand still
-        if begun_and_not_ended(scene, victim.pid):
+        if begun_and_not_ended(scene, victim.pid) and not about_to_begin(scene, victim.pid):
             return True
         victim.send_signal(signal.SIGCONT)
         return False

@@ -195,6 +195,7 @@ def test_a_group_that_is_not_configured(stage: Stage, capsys: Capture) -> None:
 def test_an_empty_topic(embedded_cluster: EmbeddedCluster, tmp_path: Path, spark: Any, capsys: Capture) -> None:
     """A consumer has claimed a partition in which nothing ever was."""
     stage = Stage(embedded_cluster, tmp_path)
+    until(lambda: stage.kafka_id() is not None, 60, "the broker knows the topic: the controller answers first")
     stage.set_offset(0)
     stage.consumer("a").claim().leave()
 

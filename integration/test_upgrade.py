@@ -46,7 +46,7 @@ def test_the_partitions_of_one_that_is_killed_go_to_the_other_release(
     mixed_scene: MakeScene, releases: Releases, dies: str
 ) -> None:
     """After the session; nothing is lost, and repeated is at most the batch that the dead one had in hand."""
-    s = mixed_scene(session=4.0, seconds_per_record=0.002)
+    s = mixed_scene(session=8.0, seconds_per_record=0.002)  # only the dead one is to lose its session
     old, new = releases.previous, releases.current
     running = [(s.start_of(old), old), (s.start_of(new), new)]
     s.wait_until_shared(*running)

@@ -15,7 +15,7 @@ from inbound.errors import InboundError
 
 GROUP = "delays"
 #: Short, so that the demo does not wait long for the death to be noticed. ZooKeeper's tick is 500 ms here.
-SESSION_TIMEOUT = 4.0
+SESSION_TIMEOUT = 6.0
 #: Flights are handed out faster than they are counted by about half: so there is nearly always a batch in work.
 SLICE, PAUSE = 20, 0.010
 _LOG_LINES = 12
