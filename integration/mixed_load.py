@@ -17,8 +17,9 @@ from inbound.topic_partition import TopicPartition
 from integration.explaining import Stage, advance
 from integration.harness import until
 
-#: What advanced this short a time before it was accused did not stand still. Seconds.
-JUST_MOVED = 1.0
+#: What advanced this short a time before it was accused did not stand still, in seconds: a second, and the time between two
+#: looks, for it advanced somewhere between them. A machine that stood still there counts as well.
+JUST_MOVED = 1.5
 PARTITIONS = 4
 #: Longer than a busy machine stands still: who has lost its session does not stand still by its own fault.
 SESSION = "30s"
@@ -95,8 +96,9 @@ class _Seen:
     """How a partition stood right before a look."""
 
     partition: Partition
+    at: float  # monotonic time of the look
     mark: tuple[int, int]  # committed, position
-    since: float  # monotonic time
+    since: float  # it had that mark then; where it has just got it, since the look before
     done: bool  # there is nothing to read, and nothing was read ahead
 
 
@@ -175,8 +177,9 @@ class _Looks:
         for p in self._held():
             mark, before = (p.committed or 0, p.position), self._seen.get(p.tp)
             still = before is not None and (before.partition, before.mark) == (p, mark)
-            since = before.since if still and before is not None else time.monotonic()
-            self._seen[p.tp] = _Seen(p, mark, since, p.lag == 0 and not p.buffer)
+            now = time.monotonic()
+            since = now if before is None or before.partition is not p else before.since if still else before.at
+            self._seen[p.tp] = _Seen(p, now, mark, since, p.lag == 0 and not p.buffer)
         at = self._run_once()
         with self._account.lock:
             self._judge(time.monotonic())

@@ -55,7 +55,7 @@ def value(answer: Any) -> Any:
 def at_last(ask: Callable[[], Any]) -> Any:
     """Return the value of an answer that is no error, of several processes behind one port.
 
-    One that takes more than 2 s to answer is left out of that answer, as if it had nothing: then nothing was done, either.
+    One that takes more than 2 s to answer is left out of it, as if it had nothing; then nothing was done either.
     """
     answers: list[Any] = []
 

@@ -45,6 +45,12 @@ def made(cluster: EmbeddedCluster, tmp_path: Path, **settings: Any) -> Scene:
     return Scene(cluster, folder, partitions=PARTITIONS, **settings)
 
 
+def steady(scene: Scene) -> None:
+    """Let members live on while the machine stands still: two looks at one are not to differ for that."""
+    scene.session = 15.0
+    scene.write_config()
+
+
 def offsets(scene: Scene, *arguments: str, code: int = 0) -> str:
     """Run a command on the scene's configuration; return what it printed, after `code` 0, or what it said on stderr."""
     command = [sys.executable, "-m", "inbound", "offsets", *arguments, "-c", str(scene.config)]
@@ -84,6 +90,7 @@ def node(scene: Scene, family: str, partition: int) -> Any:
 @both_clients
 def test_show_says_what_the_servers_say(scene: Scene, client: str) -> None:
     """While a member lives and afterwards: asked for by kazoo, and by a consumer of kafka-python's."""
+    steady(scene)
     scene.publish(20)
     process = scene.start()
     scene.settle(90)
@@ -111,6 +118,7 @@ def test_show_says_what_the_servers_say(scene: Scene, client: str) -> None:
 
 def test_offsets_go_out_and_in_again_and_the_group_reads_from_there(scene: Scene) -> None:
     """What was moved back is read once more, and nothing else is."""
+    steady(scene)
     read_and_stop(scene, 20)
     kept = offsets(scene, "export")
     assert sorted(kept.splitlines()) == [f"{_quoted(scene.topic)},{p},20" for p in range(PARTITIONS)]

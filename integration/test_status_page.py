@@ -399,15 +399,18 @@ def test_pages_of_other_sites_cannot_operate(
     )
     browser.run("document.forms[0].submit()")
     refusal = "not taken from pages of other sites" if token is None else "this needs `Authorization"
-    said = "location.pathname + ' ' + (document.body?.innerText ?? '')"
-    until(
-        lambda: f"/channels/orders/pause {refusal}" in looked_at(browser, said), 120, lambda: looked_at(browser, said)
-    )
+    said = "location.pathname + ' says: ' + (document.body?.innerText ?? '')"
+
+    def refused() -> bool:
+        path, _, text = looked_at(browser, said).partition(" says: ")
+        return path == "/channels/orders/pause" and refusal in text
+
+    until(refused, 120, lambda: looked_at(browser, said))
     assert stage.asked == []
 
 
 def looked_at(browser: Browser, expression: str) -> str:
-    """Return what an expression is in the page; nothing if one page is just taking the place of another."""
+    """Return what an expression is in the page. While one page takes the place of another nobody may answer it."""
     try:
         return str(browser.run(expression))
     except AssertionError as error:

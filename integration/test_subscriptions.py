@@ -330,7 +330,7 @@ def shown(scene: Subscribed, process: subprocess.Popen[bytes]) -> dict[str, Any]
 def test_ready_is_what_all_replicas_do(subscribed: Callable[..., Subscribed], sink: Sink) -> None:
     """Kept in ZooKeeper and shown in status: the generation, who lacks it, partitions without owner, who is down."""
     served = {"subscriberUri": f"{sink.url}/first", "uid": "u-1", "generation": 1, "delivery": {"retry": 1_000_000}}
-    scene = subscribed(first=served, session=5.0)
+    scene = subscribed(first=served, session=8.0)  # its end is waited for, but must not come before
     first, second = scene.begin("first")
     good = {"v": 1, "uid": "u-1", "observedGeneration": 1, "ready": "True", "message": ""}
     until(lambda: scene.said("first") == good, 30, lambda: f"it is ready: {scene.said('first')}")

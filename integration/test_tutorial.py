@@ -28,6 +28,7 @@ PATTERNS = (
     (r"\b\d+ times in a row, tried again in [\d.]+ m?s", "N times in a row, tried again soon"),
     (r"\b\d passed in [\d.]+s", "passed"),
     (r"(?m)^(publishing to|Spark:) .*$", ""),  # progress: as often as there is time for
+    (r"(?m)^ +\w+: Unknown \(Waiting\): .*$", ""),  # a reset says whom it waits for after almost a second
     (r"took [\d.]+ s|after [\d.]+ s|in [\d.]+ s \([\d,]+/s\)", "TOOK"),
     (r"\(at \S*/", "(at FOLDER/"),
     (r"\S+/(servers|orders)\b", r"\1"),

@@ -226,31 +226,39 @@ class Supervisor:
             )
             whose = f", as member {operation.consumer}" if operation.consumer is not None else ""
             return text(HTTPStatus.NOT_FOUND, f"no process has {what}{whose}")
-        answer = None
+        answer, silent = None, []
         for child in meant:
-            if child.url is None:
-                continue
             try:
+                if child.url is None:
+                    raise InboundError("it is starting")
                 answer = Page(*_reordered(post(child.url, path, token, ANSWER_SECONDS + ANSWER_TIMEOUT)))
             except InboundError as error:
                 log.warning("process %d: %s", child.index, error)
+                silent.append(str(child.index))
                 continue
             if operation.verb is not Verb.RATE or answer.code != HTTPStatus.OK:  # each process has a rate of its own
                 return answer
-        if answer is not None:
-            return answer
-        return text(HTTPStatus.SERVICE_UNAVAILABLE, "no process answers; ask again, or use the command line")
+        if answer is None:
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, "no process answers; ask again, or use the command line")
+        if silent:
+            who = f"process {', '.join(silent)} does not answer, and has its rate as it was"
+            return text(HTTPStatus.SERVICE_UNAVAILABLE, f"{who}; the others have the new one; ask again")
+        return answer
 
     def _members(self, channel: str, operation: Operation) -> list[Child]:
-        """Return the children that what concerns members is for."""
-        return [
+        """Return the children that what concerns members is for; a rate is for those, too, that do not say what they have."""
+        asked = list(zip(self._children, self.statuses(), strict=True))
+        meant = [
             child
-            for child, process in zip(self._children, self.statuses(), strict=True)
+            for child, process in asked
             for one in process.channels
             if one.name == channel and operation.consumer in (None, one.consumer_id)
             if operation.verb is not Verb.RELEASE
             or any((p.topic, p.partition) == (operation.topic, operation.partition) for p in one.partitions)
         ]
+        if operation.verb is Verb.RATE and operation.consumer is None and meant:
+            meant += [child for child, process in asked if process.problem is not None and child not in meant]
+        return meant
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
