@@ -63,7 +63,7 @@ class Order:
     hz: int
     end: Flag  # set: end at once, with what there is
     budget: float | None = (
-        None  # the part of a processor that looking may take; where it needs more, there are fewer looks
+        None  # the part of a processor that looking may cost; where it is more, there are fewer looks
     )
     gone: Callable[[], bool] = lambda: False  # whether nobody waits for it any more; asked now and then
     wanted: Callable[[str], bool] = lambda name: True  # threads, by their names
@@ -91,7 +91,7 @@ class Sampler:
         pace = Pace(order.hz, order.budget if clocks else None)
         began, wall_ns, cpu_ns = clock.now(), int(clock.wall() * _SECOND), self.threads.process_cpu_ns()
         own = self.threads.cpu_ns(threading.get_native_id()) if clocks else 0
-        until, asked, weighed, spent = began + order.seconds, began, 0, own
+        until, asked, weighed, spent, used = began + order.seconds, began, 0, own, cpu_ns
         self._begin(order, clocks)
         looks, missed, slowed, last, due = 0, 0, False, began, began + pace.period
         while not clock.wait(order.end, max(0.0, due - clock.now())):
@@ -101,12 +101,14 @@ class Sampler:
             if now >= until:
                 break
             if now - asked >= ASK_EVERY:
-                asked = now
+                elapsed, asked = now - asked, now
                 if order.gone():
                     return None
                 if clocks:
                     before, spent = spent, self.threads.cpu_ns(threading.get_native_id())
-                    pace.weigh((spent - before) / _SECOND, looks - weighed)
+                    used_before, used = used, self.threads.process_cpu_ns()
+                    mine = spent - before
+                    pace.weigh(mine / _SECOND, looks - weighed, (used - used_before - mine) / (elapsed * _SECOND))
                     weighed, slowed = looks, slowed or pace.slowed
             late = max(0, int((now - due) / pace.period))  # what was missed is not made up for
             missed += late
@@ -128,7 +130,7 @@ class Sampler:
             comments=(
                 f"{looks:,} looks in {duration / _SECOND:.2f} s: {looks / max(duration, 1) * _SECOND:.1f} a second of "
                 f"{order.hz} asked for; {missed:,} were missed"
-                + (f"; fewer, so that looking takes {order.budget:.0%} of a processor: hz={order.hz} in the address "
+                + (f"; fewer, so that looking costs {order.budget:.0%} of a processor: hz={order.hz} in the address "
                    "looks so often whatever it takes" if slowed else ""),
                 f"the sampler itself had a processor for {own / max(duration, 1):.2%} of the time; it is not in the profile",
                 *([f"{self._dropped:,} looks at further stacks are counted as one"] if self._dropped else []),
