@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 #: How long a broker may take to answer, in seconds. Whoever is asked again is another one, with luck.
 ANSWER_TIMEOUT = 2.0
+#: How often it is asked where a time begins. Of a client that is just connecting librdkafka now and then (5 of 300) loses the
+#: first question, and says when its time is up that there was no answer.
+TRIES = 2
 #: How many questions for topics in a row may fail before it is said that nobody answers.
 FAILURES = 2
 #: How long the reading of all partitions waits for an answer about the logs' limits. Seconds.
@@ -228,15 +231,25 @@ class Ranges:
             return {}
         spec = OffsetSpec.for_timestamp(time_ms)
         found: dict[TopicPartition, int | None] = {}
-        for tp, future in zip(partitions, self._send(partitions, spec), strict=True):
-            try:
-                offset = future.result(2 * ANSWER_TIMEOUT).offset
-            except (KafkaException, TimeoutError) as error:
-                raise _no_time(tp, error) from None
-            if offset < 0 and offset != _NO_RECORD:
-                raise _no_time(tp, f"no answer within {ANSWER_TIMEOUT:.0f} s")
-            found[tp] = offset if offset >= 0 else None
-        return found
+        missing: dict[TopicPartition, object] = dict.fromkeys(partitions)
+        for _ in range(TRIES):
+            asked, missing = list(missing), {}
+            for tp, future in zip(asked, self._send(asked, spec), strict=True):
+                try:
+                    offset = future.result(2 * ANSWER_TIMEOUT).offset
+                except (KafkaException, TimeoutError) as error:
+                    missing[tp] = error
+                    continue
+                if offset < 0 and offset != _NO_RECORD:
+                    missing[tp] = f"no answer within {ANSWER_TIMEOUT:.0f} s"
+                else:
+                    found[tp] = offset if offset >= 0 else None
+            if not missing:
+                return found
+        tp, why = next(iter(missing.items()))
+        raise BrokerUnavailableError(
+            f"{tp.topic}/{tp.partition}: Kafka did not answer a question for where a time begins: {why}"
+        )
 
     def _ask(self, partitions: Collection[TopicPartition]) -> list[Future[Any]]:
         now = time.monotonic()
@@ -300,9 +313,3 @@ class Ranges:
                 )  # fmt: skip
         for tp in [tp for tp, (at, _) in self._known.items() if now - at > RANGE_KEPT]:
             del self._known[tp]
-
-
-def _no_time(tp: TopicPartition, why: object) -> BrokerUnavailableError:
-    return BrokerUnavailableError(
-        f"{tp.topic}/{tp.partition}: Kafka did not answer a question for where a time begins: {why}"
-    )
