@@ -80,7 +80,7 @@ def test_a_rate_that_not_all_have_taken_is_no_success(children: Children, silent
     """It names who has not; those who can be asked have it, and asking again does no harm."""
     code, said = told([children.url("a"), silent, children.url("c")], RATE)
     assert (code, children.done) == (503, ["a", "c"])
-    assert "process 1 does not answer, and has its rate as it was" in said
+    assert "process 1 does not answer, and may have its rate as it was" in said
 
 
 def test_a_rate_of_one_member_concerns_no_other(children: Children) -> None:

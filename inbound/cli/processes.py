@@ -241,7 +241,7 @@ class Supervisor:
         if answer is None:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, "no process answers; ask again, or use the command line")
         if silent:
-            who = f"process {', '.join(silent)} does not answer, and has its rate as it was"
+            who = f"process {', '.join(silent)} does not answer, and may have its rate as it was"
             return text(HTTPStatus.SERVICE_UNAVAILABLE, f"{who}; the others have the new one; ask again")
         return answer
 
