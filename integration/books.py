@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +13,7 @@ from typing import Any
 import kafka
 from kazoo.exceptions import NoNodeError
 
-
-def until(condition: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
-    """Wait for `condition`; fail with `what` (as it is then, if callable) if it does not come about in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(0.05)
+from tests.waiting import until
 
 
 @dataclass

@@ -15,8 +15,9 @@ import confluent_kafka
 
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.kafka import KafkaServer, partition_leaders
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.heartbeat import Heartbeat, Starved
+from tests.waiting import until
 
 #: What waits for less is not looked at closely. Seconds.
 A_WHILE = 0.2

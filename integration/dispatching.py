@@ -17,7 +17,8 @@ import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from inbound.http.client import fetch_status
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 #: The name of the first subscription; its group is the scene's.
 FIRST = "orders"

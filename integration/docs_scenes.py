@@ -30,8 +30,8 @@ from inbound.embedded import EmbeddedCluster
 from inbound.embedded.jars import fetch_tools
 from inbound.embedded.java import check_java
 from inbound.embedded.ports import free_ports
-from integration.harness import until
 from tests.docs_shell import Shell, Steps
+from tests.waiting import until
 
 #: For whatever a scene waits for, on a machine that does much else. Seconds.
 PATIENCE = 120.0

@@ -11,9 +11,9 @@ from itertools import count
 
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.zookeeper import ZooKeeperServer
-from integration.harness import until
 from integration.proxy import Proxy
 from integration.wire import Connection, Session
+from tests.waiting import until
 
 #: How long released requests are given to execute. Seconds; they need milliseconds.
 SETTLE = 0.3

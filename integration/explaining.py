@@ -25,7 +25,7 @@ from inbound.partition import Partition
 from inbound.processors.base import Context
 from inbound.topic_partition import TopicPartition
 from integration.dispatching import event_headers
-from integration.harness import until
+from tests.waiting import until
 
 Behaviour = Callable[[Batch], BatchResponse]
 #: What the processor of a channel does with a batch; by the channel's name.

@@ -19,9 +19,9 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from inbound.embedded import EmbeddedCluster
-from integration.books import Account, Books, until
+from integration.books import Account, Books
 
-__all__ = ["GROUP", "PLUGINS", "TOPIC", "Account", "Scene", "both_clients", "until"]
+__all__ = ["GROUP", "PLUGINS", "TOPIC", "Account", "Scene", "both_clients"]
 
 PLUGINS = Path(__file__).parent / "plugins"
 TOPIC, GROUP = "orders", "orders-svc"

@@ -21,7 +21,7 @@ import kafka
 import kafka.errors
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from integration.harness import until
+from tests.waiting import until
 
 
 class Found(NamedTuple):

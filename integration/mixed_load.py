@@ -15,7 +15,7 @@ from inbound.explain.cause import BENIGN, Cause
 from inbound.partition import Partition
 from inbound.topic_partition import TopicPartition
 from integration.explaining import Stage, advance
-from integration.harness import until
+from tests.waiting import until
 
 #: What advanced this short a time before it was accused did not stand still, in seconds: a second, and the time between two
 #: looks, for it advanced somewhere between them. A machine that stood still there counts as well.

@@ -16,8 +16,8 @@ from inbound.cli.explain import explained
 from inbound.errors import LedgerError
 from inbound.explain.cause import Cause
 from integration.explaining import BEHAVIOURS, Named, Stage, hang, watch
-from integration.harness import until
 from integration.proxy import Proxy
+from tests.waiting import until
 
 Tell = Callable[[], str | None]
 #: What plants a cause in a channel that is idle, and returns what tells what is named for it.

@@ -33,7 +33,8 @@ from inbound.controller.reset_offset import (
 from inbound.controller.reset_offset.command import PATHS, encode
 from inbound.kafka.topic_logs import KafkaTopicLogs
 from inbound.offsets.logs import Way
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 #: A session that outlives any delay of the machine. Seconds.
 STEADY = 15.0

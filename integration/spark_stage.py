@@ -28,7 +28,7 @@ from inbound.ledger.kafka import KafkaLedger
 from inbound.spark.gather import Brokers
 from inbound.spark.session import SparkSettings, spark_session
 from inbound.topic_partition import TopicPartition
-from integration.harness import until
+from tests.waiting import until
 
 #: Small, and with a compiler that is ready at once: it lives for a minute.
 CONF = {

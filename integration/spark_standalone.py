@@ -13,7 +13,7 @@ import pyspark
 
 from inbound.cli import places
 from inbound.embedded.ports import free_ports
-from integration.harness import until
+from tests.waiting import until
 
 
 @contextmanager

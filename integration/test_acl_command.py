@@ -18,7 +18,7 @@ from inbound.embedded import EmbeddedCluster
 from inbound.errors import InboundError, ZkDeniedError
 from inbound.node_access import tell
 from inbound.zookeeper_client import zookeeper_client
-from integration.harness import until
+from tests.waiting import until
 
 #: Made of a group, from the top.
 NODES = ("/consumers", "/consumers/g", *(f"/consumers/g/{part}" for part in ("ids", "offsets", "offsets/orders")))

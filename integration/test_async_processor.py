@@ -11,9 +11,10 @@ from urllib.request import urlopen
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.heartbeat import Heartbeat
 from integration.test_processes import admin_url
+from tests.waiting import until
 
 PARTITIONS = 50
 

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.heartbeat import Heartbeat
+from tests.waiting import until
 
 #: Records that a batch has at most.
 BATCH = 25

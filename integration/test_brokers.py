@@ -24,8 +24,9 @@ from integration.brokers import (
     server_of,
     status,
 )
-from integration.harness import Scene, both_clients, until
+from integration.harness import Scene, both_clients
 from integration.proxy import Proxy
+from tests.waiting import until
 
 MakeScene = Callable[..., tuple[Scene, Load]]
 

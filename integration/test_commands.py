@@ -13,7 +13,7 @@ import kafka
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import until
+from tests.waiting import until
 
 
 def inbound(*arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:

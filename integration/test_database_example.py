@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "database" / "payments.py"
 KILLS = 5

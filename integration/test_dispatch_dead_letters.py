@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from integration.dispatching import Dispatching, channel_status, event_headers, metrics
-from integration.harness import until
 from integration.sink import OK, Sink, status
+from tests.waiting import until
 
 MakeScene = Callable[..., Dispatching]
 

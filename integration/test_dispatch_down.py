@@ -9,9 +9,9 @@ from contextlib import closing
 from typing import Any
 
 from integration.dispatching import Dispatching, channel_status, cpu_seconds, peak_memory, repeats, reset_peak
-from integration.harness import until
 from integration.heartbeat import Heartbeat
 from integration.sink import Sink
+from tests.waiting import until
 
 OUTAGE = 30.0
 #: Events of 100 KiB: several times what may wait in memory.

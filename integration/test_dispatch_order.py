@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from integration.dispatching import Dispatching, by_partition, offset_of, partition_of, repeats
-from integration.harness import until
 from integration.sink import OK, Answer, Request, Sink, status
+from tests.waiting import until
 
 MakeScene = Callable[..., Dispatching]
 

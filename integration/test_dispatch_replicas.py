@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from integration.dispatching import Dispatching, by_partition, offset_of, partition_of, repeats
-from integration.harness import until
 from integration.heartbeat import Heartbeat
 from integration.sink import HANG, Answer, Sink
+from tests.waiting import until
 
 MakeScene = Callable[..., Dispatching]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from integration.dispatching import Dispatching
-from integration.harness import until
 from integration.sink import OK, Answer, Sink, reply, status
+from tests.waiting import until
 
 MakeScene = Callable[..., Dispatching]
 

@@ -9,8 +9,9 @@ from contextlib import closing
 import pytest
 
 from integration.dispatching import Dispatching, channel_status
-from integration.harness import both_clients, until
+from integration.harness import both_clients
 from integration.sink import CERTIFICATES, Sink
+from tests.waiting import until
 
 MakeScene = Callable[..., Dispatching]
 

@@ -18,7 +18,8 @@ from integration.ensemble import (
     there_and_back,
     variants,
 )
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

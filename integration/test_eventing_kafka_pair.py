@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import until
 from integration.ingress_scene import IngressScene
 from integration.sink import Sink
+from tests.waiting import until
 
 HOST = "my-kafkachannel-service.mynamespace.svc.cluster.local"
 TOPIC = "mynamespace.my-kafkachannel-service"

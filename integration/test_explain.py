@@ -19,9 +19,10 @@ from inbound.config import load
 from inbound.embedded import EmbeddedCluster
 from inbound.topic_partition import TopicPartition
 from integration.explaining import Named, Stage
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.mixed_load import run_mixed_load
 from integration.plants import plant_in_doubt, plant_in_one_process, plant_no_member, plant_suspended
+from tests.waiting import until
 
 #: Some of the twenty: `make test-explain` plants all, and measures how long each takes to be named.
 SOME = ["slow", "slow-async", "reverting", "poison", "subscriber", "forgotten", "left-out"]

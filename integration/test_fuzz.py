@@ -14,8 +14,9 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from integration.fuzzing import ADMIN_PATHS, INGRESS_PATHS, Maker, Player
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.ingress_scene import records
+from tests.waiting import until
 
 #: The first of these many seeds a run plays; `make fuzz` plays more, and others.
 SEED = int(os.environ.get("FUZZ_SEED", "1"))

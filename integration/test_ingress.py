@@ -16,9 +16,10 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.pytest_plugin import ClusterFactory
-from integration.harness import both_clients, until
+from integration.harness import both_clients
 from integration.heartbeat import Heartbeat
 from integration.ingress_scene import IngressScene, Load, event, id_of, records
+from tests.waiting import until
 
 MakeScene = Callable[..., IngressScene]
 

@@ -17,10 +17,10 @@ import pytest
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.ports import free_ports
 from inbound.http.client import fetch_status
-from integration.harness import until
 from integration.ingress_scene import IngressScene, Load, event
 from integration.sink import Sink
 from integration.test_tracing import mount, spans_at
+from tests.waiting import until
 
 
 @pytest.fixture

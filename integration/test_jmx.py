@@ -15,8 +15,9 @@ from jolokia import JolokiaClient
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.jars import Bundle, fetch
 from inbound.http.client import fetch_status, post
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.test_processes import admin_url
+from tests.waiting import until
 
 CHANNEL = "inbound:type=Channel,name=orders"
 #: The newest version of which every part is published together.

@@ -28,9 +28,10 @@ from inbound.publishing.topics import log_ends, prepare_topic
 from inbound.topic_partition import TopicPartition
 from integration.certificates import CA
 from integration.certificates import PASSWORD as KEY_PASSWORD
-from integration.harness import Scene, both_clients, until
+from integration.harness import Scene, both_clients
 from integration.heartbeat import Heartbeat
 from integration.secured import PASSWORD, USER, Mounted, TokenServer, quoted, secured, set_password, token
+from tests.waiting import until
 
 BOB, BOBS, WRONG = "bob=b,ob", "first-s3cret-of-bob", "wr0ng-s3cret"
 SECRETS = (PASSWORD, BOBS, WRONG, KEY_PASSWORD)

@@ -20,7 +20,8 @@ from inbound.kafka.ledger_topic import KafkaLedgerTopic
 from inbound.ledger import Done, Entry, Item, Range, list_files, read_directory
 from inbound.ledger.jsonl import read_record
 from inbound.ledger.kafka import KafkaLedger
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 MakeScene = Callable[..., Scene]
 

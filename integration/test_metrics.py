@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from inbound.embedded import EmbeddedCluster
 from inbound.metrics import SECTIONS
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 

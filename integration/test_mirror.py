@@ -24,8 +24,9 @@ from inbound.kafka.mirror_base import Answer, Kind, Refusal
 from inbound.publishing.topics import prepare_topic
 from inbound.topic_partition import TopicPartition
 from integration.certificates import CA
-from integration.harness import Scene, both_clients, until
+from integration.harness import Scene, both_clients
 from integration.secured import USER, quoted, secured, set_password
+from tests.waiting import until
 
 MIRROR = "{mirror: kafka}"
 MakeScene = Callable[..., Scene]

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from inbound.http.client import fetch_status
-from integration.harness import until
 from integration.upgrading import LedgerFacts, MakeScene, MixedScene, Releases, ledger_facts
+from tests.waiting import until
 
 #: Seconds; the first test waits for two releases to be built and installed, which takes minutes on a busy machine.
 pytestmark = pytest.mark.timeout(900)

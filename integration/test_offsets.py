@@ -25,7 +25,8 @@ from inbound.embedded import EmbeddedCluster
 from inbound.embedded.jars import fetch_tools
 from inbound.embedded.java import check_java
 from inbound.embedded.pytest_plugin import ClusterFactory
-from integration.harness import Scene, both_clients, until
+from integration.harness import Scene, both_clients
+from tests.waiting import until
 
 PARTITIONS = 3
 COMMAND_SECONDS = 90

@@ -15,7 +15,8 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status, post
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ import pytest
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.locks import alive
 from inbound.http.client import fetch_status
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.heartbeat import Heartbeat
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from integration.browser import Browser
-from integration.harness import Scene, until
+from integration.harness import Scene
 from tests.pprof_message import read, samples
+from tests.waiting import until
 
 TOKEN = "t0ken"
 #: Where Go is installed by its own archive, which does not put it on the path.

@@ -10,9 +10,9 @@ import pytest
 from inbound.proof.model import PartitionKey, Verdict
 from inbound.report.proof_page import UNFOLDED, proof_page
 from integration.browser import Browser
-from integration.harness import until
 from tests.made_proof import claim, finding, partition, proof, repeated
 from tests.test_proof_html import HOSTILE
+from tests.waiting import until
 
 LOST = finding("lost", 4711, 4713, cause="nobody was ever handed these")
 ROWS = "[...document.querySelectorAll('table')][0].tBodies[0].rows"

@@ -14,7 +14,8 @@ import kafka
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene, both_clients, until
+from integration.harness import Scene, both_clients
+from tests.waiting import until
 
 
 class Collecting(Scene):

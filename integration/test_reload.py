@@ -14,9 +14,10 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.reloading.campaign import play
 from integration.test_processes import admin_url
+from tests.waiting import until
 
 
 @pytest.fixture

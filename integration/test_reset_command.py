@@ -19,7 +19,8 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 #: So many records each partition has of each time; and the times, in seconds before now. Retention must not think of them.
 COUNT, TIMES = 10, (3600, 1800)

@@ -9,8 +9,8 @@ import pytest
 
 from inbound.controller.reset_offset import Moved, To
 from inbound.embedded import EmbeddedCluster
-from integration.harness import until
 from integration.reset_scene import ResetScene, jumps_of, maker
+from tests.waiting import until
 
 MakeScene = Callable[..., ResetScene]
 

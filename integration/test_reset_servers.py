@@ -12,8 +12,8 @@ from inbound.cli.zookeeper import with_zookeeper
 from inbound.controller.reset_offset import Moved, To
 from inbound.coordinators.ownership import Ownership
 from inbound.embedded import EmbeddedCluster
-from integration.harness import until
 from integration.reset_scene import ResetScene, jumps_of, maker
+from tests.waiting import until
 
 PARTITIONS = 2000
 

@@ -12,9 +12,9 @@ import pytest
 from inbound.cli.main import main
 from inbound.controller.reset_offset import To
 from inbound.embedded import EmbeddedCluster
-from integration.harness import until
 from integration.reset_scene import ResetScene, jumps_of, maker
 from integration.spark_stage import spark
+from tests.waiting import until
 
 __all__ = ["spark"]
 

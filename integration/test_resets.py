@@ -11,8 +11,9 @@ import pytest
 
 from inbound.controller.reset_offset import To
 from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.reset_scene import ResetScene, jumps_of, maker
+from tests.waiting import until
 
 MakeScene = Callable[..., ResetScene]
 

@@ -16,8 +16,9 @@ from kazoo.exceptions import NoNodeError
 
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.secure_zookeeper import PASSWORD, USER, SecureZooKeeper
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from integration.harness import until
 from integration.sink import HANG, OK, Answer, Sink, reply, status
+from tests.waiting import until
 
 
 def post(sink: Sink, id: str, path: str = "/", timeout: float = 60.0) -> tuple[int, dict[str, str], bytes]:

@@ -19,7 +19,7 @@ from inbound.embedded import EmbeddedCluster
 from inbound.spark.archive.layout import ArchiveError
 from inbound.spark.session import SparkSettings, spark_session
 from integration.archiving import SMALL, Archive, Crash, Log, archive, configuration, event
-from integration.harness import until
+from tests.waiting import until
 
 #: The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
 pytestmark = pytest.mark.timeout(400)

@@ -13,7 +13,7 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from integration.archiving import Archive, Log, Offset, command, configuration
-from integration.harness import until
+from tests.waiting import until
 
 KILLS = 2
 

@@ -18,8 +18,8 @@ from benchmarks.ledgers import write_run
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.ports import free_ports
 from inbound.spark.ledger_source import SMALL
-from integration.harness import until
 from integration.spark_stage import Stage
+from tests.waiting import until
 
 #: What a user does in Python, with the master's address and a configuration: says what executors run, then validates.
 SCRIPT = """

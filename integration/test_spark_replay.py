@@ -18,8 +18,8 @@ from inbound.embedded import EmbeddedCluster
 from inbound.spark.gather import Brokers
 from inbound.spark.session import SparkSettings, spark_session
 from inbound.topic_partition import TopicPartition
-from integration.harness import until
 from integration.replay_scene import BATCH, ReplayScene
+from tests.waiting import until
 
 RECORDS = 400
 #: Spark, Kafka and ZooKeeper start within the first; beside others' work that takes minutes.

@@ -11,8 +11,8 @@ import pytest
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
 from inbound.spark.replay.marks import ReplayFolder
-from integration.harness import until
 from integration.replay_scene import ReplayScene
+from tests.waiting import until
 
 Run = Callable[..., tuple[int, str]]
 

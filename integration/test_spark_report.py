@@ -27,7 +27,8 @@ from inbound.spark.ledger_topic import LedgerTopic
 from inbound.spark.report.job import Wanted, make_report
 from inbound.spark.session import SparkSettings, spark_session
 from integration.browser import Browser
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 # Spark itself takes most of it, and several times as long on a machine that does something else too.
 pytestmark = pytest.mark.timeout(400)

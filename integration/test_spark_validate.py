@@ -14,8 +14,8 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import until
 from integration.spark_stage import Stage, spark
+from tests.waiting import until
 
 __all__ = ["spark"]
 

@@ -15,8 +15,9 @@ import pytest
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
 from inbound.ledger.format import path_part
-from integration.harness import Scene, until
+from integration.harness import Scene
 from integration.spark_stage import spark
+from tests.waiting import until
 
 __all__ = ["spark"]
 

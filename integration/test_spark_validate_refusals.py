@@ -10,8 +10,8 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.ledger.format import seal
-from integration.harness import until
 from integration.spark_stage import Stage, spark
+from tests.waiting import until
 
 __all__ = ["spark"]
 

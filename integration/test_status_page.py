@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from integration.browser import Browser
-from integration.harness import until
 from integration.status_scene import TOKEN, Stage, many, night, well
 from tests import test_proof_html
 from tests.made_status import channel, process
+from tests.waiting import until
 
 #: Half a character cannot be asked for in a URL, and is no part of any name.
 HOSTILE = test_proof_html.HOSTILE.replace("\ud800", "")

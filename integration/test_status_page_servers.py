@@ -18,10 +18,10 @@ import pytest
 from inbound.embedded import EmbeddedCluster
 from integration.browser import Browser
 from integration.explaining import Stage
-from integration.harness import until
 from integration.plants import NOBODY
 from integration.status_scene import TOKEN
 from integration.test_status_page import ANSWER, ROWS, TITLE, press, shows, typed
+from tests.waiting import until
 
 PROCESSOR = """
 from inbound import BatchEventProcessor, BatchResponse

@@ -14,7 +14,8 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.ledger.format import path_part
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 MakeScene = Callable[..., Scene]
 

@@ -21,9 +21,10 @@ from kazoo.exceptions import NoNodeError
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
 from integration.dispatching import Dispatching, admin_url, by_partition, partition_of, repeats
-from integration.harness import both_clients, until
+from integration.harness import both_clients
 from integration.heartbeat import Heartbeat
 from integration.sink import HANG, Sink, status
+from tests.waiting import until
 
 #: Within so many seconds a change of the configuration has its effect.
 EFFECT = 2.0

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene, until
+from integration.harness import Scene
+from tests.waiting import until
 
 MakeScene = Callable[..., Scene]
 #: A session that outlives any delay of the machine, for those of which none is to expire. Seconds.

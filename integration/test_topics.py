@@ -16,7 +16,8 @@ from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
 from inbound.coordinators.nodes import decode_epoch
 from inbound.embedded import EmbeddedCluster
 from inbound.kafka.kafka_python import KafkaPythonClient
-from integration.harness import Scene, both_clients, until
+from integration.harness import Scene, both_clients
+from tests.waiting import until
 
 MakeScene = Callable[..., Scene]
 #: The id of a topic that the broker does not know.

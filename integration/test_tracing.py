@@ -18,9 +18,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from inbound.http.client import fetch_status
 from integration.dispatching import Dispatching, admin_url
-from integration.harness import until
 from integration.sink import Sink, reply
 from integration.zipkin import ZipkinServer, zipkin_server
+from tests.waiting import until
 
 MakeScene = Callable[..., Dispatching]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from integration.harness import until
 from tests.docs_blocks import Block, of_page
 from tests.docs_commands import Command, commands_of
 from tests.docs_printed import difference, normalised
 from tests.docs_shell import Shell
+from tests.waiting import until
 
 PAGE = "docs/tutorial.md"
 #: For each step, on a machine that does much else. Seconds.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from integration.harness import until
 from integration.upgrading import LedgerFacts, MakeScene, MixedScene, Releases, ledger_facts
+from tests.waiting import until
 
 #: Seconds; the first test waits for two releases to be built and installed, which takes minutes on a busy machine.
 pytestmark = pytest.mark.timeout(900)

@@ -18,8 +18,8 @@ from inbound.coordinators.zookeeper import Call, Check, Create, Delete, SetData
 from inbound.errors import ZkDeniedError
 from inbound.zookeeper_client import zookeeper_client
 from integration.certificates import CA
-from integration.harness import until
 from integration.secure_zookeeper import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, SecureZooKeeper
+from tests.waiting import until
 
 #: For what needs milliseconds on a quiet machine. Seconds.
 LONG = 30.0

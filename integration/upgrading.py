@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import PLUGINS, Scene, until
+from integration.harness import PLUGINS, Scene
 from integration.installing import (
     Environment,
     build,
@@ -24,6 +24,7 @@ from integration.installing import (
     export,
     previous_release,
 )
+from tests.waiting import until
 
 #: What counts as the previous release as long as no tag names one: the state before processors of one's own, dispatcher,
 #: subscriptions, resets, explanations and Spark jobs were added.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 
 from inbound.config.known_secrets import KNOWN
+from tests.waiting import slowness
 
 #: Tests should take less than 0.25 s. Judged by processor time, with that of ended child processes, for a busy machine
 #: stretches the other; and that only by far, for who waits instead of working. Seconds.
 TOO_MUCH_WORK, TOO_LONG = 2.0, 20.0
-#: What counting to a million with squares needs of the processor that these bounds are made for. Seconds.
-COUNTING = 0.07
 _worked = pytest.StashKey[float]()
 
 # Hypothesis measures single examples, which says more about the machine than about the code.
@@ -27,15 +25,6 @@ settings.load_profile("inbound")
 def nothing_is_secret_from_the_last_test() -> None:
     """What a test called a password is an ordinary word in the next one."""
     KNOWN.forget()
-
-
-def slowness() -> tuple[float, float]:
-    """Return how many times longer than usual a piece of work takes just now: on a processor, and until it gets one."""
-    began, total = time.thread_time(), 0
-    for number in range(1_000_000):
-        total += number * number
-    slower = max(1.0, (time.thread_time() - began) / COUNTING)
-    return slower, slower * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @pytest.hookimpl(wrapper=True)

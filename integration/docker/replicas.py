@@ -15,9 +15,10 @@ from docker.errors import APIError
 from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
-from integration.books import Books, until
+from integration.books import Books
 from integration.docker.engine import labels, remove, unique
 from integration.docker.site import PORTS, Link, Site
+from tests.waiting import until
 
 PLUGINS = Path(__file__).parents[1] / "plugins"
 #: A process that stops has its `shutdown_timeout` (25 s); then the engine kills it. Seconds.

@@ -19,9 +19,9 @@ from inbound.embedded.kafka import (
 )
 from inbound.embedded.ports import free_ports
 from inbound.embedded.zookeeper import ZooKeeperPorts, ZooKeeperServer, zookeeper_mode
-from integration.books import until
 from integration.docker.engine import labels, remove, unique
 from integration.docker.images import Images
+from tests.waiting import until
 
 #: What a replica may lose: the way to one of the servers.
 Link = Literal["zookeeper", "kafka"]

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from inbound.cli.main import main
-from integration.books import until
 from integration.docker.replicas import Replica, Replicas
 from integration.docker.site import LINKS
+from tests.waiting import until
 
 MakeReplicas = Callable[..., Replicas]
 #: The first one of a session makes the images. Seconds.

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from integration.books import until
 from integration.docker.replicas import Replicas
+from tests.waiting import until
 
 MakeReplicas = Callable[..., Replicas]
 #: The first one of a session makes the images. Seconds.

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from inbound.embedded import EmbeddedCluster
-from integration.harness import until
 from integration.reloading.edits import APPLIED, Edit, Editor, text_of
 from integration.reloading.scene import STEADY, ReloadScene
+from tests.waiting import until
 
 #: Memory may grow by so much, in KiB: caches and the allocator's reserve, not one edit's worth for each.
 GROWTH = 24 * 1024

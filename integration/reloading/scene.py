@@ -25,9 +25,10 @@ from inbound.embedded import EmbeddedCluster
 from inbound.errors import InboundError
 from inbound.http.client import fetch_status
 from inbound.reconfiguration import SETTLE
-from integration.harness import PLUGINS, until
+from integration.harness import PLUGINS
 from integration.heartbeat import Heartbeat
 from integration.reloading.edits import APPLIED, REFUSED, ROLLED_BACK, Edit, Tree, text_of
+from tests.waiting import until
 
 PARTITIONS = 3
 #: The channel that no edit touches gets a record so often in each partition, and the others so often. Seconds.
