@@ -1,6 +1,6 @@
 # Every target sets up what it needs first (.venv, locked packages, jars); `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit unit integration format docs docs-site coverage fuzz bench-drain bench-failover bench-brokers bench-rebalance bench-reset bench-commit bench-memory bench-latency bench-dispatch bench-ingress bench-ledger bench-overhead bench-replay bench-validate simulate test-explain test-reload lock clean
+.PHONY: help setup demo test test-all durations check audit unit integration format docs docs-site coverage fuzz bench-drain bench-failover bench-brokers bench-rebalance bench-reset bench-commit bench-memory bench-latency bench-dispatch bench-ingress bench-ledger bench-overhead bench-replay bench-validate simulate test-explain test-reload lock clean
 
 VENV_PYTHON := .venv/bin/python
 
@@ -13,20 +13,26 @@ setup: ## make .venv and fetch the servers' jars; the other targets do it too
 demo: setup ## real flights through a real Kafka and ZooKeeper, while consumers are killed
 	@$(VENV_PYTHON) -m inbound demo
 
-test: setup ## everything: check, unit, simulation, integration; the last line counts it all
-	@$(VENV_PYTHON) scripts/run_tests.py check unit simulation integration
+test: setup ## what finds a defect in a change, in 12 minutes: check, unit, simulation, integration; the last line counts
+	@$(VENV_PYTHON) -m scripts.run_tests check unit simulation integration
+
+test-all: setup ## all tests there are, in an hour: `make test`, installs, upgrades, secured servers, containers, full searches
+	@$(VENV_PYTHON) -m scripts.run_tests --all check unit simulation integration
+
+durations: setup ## renew tests/durations.json, by which stages share out their files, from a run of all tests
+	@$(VENV_PYTHON) -m scripts.run_tests --all --record check unit simulation integration
 
 check: setup ## ruff, mypy --strict, audit, docs site, import direction, wheel contents, file sizes
-	@$(VENV_PYTHON) scripts/run_tests.py check structure
+	@$(VENV_PYTHON) -m scripts.run_tests check structure
 
 audit: setup ## hashes, licences and known vulnerabilities of what is locked; `make check` does it too
 	@$(VENV_PYTHON) -m scripts.audit
 
 unit: setup ## the fast tests (pytest tests)
-	@$(VENV_PYTHON) scripts/run_tests.py unit
+	@$(VENV_PYTHON) -m scripts.run_tests unit
 
 integration: setup ## the tests on real servers (pytest integration)
-	@$(VENV_PYTHON) scripts/run_tests.py integration
+	@$(VENV_PYTHON) -m scripts.run_tests integration
 
 simulate: setup ## groups under seeded faults: SEEDS=n (2000), FROM=n, KIND=reset, or one SEED=n told as a story; and all mutants
 	@$(VENV_PYTHON) -m scripts.simulate $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(KIND),--kind $(KIND))

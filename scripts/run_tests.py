@@ -1,20 +1,30 @@
-"""Run the named stages (check, structure, unit, simulation, integration), then print one line that counts everything.
+"""Run the named stages (check, structure, unit, simulation, integration) and print one line that counts everything.
 
-Every tool of `check` counts as one test; what it could not find out, because who knows does not answer, it says in words.
-All stages run, also after a failure. Exit 1 if anything failed or if a stage of tests ran none.
+Stages that need no servers run one after the other, beside the stage that does; every stage of tests has two pytest
+processes. With --all the tests marked `thorough` run too. All stages run, also after a failure; the output of each goes
+to build/tests/STAGE.log and is shown when the stage has ended. Each tool of `check` counts as one test. Exit 1 if
+anything failed or a stage ran no test.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+
+from scripts import test_results
+from scripts.test_results import Count
 
 ROOT = Path(__file__).resolve().parent.parent
+OUTPUT = ROOT / "build" / "tests"
 #: Tools that look at the source; each one's failure is one failed test.
 TOOLS: dict[str, tuple[str, ...]] = {
     "ruff check": ("ruff", "check", "--quiet", "."),
@@ -32,84 +42,159 @@ TESTS: dict[str, tuple[str, ...]] = {
     "simulation": ("tests/simulation",),
     "integration": ("integration",),
 }
+#: xdist gives each process one file after the other, in the order that tests/two_processes.py says.
+TWO_PROCESSES = ("-p", "tests.two_processes", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+#: Stages with servers, which mostly wait. The others run beside them and leave them the processors.
+WITH_SERVERS = ("integration",)
+#: Seconds between two lines of progress, where nobody looks on and where somebody does.
+PROGRESS, PROGRESS_SEEN = 30.0, 1.0
 
 
-class Count(NamedTuple):
-    """Results of one or more runs."""
+@dataclass
+class Stage:
+    """One stage: its process while it runs, and what came of it."""
 
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
+    name: str
+    everything: bool = False
+    count: Count = field(default_factory=Count)
+    seconds: float = 0.0
+    _process: subprocess.Popen[bytes] | None = None
+    _log: Path = OUTPUT
+    _doing: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+    def run(self) -> str:
+        """Run to the end; return what there is to read. Blocks; one thread per stage."""
+        began = time.monotonic()
+        said = self._run_tools() if self.name == "check" else self._run_pytest()
+        self.seconds = time.monotonic() - began
+        return f"== {self.name}: {self.count} ({self.seconds:.0f} s)\n{said}".rstrip()
 
+    def progress(self) -> str:
+        """Return how far it is, such as `unit 45 %, 1 failed`; empty if it does not run. Any thread."""
+        if self._process is None:
+            return ""
+        if self.name == "check":
+            return f"check: {self._doing}"
+        dots, percent, failed = test_results.progress_of(self._log.read_text(errors="replace"))
+        how_far = f"{percent} %" if percent is not None else f"{dots} tests" if dots else "begins"
+        return f"{self.name} {how_far}{f', {failed} FAILED' if failed else ''}"
 
-def run_tool(title: str, command: tuple[str, ...]) -> Count:
-    """Run one tool; its output is shown only if it fails."""
-    started = time.monotonic()
-    ran = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    took = time.monotonic() - started
-    if ran.returncode == 0:
-        print(f"{title}: ok ({took:.1f} s)", flush=True)
-        return Count(passed=1)
-    if ran.returncode == NOT_KNOWN:
-        print(f"{ran.stdout.rstrip()}\n{title}: ok as far as it could look ({took:.1f} s)", flush=True)
-        return Count(passed=1)
-    print(f"{ran.stdout.rstrip()}\n{title}: FAILED ({took:.1f} s)", flush=True)
-    return Count(failed=1)
+    def end(self) -> None:
+        """Ask what runs to end. Any thread."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
 
+    def _run_tools(self) -> str:
+        said = []
+        for title, command in TOOLS.items():
+            self._doing = title
+            began = time.monotonic()
+            code, output = self._call(f"check-{title.split()[-1]}", command)
+            took = time.monotonic() - began
+            failed = code not in (0, NOT_KNOWN)
+            self.count += Count(failed=1) if failed else Count(passed=1)
+            verdict = "FAILED" if failed else "ok as far as it could look" if code else "ok"
+            said += ([output.rstrip()] if code else []) + [f"{title}: {verdict} ({took:.1f} s)"]
+        return "\n".join(said)
 
-def run_pytest(stage: str, paths: tuple[str, ...]) -> Count:
-    """Run pytest on `paths`, its output passed through."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "junit.xml"
-        command = ["pytest", "-q", "--durations=5", "--durations-min=0.25", f"--junit-xml={report}", *paths]
-        code = subprocess.run([sys.executable, "-m", *command], cwd=ROOT).returncode
-        count = read_report(report)
-    if code == 0 and count.passed + count.skipped > 0:
-        return count
-    # pytest can fail without a failed test: nothing collected, a bad option, an interrupt, a crash.
-    if count.failed == 0:
-        print(f"{stage}: pytest ended with {code} after {count}, which counts as a failure", flush=True)
-        return count._replace(failed=1)
-    return count
-
-
-def read_report(report: Path) -> Count:
-    """Return what pytest's JUnit report counts; all zero if it did not get as far as writing one."""
-    if not report.exists():
-        return Count()
-    suites = ET.parse(report).getroot().iter("testsuite")
-    total = Count()
-    for suite in suites:
-        tests, failures, errors, skipped = (
-            int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")
+    def _run_pytest(self) -> str:
+        report = OUTPUT / f"{self.name}.xml"
+        report.unlink(missing_ok=True)
+        chosen = () if self.everything else ("-m", "not thorough")
+        code, output = self._call(
+            self.name, ("pytest", "-q", *TWO_PROCESSES, f"--junit-xml={report}", *chosen, *TESTS[self.name])
         )
-        total = add(total, Count(tests - failures - errors - skipped, failures + errors, skipped))
-    return total
+        self.count = test_results.count(report)
+        # pytest can fail without a failed test: nothing collected, a bad option, an interrupt, a crash.
+        if (code or not self.count.passed + self.count.skipped) and not self.count.failed:
+            output += f"\n{self.name}: pytest ended with {code} after {self.count}, which counts as a failure"
+            self.count += Count(failed=1)
+        return test_results.without_dots(output)
+
+    def _call(self, log: str, module: Sequence[str]) -> tuple[int, str]:
+        """Run a module of Python with its output in a file; return its exit code and the output."""
+        self._log = OUTPUT / f"{log}.log"
+        polite = [] if self.name in WITH_SERVERS else ["nice", "-n", "10"]
+        with open(self._log, "wb") as file:
+            self._process = subprocess.Popen(
+                [*polite, sys.executable, "-u", "-m", *module], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            code = self._process.wait()
+        self._process = None
+        return code, self._log.read_text(errors="replace")
 
 
-def add(one: Count, other: Count) -> Count:
-    return Count(*(a + b for a, b in zip(one, other, strict=True)))
+def run(stages: Sequence[Stage]) -> None:
+    """Run all stages, those with servers beside the others; print what they say as they end, and progress meanwhile."""
+    lanes = [[s for s in stages if (s.name in WITH_SERVERS) is with_servers] for with_servers in (False, True)]
+    over = threading.Event()
+    printing = threading.Lock()
+
+    def run_lane(lane: Sequence[Stage]) -> None:
+        for stage in lane:
+            said = stage.run()
+            with printing:
+                print(f"{_ERASE if _SEEN else ''}{said}", flush=True)
+
+    def show_progress() -> None:
+        began = time.monotonic()
+        while not over.wait(PROGRESS_SEEN if _SEEN else PROGRESS):
+            minutes, seconds = divmod(int(time.monotonic() - began), 60)
+            line = f"{minutes:3}:{seconds:02}  " + "; ".join(filter(None, (stage.progress() for stage in stages)))
+            with printing:
+                print(f"{_ERASE}{line}" if _SEEN else line, end="" if _SEEN else "\n", flush=True)
+
+    ticker = threading.Thread(target=show_progress, name="progress")
+    ticker.start()
+    try:
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            try:
+                for done in [pool.submit(run_lane, lane) for lane in lanes]:
+                    done.result()
+            except BaseException:
+                for stage in stages:
+                    stage.end()
+                raise
+    finally:
+        over.set()
+        ticker.join()
 
 
-def main(stages: list[str]) -> int:
-    total = Count()
-    for stage in stages:
-        print(f"== {stage}", flush=True)
-        if stage == "check":
-            for title, command in TOOLS.items():
-                total = add(total, run_tool(title, command))
-        else:
-            if stage == "integration":
-                subprocess.run([sys.executable, "-m", "scripts.browser"], cwd=ROOT)
-            total = add(total, run_pytest(stage, TESTS[stage]))
+_SEEN = sys.stdout.isatty()
+_ERASE = "\r\x1b[K"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run stages of tests, and count.")
+    parser.add_argument("stages", nargs="+", choices=["check", *TESTS], metavar="STAGE")
+    parser.add_argument("--all", action="store_true", help="run also what is marked `thorough`")
+    parser.add_argument(
+        "--record", action="store_true", help=f"write the files' times to {test_results.DURATIONS.name}"
+    )
+    args = parser.parse_args()
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end what runs, as by Ctrl-C
+    if "integration" in args.stages:
+        subprocess.run([sys.executable, "-m", "scripts.browser"], cwd=ROOT, stdin=subprocess.DEVNULL)
+    stages = [Stage(name, args.all) for name in args.stages]
+    began = time.monotonic()
+    run(stages)
+    reports = [OUTPUT / f"{stage.name}.xml" for stage in stages if stage.name != "check"]
+    if args.record:
+        test_results.record(reports)
+    print(test_results.slowest(reports))
+    print(
+        f"{(time.monotonic() - began) / 60:.1f} minutes on {os.cpu_count()} cores: "
+        + ", ".join(f"{stage.name} {stage.seconds:.0f} s" for stage in stages)
+    )
+    total = sum((stage.count for stage in stages), Count())
     print(total, flush=True)
-    return 1 if total.failed or total.passed == 0 else 0
+    return 1 if total.failed or not total.passed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")

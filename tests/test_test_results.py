@@ -1,0 +1,80 @@
+"""What is read from pytest's reports: the counts that decide, the times, how far a stage is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scripts import test_results
+from scripts.run_tests import Stage
+from scripts.test_results import Count
+
+REPORT = """\
+<testsuites><testsuite tests="5" failures="1" errors="1" skipped="1">
+<testcase classname="tests.test_a" name="test_x[1]" time="0.5"/>
+<testcase classname="tests.test_a" name="test_y" time="1.2"/>
+<testcase classname="tests.simulation.test_b" name="test_z" time="7"/>
+</testsuite></testsuites>
+"""
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "stage.xml"
+    path.write_text(REPORT)
+    return path
+
+
+def test_errors_count_as_failures(report: Path) -> None:
+    assert test_results.count(report) + Count(1, 2, 3) == Count(passed=3, failed=4, skipped=4)
+
+
+def test_a_report_that_was_not_written_counts_nothing(tmp_path: Path) -> None:
+    assert test_results.count(tmp_path / "none.xml") == Count()
+
+
+def test_the_slowest_come_first_with_their_files(report: Path) -> None:
+    assert test_results.slowest([report]).splitlines()[1:] == [
+        "    7.0 s  tests/simulation/test_b.py::test_z",
+        "    1.2 s  tests/test_a.py::test_y",
+        "    0.5 s  tests/test_a.py::test_x[1]",
+    ]
+
+
+def test_times_are_recorded_by_file_and_others_kept(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that did not run keeps its time; one that is gone loses it."""
+    kept = tmp_path / "durations.json"
+    kept.write_text(json.dumps({"tests/conftest.py": 5, "tests/gone.py": 9, "tests/test_a.py": 40}))
+    monkeypatch.setattr(test_results, "DURATIONS", kept)
+
+    test_results.record([report])
+
+    assert test_results.recorded() == {
+        "tests/conftest.py": 5, "tests/simulation/test_b.py": 7, "tests/test_a.py": 2,
+    }  # fmt: skip
+
+
+def test_progress_is_read_from_the_dots() -> None:
+    output = "bringing up nodes...\n....F...s  [ 50%]\n....E"
+    assert test_results.progress_of(output) == (14, 50, 2)
+
+
+def test_dots_are_not_shown() -> None:
+    output = "bringing up nodes...\n....F...s  [ 50%]\n....  [100%]\n\nFAILED tests/test_a.py::test_x\n1 failed"
+    assert test_results.without_dots(output) == "bringing up nodes...\nFAILED tests/test_a.py::test_x\n1 failed"
+
+
+@pytest.mark.slow
+def test_a_stage_that_runs_nothing_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """pytest ends with 5 and counts no failure then."""
+    monkeypatch.setattr("scripts.run_tests.OUTPUT", tmp_path)
+    monkeypatch.setitem(__import__("scripts.run_tests").run_tests.TESTS, "unit", ("tests/waiting.py",))
+
+    stage = Stage("unit")
+    stage.run()
+
+    assert stage.count == Count(failed=1)
