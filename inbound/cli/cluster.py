@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from inbound.cli import places
 from inbound.cli.help import examples
 from inbound.embedded import EmbeddedCluster, detached
 from inbound.embedded.cluster import prepare
-from inbound.embedded.jars import fetch_connector
+from inbound.embedded.jars import KAFKA, ZOOKEEPER, connector, fetch
 from inbound.embedded.locks import alive, holder
 from inbound.embedded.owning import own_until_signalled
 from inbound.errors import EmbeddedClusterError
@@ -151,9 +152,12 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _fetch(args: argparse.Namespace) -> int:
+    jars, java = places.jar_cache(), places.java_command()
     try:
-        prepare(places.jar_cache(), java=places.java_command(), progress=_progress)
-        fetch_connector(places.jar_cache(), version("pyspark"), java=places.java_command(), progress=_progress)
+        with ThreadPoolExecutor() as pool:
+            bundles = (KAFKA, ZOOKEEPER, connector(version("pyspark")))
+            list(pool.map(lambda bundle: fetch(jars, bundle, java=java, progress=_progress), bundles))
+        prepare(jars, java=java, progress=_progress)
     except EmbeddedClusterError as error:
         return _failed(error)
     print(f"The jars of the servers and of Spark's Kafka connector are in {places.jar_cache()}")
