@@ -1,4 +1,4 @@
-"""What the tests of the protocol's rules share."""
+"""What the tests of the protocol's rules share, and which seeds a run plays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ownership_stage import Group
+from tests.simulation import seeds
 from tests.simulation.mutants import MUTANTS
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seeds, also where all passes: some change with the date."""
+    terminalreporter.write_line(seeds.played())
 
 
 @pytest.fixture
