@@ -9,6 +9,7 @@ import pytest
 from tests.ownership_stage import Group
 from tests.simulation import seeds
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.search import quiet
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -20,6 +21,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def group() -> Group:
     """Nobody there yet."""
     return Group()
+
+
+@pytest.fixture
+def silent() -> Iterator[None]:
+    """Hundreds of runs log nothing of all the faults in them."""
+    with quiet():
+        yield
 
 
 @pytest.fixture
