@@ -55,9 +55,9 @@ def test_every_kind_of_thing_happens_to_resets() -> None:
 
 
 def test_a_failing_seed_is_cut_down_and_told() -> None:
-    """With commits that no epoch fences, the story is short, says what is wrong, and plays again."""
-    with MUTANTS["commit-unchecked"].plant():
-        failed = play(plan_of(recorded()["commit-unchecked"].seed, "faults"))
+    """With two processes that commit under one epoch, the story is short, says what is wrong, and plays again."""
+    with MUTANTS["ours-by-name"].plant():
+        failed = play(plan_of(recorded()["ours-by-name"].seed, "faults"))
         small = shrink(failed, play, max_runs=120)
         again = play(small.plan)
     assert (again.violations, len(small.plan.storm) <= min(4, len(failed.plan.storm))) == (small.violations, True)
