@@ -1,6 +1,6 @@
 # Every target sets up what it needs first (.venv, locked packages, jars); `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all durations check audit unit integration format docs docs-site coverage fuzz bench-drain bench-failover bench-brokers bench-rebalance bench-reset bench-commit bench-memory bench-latency bench-dispatch bench-ingress bench-ledger bench-overhead bench-replay bench-validate simulate test-explain test-reload lock clean
+.PHONY: help setup demo test test-all durations check audit unit integration format docs docs-site coverage fuzz bench-drain bench-failover bench-brokers bench-rebalance bench-reset bench-commit bench-memory bench-latency bench-dispatch bench-ingress bench-ledger bench-overhead bench-replay bench-validate simulate mutants test-explain test-reload lock clean
 
 VENV_PYTHON := .venv/bin/python
 
@@ -34,8 +34,11 @@ unit: setup ## the fast tests (pytest tests)
 integration: setup ## the tests on real servers (pytest integration)
 	@$(VENV_PYTHON) -m scripts.run_tests integration
 
-simulate: setup ## groups under seeded faults: SEEDS=n (2000), FROM=n, KIND=reset, or one SEED=n told as a story; and all mutants
+simulate: setup ## groups under seeded faults: SEEDS=n (2000), FROM=n, KIND=reset, or one SEED=n told as a story; and the plans that kill the mutants
 	@$(VENV_PYTHON) -m scripts.simulate $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--from $(FROM)) $(if $(KIND),--kind $(KIND))
+
+mutants: setup ## look for every mutant with seeds from 0 on, and record the plans that kill them for the tests: MUTANT=name for one
+	@$(VENV_PYTHON) -m scripts.mutants $(if $(MUTANT),--mutant $(MUTANT))
 
 format: setup ## sort imports, fix what ruff can fix, format
 	@$(VENV_PYTHON) -m ruff check --quiet --fix . ; $(VENV_PYTHON) -m ruff format .

@@ -1,4 +1,4 @@
-"""`make simulate`: play many seeds and look for every mutant, on all cores; the last line is JSON.
+"""`make simulate`: play many seeds on all cores, and replay what kills each mutant; the last line is JSON.
 
 make simulate SEEDS=20000             seeds from 0 on
 make simulate SEEDS=5000 FROM=100000  others
@@ -15,11 +15,11 @@ import sys
 
 from inbound.testing.simulation import campaign, plan_of, play, shrink, story
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, cores, find_all
+from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, Player, cores, recorded
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Play seeds of the simulator and look for its mutants.")
+    parser = argparse.ArgumentParser(description="Play seeds of the simulator, and replay what kills its mutants.")
     parser.add_argument("--seeds", type=int, default=SEEDS, help=f"how many; default {SEEDS}")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first one; default 0")
     parser.add_argument("--seed", type=int, help="only this one, told as a story")
@@ -27,14 +27,14 @@ def main() -> int:
         "--kind", choices=["mixed", "faults", "reset"], default="mixed",
         help="faults: without resets of offsets; reset: nothing else; default: every tenth seed plays them",
     )  # fmt: skip
-    parser.add_argument("--no-mutants", action="store_true", help="do not look for the mutants")
+    parser.add_argument("--no-mutants", action="store_true", help="do not replay what kills the mutants")
     args = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if args.seed is not None:
         return tell(args.seed, args.kind)
     figures = {
         **play_all(range(args.first, args.first + args.seeds), args.kind),
-        **({} if args.no_mutants else look_for_mutants()),
+        **({} if args.no_mutants else replay_mutants()),
     }
     print(json.dumps({"benchmark": "simulate", "figures": figures}))
     return int(bool(figures["violations"] or figures.get("mutants", 0) != figures.get("mutants_found", 0)))
@@ -74,16 +74,16 @@ def play_all(seeds: range, kind: str) -> dict[str, float]:
     }
 
 
-def look_for_mutants() -> dict[str, float]:
-    """Look for each mutant; prints a line for each."""
-    found = 0
-    for result in find_all(range(SEEDS), cores()):
-        rule = MUTANTS[result.mutant].rule
-        if result.seed is None:
-            print(f"NOT FOUND  {result.mutant} ({rule}); it made a difference {result.bites} times")
+def replay_mutants() -> dict[str, float]:
+    """Replay the recorded plan of each mutant; prints a line for each. `make mutants` searches for them."""
+    found, kills = 0, recorded()
+    for name in SEARCHED:
+        outcome = Player(name).play(kills[name].plan) if name in kills else None
+        if outcome is None or not outcome.failed:
+            print(f"NOT FOUND  {name} ({MUTANTS[name].rule}): `make mutants MUTANT={name}` searches for it")
             continue
         found += 1
-        print(f"seed {result.seed:5}  {result.mutant} ({rule}): {result.violation[:110]}")
+        print(f"seed {kills[name].seed:5}  {name} ({MUTANTS[name].rule}): {outcome.violations[0][:110]}")
     return {"mutants": len(SEARCHED), "mutants_found": found, "mutants_shown_by_traces": len(SHOWN_BY_TRACES)}
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the protocol's rules share."""
+"""What the tests of the protocol's rules share, and which seeds a run plays."""
 
 from __future__ import annotations
 
@@ -7,13 +7,27 @@ from collections.abc import Iterator
 import pytest
 
 from tests.ownership_stage import Group
+from tests.simulation import seeds
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.search import quiet
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the seeds, also where all passes: some change with the date."""
+    terminalreporter.write_line(seeds.played())
 
 
 @pytest.fixture
 def group() -> Group:
     """Nobody there yet."""
     return Group()
+
+
+@pytest.fixture
+def silent() -> Iterator[None]:
+    """Hundreds of runs log nothing of all the faults in them."""
+    with quiet():
+        yield
 
 
 @pytest.fixture

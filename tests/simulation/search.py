@@ -1,20 +1,30 @@
-"""Looks for planted mutants with the simulator, on all cores. Also run by `make simulate`."""
+"""Looks for planted mutants with the simulator, on all cores, and records the plans that kill them.
+
+The records are in `kills.json`, a line for each mutant. The tests replay them; `make mutants` writes them.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
 
-from inbound.testing.simulation import first_failure
+from inbound.testing.simulation import Action, Outcome, Plan, Setup, first_failure, play, shrink
+from inbound.testing.simulation.shrink import kind_of
 from tests.simulation.mutants import MUTANTS
 
 #: A mutant that the first so many seeds do not find is a hole in the simulator.
 SEEDS = 2000
+#: Runs spent on cutting down the plan that killed a mutant.
+SHRINKING = 150
+RECORDS = Path(__file__).with_name("kills.json")
 #: What a storm of random faults hardly ever comes by, and why; each is shown by a test of a trace or of its rule.
 SHOWN_BY_TRACES = {
     "owner-read-first": "takes a hand-made deletion and another's claim between two reads of one look",
@@ -35,13 +45,32 @@ SHOWN_BY_TRACES = {
 SEARCHED = [name for name in MUTANTS if name not in SHOWN_BY_TRACES]
 
 
-class Found(NamedTuple):
-    """What the search for one mutant came to."""
+@dataclass(frozen=True)
+class Kill:
+    """The plan that kills a mutant."""
+
+    #: The first seed that kills it, and the seed's kind; see `plan_of`.
+    seed: int
+    kind: str
+    #: What the run violates, without names and numbers: see `kind_of`.
+    violation: str
+    #: Cut down from the seed's plan.
+    plan: Plan
+
+
+@dataclass
+class Player:
+    """Plays plans with a mutant planted: planted anew for each run, so that no run depends on the ones before."""
 
     mutant: str
-    seed: int | None
-    violation: str
-    bites: int  # how often the mutant did something else than the product
+    #: How often the mutant did something else than the product.
+    bites: int = field(default=0, init=False)
+
+    def play(self, plan: Plan) -> Outcome:
+        with MUTANTS[self.mutant].plant() as planted:
+            outcome = play(plan)
+        self.bites += planted.bites
+        return outcome
 
 
 def cores() -> int:
@@ -49,21 +78,47 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def find(seeds: range, name: str) -> Found:
-    """Play seeds with one mutant planted until one fails."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log nothing: hundreds of runs would log all the faults in them."""
     logging.disable(logging.CRITICAL)
     try:
-        with MUTANTS[name].plant() as planted:
-            outcome = first_failure(seeds, kind=MUTANTS[name].kind)
-            bites = planted.bites
+        yield
     finally:
         logging.disable(logging.NOTSET)
-    if outcome is None:
-        return Found(name, None, "", bites)
-    return Found(name, outcome.plan.seed, outcome.violations[0], bites)
 
 
-def find_all(seeds: range, processes: int) -> Iterator[Found]:
-    """Look for the mutants that can be found so; yields them in their order as they are found or not."""
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(partial(find, seeds), SEARCHED)
+def find(name: str, shrinking: int = SHRINKING) -> tuple[str, Kill | None, int]:
+    """Play seeds with a mutant planted until one kills it; cut the plan down. Returns how often the mutant bit, too."""
+    player, kind = Player(name), MUTANTS[name].kind
+    with quiet():
+        failed = first_failure(range(SEEDS), play=player.play, kind=kind)
+        if failed is None:
+            return name, None, player.bites
+        smallest = shrink(failed, player.play, max_runs=shrinking)
+    return name, Kill(failed.plan.seed, kind, kind_of(smallest), smallest.plan), player.bites
+
+
+def find_all(names: Sequence[str] = SEARCHED, shrinking: int = SHRINKING) -> Iterator[tuple[str, Kill | None, int]]:
+    """Search for mutants on all cores; yields what `find` returns for each, in their order."""
+    with ProcessPoolExecutor(min(cores(), len(names)), multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(partial(find, shrinking=shrinking), names)
+
+
+def recorded() -> dict[str, Kill]:
+    """Return the committed records."""
+    made = {"Plan": Plan, "Setup": Setup, "Action": Action}
+    return {
+        name: Kill(kill["seed"], kill["kind"], kill["violation"], eval(kill["plan"], made))
+        for name, kill in json.loads(RECORDS.read_text()).items()
+    }
+
+
+def record(kills: dict[str, Kill]) -> None:
+    """Write the records: of the mutants that exist, in their order, a line for each."""
+    lines = [
+        f"{json.dumps(name)}: {json.dumps({**vars(kills[name]), 'plan': repr(kills[name].plan)})}"
+        for name in SEARCHED
+        if name in kills
+    ]
+    RECORDS.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from inbound import Batch, BatchEventProcessor, BatchResponse, TopicPartition
 from inbound.testing.simulation import make_plan, play, story
+from tests.simulation.seeds import blocks, of_the_day
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What goes wrong in a run is meant to."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silent")]
 
 
 class Asked(BatchEventProcessor):
@@ -38,14 +30,15 @@ class Asked(BatchEventProcessor):
         return BatchResponse.advance()
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_nothing_is_violated_where_claims_are_asked_about(seed: int) -> None:
+@blocks("asked", range(10), of_the_day(10))
+def test_nothing_is_violated_where_claims_are_asked_about(seeds: range) -> None:
     """A claim then takes a turn more: it can be released, lost, paused or in doubt in between."""
-    before = Asked.asked
-    outcome = play(make_plan(seed), processor=lambda: Asked(seed))
-    assert not outcome.failed, story(outcome)
-    assert Asked.asked > before
-    assert outcome.handed_out > 0
+    for seed in seeds:
+        before = Asked.asked
+        outcome = play(make_plan(seed), processor=partial(Asked, seed))
+        assert not outcome.failed, story(outcome)
+        assert Asked.asked > before
+        assert outcome.handed_out > 0, seed
 
 
 class Later(BatchEventProcessor):

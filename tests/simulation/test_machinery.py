@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from inbound import Batch, BatchEventProcessor, BatchResponse, TopicPartition
@@ -17,43 +14,30 @@ from inbound.testing.simulation import (
     Plan,
     Setup,
     check,
-    first_failure,
     make_plan,
     make_reset_plan,
+    plan_of,
     play,
     shrink,
     story,
 )
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.search import recorded
 
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Hundreds of runs would log all that goes wrong in them."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silent")]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_seed_plays_the_same_again(seed: int) -> None:
-    """Every event at the same time, to the last digit."""
-    assert play(make_plan(seed)).trace == play(make_plan(seed)).trace
+@pytest.mark.parametrize("kind", ["faults", "reset"])
+def test_a_seed_plays_the_same_again(kind: str) -> None:
+    """Every event at the same time, to the last digit; also what processes and command lines do about resets."""
+    plans = [plan_of(seed, kind) for seed in range(3)]
+    assert [play(plan).trace for plan in plans] == [play(plan).trace for plan in plans]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_seed_with_resets_plays_the_same_again(seed: int) -> None:
-    """Also what processes and command lines do about them."""
-    assert play(make_reset_plan(seed)).trace == play(make_reset_plan(seed)).trace
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_plan_printed_is_python_that_makes_it_again(seed: int) -> None:
+def test_a_plan_printed_is_python_that_makes_it_again() -> None:
     """So that a story can be played by pasting it."""
-    plan = make_plan(seed)
-    assert eval(repr(plan), {"Plan": Plan, "Setup": Setup, "Action": Action}) == plan
+    plans = [plan_of(seed) for seed in range(20)]
+    assert [eval(repr(plan), {"Plan": Plan, "Setup": Setup, "Action": Action}) for plan in plans] == plans
 
 
 def test_every_kind_of_fault_happens() -> None:
@@ -71,10 +55,9 @@ def test_every_kind_of_thing_happens_to_resets() -> None:
 
 
 def test_a_failing_seed_is_cut_down_and_told() -> None:
-    """With commits that no epoch fences, the story is short, says what is wrong, and plays again."""
-    with MUTANTS["commit-unchecked"].plant():
-        failed = first_failure(range(2000))
-        assert failed is not None
+    """With two processes that commit under one epoch, the story is short, says what is wrong, and plays again."""
+    with MUTANTS["ours-by-name"].plant():
+        failed = play(plan_of(recorded()["ours-by-name"].seed, "faults"))
         small = shrink(failed, play, max_runs=120)
         again = play(small.plan)
     assert (again.violations, len(small.plan.storm) <= min(4, len(failed.plan.storm))) == (small.violations, True)
@@ -105,7 +88,7 @@ class Fine(BatchEventProcessor):
 
 def test_a_good_processor_passes() -> None:
     """As it would in a user's own tests."""
-    check(Fine, seeds=range(10))
+    check(Fine, seeds=range(5))
 
 
 @pytest.mark.parametrize(

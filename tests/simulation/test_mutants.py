@@ -1,4 +1,4 @@
-"""The simulator finds what it is there for: each rule of the protocol taken away shows within 2,000 seeds."""
+"""The simulator finds what it is there for: each rule of the protocol taken away is a violation that it sees."""
 
 from __future__ import annotations
 
@@ -7,25 +7,49 @@ from pathlib import Path
 
 import pytest
 
+from inbound.testing.simulation import play, story
+from inbound.testing.simulation.shrink import kind_of
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, Found, cores, find_all
+from tests.simulation.search import RECORDS, SEARCHED, SHOWN_BY_TRACES, Player, find_all, recorded
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
-
-
-@pytest.fixture(scope="module")
-def searched() -> dict[str, Found]:
-    """The search for all mutants, on all cores."""
-    return {found.mutant: found for found in find_all(range(SEEDS), cores())}
+KILLS = recorded()
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize("name", SEARCHED)
-def test_a_rule_taken_away_is_found(name: str, searched: dict[str, Found]) -> None:
-    """Each mutant is one rule of the design, or one defect of an ancestor."""
-    found = searched[name]
-    assert found.seed is not None, (
-        f"{MUTANTS[name].rule}: {MUTANTS[name].breaks}; it made a difference {found.bites} times"
-    )
+def test_a_rule_taken_away_is_found(name: str) -> None:
+    """Each mutant is one rule of the design, or one defect of an ancestor. Its plan is the one that killed it before."""
+    again = f"`make mutants MUTANT={name}` searches for a plan that does, and records it in {RECORDS.name}"
+    if name not in KILLS:
+        pytest.fail(f"no plan is recorded that kills {name}; {again}")
+    kill, player = KILLS[name], Player(name)
+    outcome, with_the_rule = player.play(kill.plan), play(kill.plan)
+
+    if with_the_rule.failed:
+        pytest.fail(f"the product fails without {name}, too:\n{story(with_the_rule)}")
+    if not outcome.failed:
+        pytest.fail(
+            f"the recorded plan does not kill {name} any more, which made a difference {player.bites} times "
+            f"({MUTANTS[name].rule}: {MUTANTS[name].breaks}); {again}"
+        )
+    assert kind_of(outcome) == kill.violation, f"the recorded plan kills {name} in another way; {again}"
+
+
+def test_every_record_has_a_mutant() -> None:
+    """And the seed that killed it is of the kind that the mutant names."""
+    kinds = {name: MUTANTS[name].kind for name in SEARCHED}
+    stale = [name for name, kill in KILLS.items() if kinds.get(name) != kill.kind]
+    assert stale == [], f"{RECORDS.name} names no such mutants; `make mutants` writes it again"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2700)
+@pytest.mark.thorough("minutes on all cores; `make test` replays the plan that killed each mutant before")
+@pytest.mark.xdist_group("searches")
+def test_every_mutant_is_found_from_the_first_seed_on() -> None:
+    """The simulator still comes by each of them, not only by the plans that are recorded."""
+    assert [name for name, kill, _ in find_all(shrinking=0) if kill is None] == []
 
 
 @pytest.mark.parametrize("name", SHOWN_BY_TRACES)

@@ -15,10 +15,11 @@ INTERLEAVINGS = 3
 
 def same_kind(one: Outcome, other: Outcome) -> bool:
     """Whether two runs violate the same thing, with whatever names and numbers."""
-    return one.failed and other.failed and _kind(one) == _kind(other)
+    return one.failed and other.failed and kind_of(one) == kind_of(other)
 
 
-def _kind(outcome: Outcome) -> str:
+def kind_of(outcome: Outcome) -> str:
+    """Return what a failed run violates first, without names and numbers."""
     text = re.sub(r"\[[^]]*\]", "", outcome.violations[0])
     return re.sub(r"\b[a-z]*\d+\b|\b(orders|items)/\d+,? ?", "", text)[:60]
 

@@ -1,0 +1,36 @@
+"""`make mutants`: look for every mutant with seeds from 0 on, on all cores, and record the plan that kills each.
+
+make mutants                      all; writes tests/simulation/kills.json, which the tests replay
+make mutants MUTANT=no-deadline   one of them; the other records stay
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.search import SEARCHED, SEEDS, SHRINKING, find_all, record, recorded
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Look for the simulator's mutants, and record what kills them.")
+    parser.add_argument("--mutant", choices=SEARCHED, metavar="NAME", help="only this one")
+    parser.add_argument(
+        "--shrinking", type=int, default=SHRINKING, help=f"runs to cut a plan down; default {SHRINKING}"
+    )
+    args = parser.parse_args()
+    names = [args.mutant] if args.mutant else SEARCHED
+    missed = 0
+    for name, kill, bites in find_all(names, args.shrinking):
+        if kill is None:
+            missed += 1
+            print(f"NOT FOUND by {SEEDS} seeds: {name} ({MUTANTS[name].rule}); it made a difference {bites} times")
+            continue
+        record({**recorded(), name: kill})
+        print(f"seed {kill.seed:5}  {name} ({MUTANTS[name].rule}): {kill.violation}", flush=True)
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
