@@ -3,7 +3,9 @@
 What a language cannot say stands in an HTML comment on the line above the fence, which no reader of the page sees:
 
     <!-- run: group -->               on this prepared state (`docs_python.py`, `integration/docs_scenes.py` with servers)
-    <!-- not run: needs-docker -->    why it is not; its commands are parsed all the same
+    <!-- not run: needs-docker -->    it needs a Docker engine; its commands are parsed all the same, and read by `bash -n`.
+                                      Other reasons: needs-kubernetes; needs-service, which only users have (a Spark
+                                      master, a bucket); minutes: it is a target of the Makefile, or tested in integration/
     <!-- made by: ledger -->          the code makes it; compared with what it makes now (`docs_made.py`)
     <!-- drawing -->                  the names in it are names of the code; `<!-- drawing: module:Enum -->` all of an enum
 """
@@ -11,7 +13,6 @@ What a language cannot say stands in an HTML comment on the line above the fence
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,24 +21,6 @@ from sybil import Document
 from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, RawFencedCodeBlockLexer
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Why a block may stay without being run.
-REASONS = {
-    "installs": "it changes what is installed on the machine",
-    "needs-docker": "it needs a Docker engine",
-    "needs-kubernetes": "it needs a Kubernetes cluster",
-    "needs-service": "it needs a service that only its users have: a Spark master, a bucket, a broker with their names",
-    "minutes": "it takes minutes; it is a target of the Makefile, or has tests of its own in integration/",
-}
-#: Which annotations a language takes; "": none. The languages of directives (`{toctree}`) are carried out by the site's build.
-ANNOTATIONS = {
-    "bash": ("", "run", "not run"),
-    "console": ("", "run", "not run", "made by"),
-    "json": ("made by",),
-    "python": ("", "run"),
-    "text": ("made by", "drawing"),
-    "toml": ("",),
-    "yaml": ("",),
-}
 _FENCES = RawFencedCodeBlockLexer(re.compile(r"\s*?(?P<language>\S*)[^\n]*\n"))
 _ABOVE = DirectiveInHTMLCommentLexer("(?:not run|run|made by|drawing)(?=[: ])")
 
@@ -108,18 +91,3 @@ def read(page: str, text: str) -> tuple[list[Block], str]:
         line = text.count("\n", 0, region.start) + 1
         raise ValueError(f"{page}:{line}: the annotation stands above no block")
     return found, rest
-
-
-def problems_of(block: Block) -> Iterator[str]:
-    """Yield why nothing runs or checks a block of this kind."""
-    allowed = ANNOTATIONS.get(block.language)
-    if block.language.startswith("{"):
-        return
-    if allowed is None:
-        yield f"{block}: nothing runs {block.language!r}; use one of {', '.join(ANNOTATIONS)}, or teach the tests"
-    elif block.annotation not in allowed:
-        yield f"{block}: {block.language} takes no annotation {block.annotation!r}; it takes {allowed}"
-    elif block.annotation == "not run" and block.value not in REASONS:
-        yield f"{block}: {block.value!r} is no reason not to run it; there are {', '.join(REASONS)}"
-    elif block.annotation in ("run", "made by") and not block.value:
-        yield f"{block}: the annotation {block.annotation!r} needs a name behind a colon"

@@ -11,7 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -92,12 +92,21 @@ def refusal(words: list[str], whole: bool = True) -> str | None:
 
 @dataclass
 class Shell:
-    """Runs commands as they are typed, in `folder`; `close` kills what `begin` started and nobody ended."""
+    """Runs commands as they are typed, in `folder`; `close` kills what `begin` started and nobody ended.
+
+    What a scene says about commands is told by how they begin.
+    """
 
     folder: Path
     #: Put in place of what pages name, in commands and, the other way round, in what is printed: addresses, folders.
     instead: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: Commands that were done when the scene was prepared.
+    prepared: tuple[str, ...] = ()
+    #: Commands that go on until they are ended with SIGTERM; the callable waits until one is at work.
+    lasting: Mapping[str, Callable[[subprocess.Popen[str]], None]] = field(default_factory=dict)
+    #: Exit codes other than 0.
+    codes: Mapping[str, int] = field(default_factory=dict)
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -112,6 +121,25 @@ class Shell:
         """Have a command of this name, a line for sh."""
         (self._bin / name).write_text(f"#!/bin/sh\n{script}\n")
         (self._bin / name).chmod(0o755)
+
+    def follow(self, block: Block) -> None:
+        """Carry out a block.
+
+        Raises:
+            AssertionError: a command fails, or prints other than the page shows.
+        """
+        for command in commands_of(block):
+            typed = command.typed.removeprefix("python -m ")
+            if typed.startswith(self.prepared):
+                continue
+            if ready := next((self.lasting[one] for one in self.lasting if typed.startswith(one)), None):
+                ready(self.begin(command.typed.partition("  #")[0]))
+                continue
+            code, printed = self.run(command.typed)
+            wanted = next((self.codes[one] for one in self.codes if typed.startswith(one)), 0)
+            assert code == wanted, f"{block}: `{command.typed}` ended with {code}:\n{printed}"
+            found = None if command.shown is None else difference(command.shown, printed)
+            assert found is None, f"{block}: `{command.typed}`: {found}"
 
     def run(self, typed: str) -> tuple[int, str]:
         """Return the exit code and what was printed on both streams, with what pages call things.
@@ -132,18 +160,18 @@ class Shell:
         self.running.append(process)
         return process
 
-    def end(self, process: subprocess.Popen[str]) -> int:
-        """SIGTERM; return the exit code."""
-        process.send_signal(signal.SIGTERM)
-        self.running.remove(process)
-        return process.wait(timeout=LONGEST)
+    def end(self) -> None:
+        """End what is running with SIGTERM, in good order."""
+        for process in self.running:
+            process.send_signal(signal.SIGTERM)
+        assert {process.wait(timeout=LONGEST) for process in self.running} <= {0}
+        self.running.clear()
 
     def close(self) -> None:
         """Kill what was not ended."""
         for process in self.running:
             process.kill()
             process.wait()
-        self.running.clear()
 
     def here(self, text: str) -> str:
         """Return a command with what stands here for what it names."""
@@ -170,40 +198,3 @@ class Shell:
         }
         streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
         return {"cwd": self.at, "env": environment, "text": True, **streams}
-
-
-@dataclass
-class Steps:
-    """Carries out blocks in a shell. Commands of a scene that are special are told by how they begin."""
-
-    shell: Shell
-    #: Done already when the scene was prepared: what stands here for it is described there.
-    prepared: Sequence[str] = ()
-    #: Goes on until it is ended with SIGTERM; the callable waits until it is at work.
-    lasting: Mapping[str, Callable[[subprocess.Popen[str]], None]] = field(default_factory=dict)
-    #: Exit codes other than 0.
-    codes: Mapping[str, int] = field(default_factory=dict)
-
-    def run(self, block: Block) -> None:
-        """Carry out a block.
-
-        Raises:
-            AssertionError: a command fails, or prints other than the page shows.
-        """
-        for command in commands_of(block):
-            typed = command.typed.removeprefix("python -m ")
-            if typed.startswith(tuple(self.prepared)):
-                continue
-            if ready := next((self.lasting[one] for one in self.lasting if typed.startswith(one)), None):
-                ready(self.shell.begin(command.typed.partition("  #")[0]))
-                continue
-            code, printed = self.shell.run(command.typed)
-            wanted = next((self.codes[one] for one in self.codes if typed.startswith(one)), 0)
-            assert code == wanted, f"{block}: `{command.typed}` ended with {code}:\n{printed}"
-            found = None if command.shown is None else difference(command.shown, printed)
-            assert found is None, f"{block}: `{command.typed}`: {found}"
-
-    def end(self) -> None:
-        """End what lasts, in good order."""
-        for process in list(self.shell.running):
-            assert self.shell.end(process) == 0
