@@ -83,12 +83,8 @@ def _ledger(text: str) -> str:
     return text
 
 
+#: By the names that blocks say.
 MADE: Mapping[str, Callable[[str], str]] = {
-    "archive-folders": _archive_folders,
-    "archive-summary": _archive_summary,
-    "demo": _demo,
-    "ledger": _ledger,
-    "proof": _proof,
-    "report": _report,
-    "subscriber-status": _subscriber_status,
+    maker.__name__.lstrip("_").replace("_", "-"): maker
+    for maker in (_archive_folders, _archive_summary, _demo, _ledger, _proof, _report, _subscriber_status)
 }

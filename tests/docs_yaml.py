@@ -87,16 +87,12 @@ def _whole(tree: dict[str, Any], text: str, folder: Path) -> dict[str, Any] | No
         _pod(tree)
     elif keys == {"scrape_configs", "rule_files"}:
         assert all(list((ROOT / "docs").rglob(Path(name).name)) for name in tree["rule_files"])
-        assert all(
-            job["job_name"] and job.get("metrics_path", "/metrics") in GET_PATHS for job in tree["scrape_configs"]
-        )
+        assert {job.get("metrics_path", "/metrics") for job in tree["scrape_configs"]} <= GET_PATHS
     elif keys & {"allow", "deny"} and keys <= PolicyConfig.model_fields.keys():
         load_policy(text, "policy.yaml")
     else:
         piece = next((path for model, path in PIECES if keys <= model.model_fields.keys()), None)
-        assert piece is not None, (
-            f"nothing is known that has the keys {', '.join(sorted(keys))}; docs_yaml.py says what is"
-        )
+        assert piece is not None, f"nothing is known that has the keys {', '.join(sorted(keys))}"
         return _configuration(tree, piece, folder)
     return None
 
@@ -114,19 +110,16 @@ def _configuration(tree: dict[str, Any], path: tuple[str, ...], folder: Path) ->
             channel.setdefault("processor", {"options": {"sinks": [{"type": "jsonl", "path": "./orders.jsonl"}]}})
             channel["processor"].setdefault("type", "simple")
     for place in (folder / one for one in tree.get("manifests", {}).get("paths", ())):
-        if place.suffix and not place.exists():
-            _write(place, "")
-        elif not place.suffix:
-            place.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            _write(place if place.suffix else place / "kept", "")
     return tree
 
 
 def _pod(pod: dict[str, Any]) -> None:
     """Arguments are ones that inbound takes, and probes ask for pages that there are."""
     for container in pod["containers"]:
-        words = [*container.get("command", ()), *container.get("args", ())]
-        words = words[words.index("inbound") + 1 :] if "inbound" in words else words
-        assert not words or refusal(words) is None, (words, refusal(words))
+        words = container.get("args", ["--help"])
+        assert refusal(words) is None, (words, refusal(words))
         for probe in (container[key] for key in container if key.endswith("Probe")):
             assert probe.get("httpGet", {"path": "/healthz"})["path"] in GET_PATHS, probe
 

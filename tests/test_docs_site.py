@@ -117,7 +117,7 @@ def test_no_name_of_jmx_is_there_twice_and_everything_is_described() -> None:
         signatures = [action.signature for action in kind.actions]
         assert (len(set(names)), len(set(signatures))) == (len(names), len(signatures))
         assert all(re.fullmatch("[A-Z][A-Za-z]+", name) for name in names)
-        described = [one.description for one in (*kind.attributes, *kind.actions)]
+        described = [a.description for a in kind.attributes] + [a.description for a in kind.actions]
         assert all(text and not text.endswith(".") for text in described)
 
 
