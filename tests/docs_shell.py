@@ -20,8 +20,9 @@ from typing import Any
 from inbound.cli.main import parser
 from tests.docs_blocks import ROOT, Block
 from tests.docs_printed import difference
+from tests.waiting import patient
 
-#: No command that ends by itself takes longer, even on a machine that does much else. Seconds.
+#: No command that ends by itself takes longer on a quiet machine. Seconds.
 LONGEST = 120.0
 _parser = cache(parser)  # its making takes longer than all lines together
 
@@ -149,9 +150,14 @@ class Shell:
         """
         place = self._bin / "folder"  # a `cd` counts for the commands that follow
         script = f"trap 'pwd > {shlex.quote(str(place))}' EXIT\n{self.here(typed)}"
-        done = subprocess.run(["bash", "-c", script], **self._how(subprocess.PIPE), timeout=LONGEST)
+        with subprocess.Popen(["bash", "-c", script], **self._how(subprocess.PIPE), start_new_session=True) as process:
+            try:
+                printed, _ = process.communicate(timeout=patient(LONGEST))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+                raise
         self.at = Path(place.read_text().strip())
-        return done.returncode, self.there(done.stdout)
+        return process.returncode, self.there(printed)
 
     def begin(self, typed: str, log: str = "running.log") -> subprocess.Popen[str]:
         """Start a command that does not end by itself; what it prints goes to a file of the folder."""
@@ -164,7 +170,7 @@ class Shell:
         """End what is running with SIGTERM, in good order."""
         for process in self.running:
             process.send_signal(signal.SIGTERM)
-        assert {process.wait(timeout=LONGEST) for process in self.running} <= {0}
+        assert {process.wait(timeout=patient(LONGEST)) for process in self.running} <= {0}
         self.running.clear()
 
     def close(self) -> None:

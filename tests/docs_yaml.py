@@ -78,7 +78,7 @@ def _whole(tree: dict[str, Any], text: str, folder: Path) -> dict[str, Any] | No
     if tree.get("kind") in ("KafkaChannel", "Subscription", "ResetOffset"):
         found = parse_manifests({"shown.yaml": text})
         assert len(found.channels) + len(found.subscriptions) + len(found.resets) == 1, found.notes
-        assert [one.problem for one in found.resets if one.problem] == []
+        assert not (problems := [one.problem for one in found.resets if one.problem]), problems
         _write(folder / "shown.yaml", text)
         return {"manifests": {"paths": ["shown.yaml"]}} if found.channels else None
     if tree.get("kind") == "ServiceMonitor":
@@ -86,7 +86,7 @@ def _whole(tree: dict[str, Any], text: str, folder: Path) -> dict[str, Any] | No
     elif "containers" in keys:
         _pod(tree)
     elif keys == {"scrape_configs", "rule_files"}:
-        assert all(list((ROOT / "docs").rglob(Path(name).name)) for name in tree["rule_files"])
+        assert {*tree["rule_files"]} <= {path.name for path in (ROOT / "docs").rglob("*.yaml")}, tree["rule_files"]
         assert {job.get("metrics_path", "/metrics") for job in tree["scrape_configs"]} <= GET_PATHS
     elif keys & {"allow", "deny"} and keys <= PolicyConfig.model_fields.keys():
         load_policy(text, "policy.yaml")
