@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -31,7 +32,7 @@ from inbound.embedded.ports import free_ports
 from tests.docs_shell import Shell
 from tests.waiting import until
 
-#: For whatever a scene waits for. Seconds.
+#: The longest a scene waits for anything on a quiet machine. Seconds.
 PATIENCE = 60.0
 #: Who owns a partition, as `inbound offsets show` prints it.
 OWNER = r"(?m)^orders +%s .* (\S+-\d+-\w{6}) "
@@ -170,7 +171,7 @@ def first(stage: Stage) -> Iterator[None]:
 
 
 def group(stage: Stage) -> Iterator[None]:
-    """Nobody is there. Read are 3 of orders/0 and all of orders/1; then 7 more came, and 10 to orders/2, without a commit.
+    """No members. 3 and 10 records are committed; then 7 came to orders/0, and 10 to orders/2, which has no commit.
 
     `orders-old` had read as far.
     """
@@ -182,11 +183,8 @@ def group(stage: Stage) -> Iterator[None]:
     stage.configure(CONFIGURATION)
     assert stage.shell.run("inbound offsets delete --group orders-svc --topic orders:2 --execute")[0] == 0
     stage.publish({0: 7, 2: 10})
-
-    def serves(process: subprocess.Popen[str]) -> None:
-        stage.answers(f"http://127.0.0.1:{stage.exporter_port}/metrics", process, "inbound_partition_lag{")
-
-    stage.shell.lasting = {"inbound offsets show --metrics": serves}
+    served = partial(stage.answers, f"http://127.0.0.1:{stage.exporter_port}/metrics", text="inbound_partition_lag{")
+    stage.shell.lasting = {"inbound offsets show --metrics": served}
     yield
 
 
@@ -221,7 +219,7 @@ def mirrored(stage: Stage) -> Iterator[None]:
 
 
 def slow_processor(stage: Stage) -> Iterator[None]:
-    """A member holds all of four partitions, and its processor has waited for billing since it was handed 57 records."""
+    """A member holds all of four partitions, and its processor has waited for billing since 57 records were delivered."""
     with socket.create_server(("127.0.0.1", 0)) as billing:  # takes connections, and never answers
         (stage.folder / "orders.py").write_text(ORDERS.replace("PORT", str(billing.getsockname()[1])))
         stage.configure(
@@ -242,10 +240,7 @@ def ingress(stage: Stage) -> Iterator[None]:
     event = {"specversion": "1.0", "source": "/me", "type": "hello", "data": {"sum": 3}}
     lines = [json.dumps({**event, "id": str(number)}) + "\n" for number in range(2)]
     (stage.folder / "events.jsonl").write_text("".join(lines))
-
-    def ready(process: subprocess.Popen[str]) -> None:
-        stage.answers(f"http://127.0.0.1:{stage.ingress_port}/readyz", process)
-
+    ready = partial(stage.answers, f"http://127.0.0.1:{stage.ingress_port}/readyz")
     stage.shell.lasting = {"inbound ingress": ready}
     yield
 
@@ -262,7 +257,7 @@ def replica(stage: Stage) -> Iterator[None]:
 def reload(stage: Stage) -> Iterator[None]:
     """`workers` and options were edited and `audit` was added; that did not start, for it lacked a file, which is there now.
 
-    A member takes in what changes by itself, but for what did not start: that it tries again when it is asked to.
+    A member applies changes without being asked; what did not start it tries again when it is asked.
     """
     stage.orders(2, {})
     (stage.folder / "auditing.py").write_text(

@@ -30,7 +30,7 @@ def cluster(cluster_factory: ClusterFactory) -> Iterator[EmbeddedCluster]:
 def test_commands_do_and_print_what_the_page_says(
     scene: str, cluster: EmbeddedCluster, tmp_path: Path, inbound_jars: Path
 ) -> None:
-    """The blocks of all pages that run on the same state run one after the other; what lasts ends in good order."""
+    """The blocks of all pages that run on the same state run one after the other; running commands stop gracefully."""
     with closing(Stage(cluster, tmp_path, inbound_jars, scene)) as stage, contextmanager(SCENES[scene])(stage):
         for block in blocks():
             if (block.annotation, block.value) == ("run", scene):

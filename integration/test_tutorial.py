@@ -1,4 +1,4 @@
-"""docs/tutorial.md, from its first command to its last: typed in that order, by nobody, and it prints what the page shows."""
+"""docs/tutorial.md, from its first command to its last: each prints what the page shows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PATTERNS = (
 
 
 class Reader:
-    """Somebody who types what the page says, in two terminals, and edits files with it."""
+    """A reader who types what the page says, in two terminals, and edits files with it."""
 
     def __init__(self, folder: Path) -> None:
         self.shell = Shell(folder, environment={"INBOUND__ADMIN__LISTEN": f"127.0.0.1:{free_ports(1)[0]}"})
@@ -68,7 +68,7 @@ class Reader:
 
     def _run(self, where: str, command: Command) -> None:
         """Start it in the second terminal, and wait until the lines that the page shows have come, in any order."""
-        self.shell.end()  # Ctrl-C in the second terminal: it ends in good order
+        self.shell.end()  # Ctrl-C in the second terminal
         self._runs += 1
         log = self.shell.folder / f"run-{self._runs}.log"
         self.shell.begin(command.typed, log.name)

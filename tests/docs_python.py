@@ -36,7 +36,7 @@ CLAIM = re.compile(r"""(?m)^(\S.*?)  # ([\[({\d"'].*?)(?:: [a-z].*)?$""")
 
 
 def run_python(block: Block, folder: Path, namespace: dict[str, Any]) -> None:
-    """Run a block in the folder of its page, which is the working folder; raises whatever it raises, by lines of the page."""
+    """Run a block in the folder of its page, which is the working folder; errors name lines of the page."""
     if block.annotation == "run":
         SCENES[block.value](folder)
     before = dict(namespace)

@@ -22,7 +22,7 @@ from tests.docs_blocks import ROOT, Block
 from tests.docs_printed import difference
 from tests.waiting import patient
 
-#: No command that ends by itself takes longer on a quiet machine. Seconds.
+#: The longest a command takes on a quiet machine, unless it runs until it is stopped. Seconds.
 LONGEST = 120.0
 _parser = cache(parser)  # its making takes longer than all lines together
 
@@ -93,9 +93,9 @@ def refusal(words: list[str], whole: bool = True) -> str | None:
 
 @dataclass
 class Shell:
-    """Runs commands as they are typed, in `folder`; `close` kills what `begin` started and nobody ended.
+    """Runs commands as they are typed, in `folder`; `close` kills what `begin` started and `end` did not stop.
 
-    What a scene says about commands is told by how they begin.
+    A scene names a command by its beginning.
     """
 
     folder: Path
@@ -160,14 +160,14 @@ class Shell:
         return process.returncode, self.there(printed)
 
     def begin(self, typed: str, log: str = "running.log") -> subprocess.Popen[str]:
-        """Start a command that does not end by itself; what it prints goes to a file of the folder."""
+        """Start a command that runs until it is stopped; its output goes to a file of the folder."""
         with open(self.folder / log, "a") as output:
             process = subprocess.Popen(["bash", "-c", f"exec {self.here(typed)}"], **self._how(output))
         self.running.append(process)
         return process
 
     def end(self) -> None:
-        """End what is running with SIGTERM, in good order."""
+        """Stop the running commands with SIGTERM; each exits with 0."""
         for process in self.running:
             process.send_signal(signal.SIGTERM)
         assert {process.wait(timeout=patient(LONGEST)) for process in self.running} <= {0}

@@ -125,7 +125,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", list(dict.fromkeys(block.page for block in blocks())))
 def test_the_blocks_of_a_page_are_run_or_read(page: str, folder: Path) -> None:
-    """A page that is new is found by itself, and its author told what is missing."""
+    """New pages are found; a block that nothing runs fails."""
     treat(of_page(page), folder)
 
 
@@ -229,11 +229,8 @@ def test_commands_are_found_and_carried_out(tmp_path: Path) -> None:
     bash = "# words\nmkdir one && cd one\n\ntouch \\\n  two\n[ -e ../one/two ]\n"
     shell = Shell(tmp_path, instead={"/app": "/here"})
 
-    for block in (
-        Block("page.md", 1, "bash", bash),
-        Block("page.md", 9, "console", "$ echo /here 10:15:00\n/app 11:00:00\n"),
-    ):
-        shell.follow(block)
+    shell.follow(Block("page.md", 1, "bash", bash))
+    shell.follow(Block("page.md", 9, "console", "$ echo /here 10:15:00\n/app 11:00:00\n"))
     for text, said in (("$ false\n", "`false` ended with 1"), ("$ echo one\ntwo\n", r"`echo one`: page \(-\)")):
         with pytest.raises(AssertionError, match=rf"page\.md:7: {said}"):
             shell.follow(Block("page.md", 7, "console", text))

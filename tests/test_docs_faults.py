@@ -66,7 +66,7 @@ def missing_tests(names: Iterable[str]) -> list[str]:
 
 
 def literals_of(source: str) -> Iterator[str]:
-    """Yield the texts in a source but for docstrings, with `…` for whatever is filled in."""
+    """Yield the texts in a source but for docstrings, with `…` for what is filled in."""
     nodes = list(ast.walk(ast.parse(source)))
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
@@ -113,7 +113,7 @@ def problems_of(page: str, known: str, metrics: set[str]) -> list[str]:
 
 @pytest.mark.slow
 def test_every_row_is_shown_by_tests_and_quotes_the_code() -> None:
-    """Whoever renames a test or rewrites a message is told which row to look at; tests named in the text are there too."""
+    """A renamed test or a rewritten message fails with the row that names it; so does a test named in the text."""
     known = "\0".join(text for _, path in modules() for text in literals_of(path.read_text()))
     metrics = {metric.name for section in SECTIONS for metric in section.metrics}
     problems = problems_of(PAGE.read_text(), known, metrics)

@@ -160,7 +160,7 @@ def test_a_colon_in_the_text_of_an_attribute_makes_no_type_of_it() -> None:
 
 
 def test_what_is_loaded_from_elsewhere_is_found(tmp_path: Path) -> None:
-    """In whatever way a page can do it; not what somebody follows, what the site has itself, or what the page carries."""
+    """Images, scripts, styles, frames, fonts; not links, the site's own files, or data in the page."""
     page = [
         ('<img src="https://example.org/x.png">', "<img> https://example.org/x.png"),
         ('<script src="//example.org/x.js"></script>', "<script> //example.org/x.js"),
