@@ -1,27 +1,25 @@
-"""docs/tutorial.md, from its first command to its last: typed in that order, by nobody, and it prints what the page shows."""
+"""docs/tutorial.md, from its first command to its last: each prints what the page shows."""
 
 from __future__ import annotations
 
 import re
-import socket
-import subprocess
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from inbound.embedded.ports import free_ports
+from integration.docs_scenes import OWNER, shares
 from tests.docs_blocks import Block, of_page
-from tests.docs_commands import Command, commands_of
 from tests.docs_printed import difference, normalised
-from tests.docs_shell import Shell
+from tests.docs_shell import Command, Shell, commands_of
 from tests.waiting import until
 
-PAGE = "docs/tutorial.md"
-#: For each step, on a machine that does much else. Seconds.
-PATIENCE = 300.0
-#: Who owns a partition, as `inbound offsets show` prints it.
-OWNER = r"(?m)^orders +%s .* (\S+-\d+-\w{6}) "
+pytestmark = pytest.mark.thorough(
+    "one story of minutes with Spark at its end; make test parses its commands and has its processor and its test run"
+)
+#: For each step. Seconds.
+PATIENCE = 120.0
 #: Beside what `tests/docs_printed.py` makes equal.
 PATTERNS = (
     (r"\(\S+ (\S+ \S+ )?s? ?ago\)", "(AGO)"),
@@ -45,14 +43,12 @@ PATTERNS = (
 
 
 class Reader:
-    """Somebody who types what the page says, in two terminals, and edits files with it."""
+    """A reader who types what the page says, in two terminals, and edits files with it."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        self.shell = Shell(folder, environment={"INBOUND__ADMIN__LISTEN": f"127.0.0.1:{port}"})
-        self._second: subprocess.Popen[str] | None = None
+    def __init__(self, folder: Path) -> None:
+        self.shell = Shell(folder, environment={"INBOUND__ADMIN__LISTEN": f"127.0.0.1:{free_ports(1)[0]}"})
         self._runs = 0
-        self._owner_of_3 = ""
-        self._killed = ""
+        self._owner_of_3 = self._killed = ""
 
     def follow(self, block: Block) -> None:
         """Do what a block says.
@@ -70,18 +66,12 @@ class Reader:
             else:
                 self._type(where, command)
 
-    def press_control_c(self) -> None:
-        """End what runs in the second terminal; it ends in good order."""
-        if self._second is not None:
-            assert self.shell.end(self._second) == 0
-            self._second = None
-
     def _run(self, where: str, command: Command) -> None:
         """Start it in the second terminal, and wait until the lines that the page shows have come, in any order."""
-        self.press_control_c()
+        self.shell.end()  # Ctrl-C in the second terminal
         self._runs += 1
         log = self.shell.folder / f"run-{self._runs}.log"
-        self._second = self.shell.begin(command.typed, log.name)
+        self.shell.begin(command.typed, log.name)
         wanted = set(normalised(equal(command.shown or ""))) - {"..."}
         until(
             lambda: wanted <= set(normalised(equal(log.read_text()))), PATIENCE, lambda: f"{where}: {log.read_text()}"
@@ -91,13 +81,8 @@ class Reader:
 
     def _look(self, where: str, so: Callable[[str], bool]) -> None:
         """Look at the offsets until they are so: a person who reads on to the next command gives them the time."""
-        printed: list[str] = []
-
-        def looked() -> bool:
-            printed[:] = [self.shell.run("inbound offsets show")[1]]
-            return so(printed[0])
-
-        until(looked, PATIENCE, lambda: f"{where}: then {printed[0]}")
+        shown = "inbound offsets show"
+        until(lambda: so(self.shell.run(shown)[1]), PATIENCE, lambda: f"{where}: then {self.shell.run(shown)[1]}")
 
     def _type(self, where: str, command: Command) -> None:
         typed = command.typed
@@ -106,24 +91,26 @@ class Reader:
             typed = f"kill -9 {self._killed.split('-')[-2]}"  # the page's number is another one's
         if typed.startswith("inbound spark"):
             self._look(where, lambda printed: ", lag 0\n" in printed)  # all that was moved back is read again
-            self.press_control_c()
-        only_looks = typed.startswith(("inbound offsets show", "inbound explain"))
+            self.shell.end()
         found: list[str | None] = []
+        only_looks = typed.startswith(("inbound offsets show", "inbound explain"))  # until it is as shown
 
-        def as_shown() -> bool:
-            code, printed = self.shell.run(typed)
-            if typed.startswith("inbound cluster up"):
-                self._take_addresses(command, printed)
-                printed = self.shell.there(printed)
-            found[:] = [self._difference(typed, command, code, printed)]
+        def typed_it() -> bool:
+            found[:] = [self._difference(typed, command)]
             return found == [None] or not only_looks
 
-        until(as_shown, PATIENCE, lambda: f"{where}: {found[0]}")
+        until(typed_it, PATIENCE, lambda: f"{where}: {found[0]}")
         assert found == [None], f"{where}: {found[0]}"
 
-    def _difference(self, typed: str, command: Command, code: int, printed: str) -> str | None:
+    def _difference(self, typed: str, command: Command) -> str | None:
+        code, printed = self.shell.run(typed)
         if code != (3 if typed.startswith("inbound explain") else 0):
             return f"ended with {code}:\n{printed}"
+        if typed.startswith("inbound cluster up"):  # from now on these servers' addresses where the page has its own
+            pattern = r"(?m)^(?:Kafka|ZooKeeper): +(\S+)$"
+            pairs = zip(re.findall(pattern, command.shown or ""), re.findall(pattern, printed), strict=True)
+            self.shell.instead = dict(pairs)
+            printed = self.shell.there(printed)
         if owner := re.search(OWNER % 3, printed):
             self._owner_of_3 = owner[1]
         if typed.startswith("inbound offsets show"):
@@ -133,18 +120,6 @@ class Reader:
             if shares(printed) != shares(command.shown or ""):
                 return f"the shares are others:\n{printed}"
         return difference(equal(command.shown or ""), equal(printed))
-
-    def _take_addresses(self, command: Command, printed: str) -> None:
-        """From now on type the addresses of these servers where the page has those of its own."""
-        pattern = r"(?m)^(?:Kafka|ZooKeeper): +(\S+)$"
-        self.shell.instead = dict(
-            zip(re.findall(pattern, command.shown or ""), re.findall(pattern, printed), strict=True)
-        )
-
-
-def shares(printed: str) -> list[int]:
-    """Return how many partitions each owner has, as `inbound offsets show` prints it."""
-    return sorted(Counter(re.findall(OWNER % r"\d+", printed)).values())
 
 
 def equal(text: str) -> str:
@@ -156,11 +131,8 @@ def equal(text: str) -> str:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    one = Reader(tmp_path, port)
+    one = Reader(tmp_path)
     yield one
-    one.press_control_c()
     one.shell.close()
     one.shell.at = tmp_path
     one.shell.run("inbound cluster down --dir servers")  # where the story did not come to its end
@@ -169,5 +141,5 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.timeout(1200)
 def test_the_tutorial_can_be_followed(reader: Reader) -> None:
     """Each command does, and prints, what the page says; the last ones prove that nothing was lost."""
-    for block in of_page(PAGE):
+    for block in of_page("docs/tutorial.md"):
         reader.follow(block)

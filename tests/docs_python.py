@@ -1,13 +1,13 @@
 """Runs the `python` blocks of a page, one after the other in one namespace, and what they define.
 
-Processors and coordinators take part in a group of `inbound.testing.World`; a transport makes its session. Where a line of
-its own ends in a comment with a value, it has that value: `open_ranges(items)  # {("orders", 3): [(150, 200)]}: begun`.
+Processors take part in a group of `inbound.testing.World`; a transport makes its session. Where a line of its own ends in a
+comment with a value, it has that value: `open_ranges(items)  # {("orders", 3): [(150, 200)]}: begun`.
 """
 
 from __future__ import annotations
 
-import ast
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from inbound.cli.main import parser
 from inbound.clock import SystemClock
 from inbound.coordinators.base import ZkCoordinator
 from inbound.ledger import FilesLedger, Range, Settled
-from inbound.planning import PlannedChannel, plan_channels
+from inbound.planning import plan_channels
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.dispatch.processor import DispatchProcessor
 from inbound.processors.dispatch.requests_transport import RequestsTransport
@@ -31,46 +31,22 @@ from tests.docs_blocks import Block
 from tests.docs_yaml import rooted
 
 EVENTS = 3
+#: A statement, and the literal that a comment claims for it, which words behind a colon may follow.
+CLAIM = re.compile(r"""(?m)^(\S.*?)  # ([\[({\d"'].*?)(?:: [a-z].*)?$""")
 
 
-def run_python(blocks: list[Block], folder: Path) -> None:
-    """Run a page's blocks in the folder of the page, which is the working folder; raises whatever they raise."""
-    namespace: dict[str, Any] = {"__name__": "docs"}
-    for block in blocks:
-        if block.annotation == "run":
-            SCENES[block.value](folder)
-        before = dict(namespace)
-        _execute(block, rooted(block.text, folder), namespace)
-        for name, made in list(namespace.items()):
-            if isinstance(made, type) and made is not before.get(name) and made.__module__ == "docs":
-                try_out(made)
-            elif name.startswith("test_") and made is not before.get(name):
-                made()
-
-
-def _execute(block: Block, text: str, namespace: dict[str, Any]) -> None:
-    """Run it, statement by statement, as lines of its page."""
-    tree = ast.parse(text, filename=str(block))
-    lines = text.splitlines()
-    for node in tree.body:
-        claimed = _claimed(lines[(node.end_lineno or 1) - 1])
-        ast.increment_lineno(node, block.line)
-        if isinstance(node, ast.Expr) and claimed is not None:
-            value = eval(compile(ast.Expression(node.value), block.page, "eval"), namespace)
-            assert value == claimed, f"{block.page}:{node.lineno}: is {value!r}"
-        else:
-            exec(compile(ast.Module([node], []), block.page, "exec"), namespace)
-
-
-def _claimed(line: str) -> Any:
-    """Return the value that the comment of a line begins with; None if it begins with words."""
-    comment = line.rpartition("  # ")[2]
-    for text in (comment, comment.rpartition(": ")[0]):
-        try:
-            return ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            continue
-    return None
+def run_python(block: Block, folder: Path, namespace: dict[str, Any]) -> None:
+    """Run a block in the folder of its page, which is the working folder; errors name lines of the page."""
+    if block.annotation == "run":
+        SCENES[block.value](folder)
+    before = dict(namespace)
+    text = CLAIM.sub(r"assert (\1) == (\2), (\1)", rooted(block.text, folder))
+    exec(compile("\n" * block.line + text, block.page, "exec"), namespace)
+    for name, made in (new for new in namespace.items() if new[1] is not before.get(new[0])):
+        if isinstance(made, type) and made.__module__ == "docs":
+            try_out(made)
+        elif name.startswith("test_"):
+            made()
 
 
 def try_out(made: type) -> None:
@@ -82,28 +58,19 @@ def try_out(made: type) -> None:
         transport.close()
         loop.close()
     elif issubclass(made, DispatchProcessor):
-        made()
+        made()  # it needs a subscriber to do more
     elif issubclass(made, BatchEventProcessor):
         in_world(made(), {})
-    elif issubclass(made, ZkCoordinator):
-        assert made.plan is not ZkCoordinator.plan  # it needs its options: the configuration on its page has them
 
 
 def run_planned(config: Path) -> None:
     """Have the channels of a configuration whose code is of the page itself take part in a group."""
     for planned in plan_channels(load_config(parser().parse_args(["check", "-c", str(config)]))).values():
-        if _own(planned):
-            in_world(planned.processor(), planned.config.processor.options, planned.coordinator)
-
-
-def _own(planned: PlannedChannel) -> bool:
-    options = planned.config.processor.options
-    named = [
-        planned.config.processor.type,
-        planned.config.coordinator.type,
-        *(s["type"] for s in options.get("sinks", ())),
-    ]
-    return any(":" in name and not name.startswith("inbound.") for name in named)
+        processor = planned.config.processor
+        types = [processor.type, planned.config.coordinator.type]
+        types += [sink["type"] for sink in processor.options.get("sinks", ())]
+        if any(":" in name and not name.startswith("inbound.") for name in types):
+            in_world(planned.processor(), processor.options, planned.coordinator)
 
 
 def in_world(
@@ -118,9 +85,6 @@ def in_world(
     world.join("a", processor, options=options, coordinator=coordinator)
     world.run_until(lambda: world.commits().get(0) == EVENTS, within=60)
     processor.close()
-
-
-# -- scenes --------------------------------------------------------------------------------------------------------------
 
 
 def ledger(folder: Path) -> None:

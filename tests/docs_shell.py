@@ -1,35 +1,113 @@
-"""Carries out the commands of `bash` and `console` blocks: in a folder, with `inbound` and `python` being this checkout's."""
+"""The commands in the documentation: parsed by `inbound`'s own parser, and typed in a folder where `inbound` is this checkout's."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from inbound.cli.main import parser
 from tests.docs_blocks import ROOT, Block
-from tests.docs_commands import Command, commands_of
 from tests.docs_printed import difference
+from tests.waiting import patient
 
-#: No command that ends by itself takes longer, even on a machine that does much else. Seconds.
+#: The longest a command takes on a quiet machine, unless it runs until it is stopped. Seconds.
 LONGEST = 120.0
+_parser = cache(parser)  # its making takes longer than all lines together
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is typed, and what the page shows below it; None: nothing."""
+
+    typed: str
+    shown: str | None = None
+
+
+def commands_of(block: Block) -> list[Command]:
+    """Return the commands of a `bash` or `console` block; of the latter only lines behind `$ `, and their output.
+
+    Raises:
+        ValueError: a console block does not begin with a command.
+    """
+    joined = re.sub(r"\\\n\s*", "", block.text)
+    if block.language == "bash":
+        return [Command(line) for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    before, *parts = re.split(r"(?m)^\$ ", joined)
+    if before.strip() or not parts:
+        raise ValueError(f"{block}: a console block begins with `$ ` and a command")
+    pairs = (part.partition("\n") for part in parts)
+    return [Command(typed, shown if shown.strip() else None) for typed, _, shown in pairs]
+
+
+def words_of(line: str) -> Iterator[list[str]]:
+    """Yield the arguments of each `inbound` in a shell line: behind pipes, in `$(...)`, with variables set before it.
+
+    Raises:
+        ValueError: quotes that do not end.
+    """
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    for _, group in itertools.groupby(lexer, lambda word: re.fullmatch(r"[|&;<>()]+", word) is None):
+        words = list(group)
+        before = words[: words.index("inbound")] if "inbound" in words else ["nothing"]
+        if before[-1:] == ["-m"] or all("=" in word for word in before):
+            yield words[len(before) + 1 :]
+
+
+def inline(text: str) -> list[tuple[int, str]]:
+    """Return (line, command) of each `inbound ...` in code quotes of a page without its blocks."""
+    found = re.finditer(r"`(?:\$ )?((?:python3? -m )?inbound(?: [^`\n]+)?)`", text)
+    return [(text.count("\n", 0, one.start()) + 1, one[1].replace("\\|", "|")) for one in found]
+
+
+def refusal(words: list[str], whole: bool = True) -> str | None:
+    """Return why inbound's parser does not take these arguments; None if it does.
+
+    Args:
+        words: what stands behind `inbound`. Words in capitals and `...` stand for a value; `[...]` may be left out.
+        whole: False: an option or an argument may be missing, as where a text only names a command.
+    """
+    words = ["--help" if word == "COMMAND" else word.replace("HOST:PORT", "127.0.0.1:1") for word in words]
+    given = ["1" if re.fullmatch(r"[A-Z][A-Z_]+|\.\.\.|…", word) else word for word in words if word[:1] != "["]
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            _parser().parse_args(given)
+    except SystemExit as ended:
+        lacks = re.search(r"are required|is required|expected one argument", said.getvalue())
+        return None if ended.code == 0 or (not whole and lacks) else said.getvalue().strip().rpartition("\n")[2]
+    return None
 
 
 @dataclass
 class Shell:
-    """Runs commands as they are typed, and ends those that go on for ever.
+    """Runs commands as they are typed, in `folder`; `close` kills what `begin` started and `end` did not stop.
 
-    `folder` is where they run. `close` ends what `begin` started.
+    A scene names a command by its beginning.
     """
 
     folder: Path
     #: Put in place of what pages name, in commands and, the other way round, in what is printed: addresses, folders.
     instead: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: Commands that were done when the scene was prepared.
+    prepared: tuple[str, ...] = ()
+    #: Commands that go on until they are ended with SIGTERM; the callable waits until one is at work.
+    lasting: Mapping[str, Callable[[subprocess.Popen[str]], None]] = field(default_factory=dict)
+    #: Exit codes other than 0.
+    codes: Mapping[str, int] = field(default_factory=dict)
     running: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -42,9 +120,27 @@ class Shell:
 
     def command(self, name: str, script: str) -> None:
         """Have a command of this name, a line for sh."""
-        path = self._bin / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
+        (self._bin / name).write_text(f"#!/bin/sh\n{script}\n")
+        (self._bin / name).chmod(0o755)
+
+    def follow(self, block: Block) -> None:
+        """Carry out a block.
+
+        Raises:
+            AssertionError: a command fails, or prints other than the page shows.
+        """
+        for command in commands_of(block):
+            typed = command.typed.removeprefix("python -m ")
+            if typed.startswith(self.prepared):
+                continue
+            if ready := next((self.lasting[one] for one in self.lasting if typed.startswith(one)), None):
+                ready(self.begin(command.typed.partition("  #")[0]))
+                continue
+            code, printed = self.run(command.typed)
+            wanted = next((self.codes[one] for one in self.codes if typed.startswith(one)), 0)
+            assert code == wanted, f"{block}: `{command.typed}` ended with {code}:\n{printed}"
+            found = None if command.shown is None else difference(command.shown, printed)
+            assert found is None, f"{block}: `{command.typed}`: {found}"
 
     def run(self, typed: str) -> tuple[int, str]:
         """Return the exit code and what was printed on both streams, with what pages call things.
@@ -54,35 +150,34 @@ class Shell:
         """
         place = self._bin / "folder"  # a `cd` counts for the commands that follow
         script = f"trap 'pwd > {shlex.quote(str(place))}' EXIT\n{self.here(typed)}"
-        done = subprocess.run(
-            ["bash", "-c", script], cwd=self.at, env=self._environment(), text=True, timeout=LONGEST,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        with subprocess.Popen(["bash", "-c", script], **self._how(subprocess.PIPE), start_new_session=True) as process:
+            try:
+                printed, _ = process.communicate(timeout=patient(LONGEST))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+                raise
         self.at = Path(place.read_text().strip())
-        return done.returncode, self.there(done.stdout)
+        return process.returncode, self.there(printed)
 
     def begin(self, typed: str, log: str = "running.log") -> subprocess.Popen[str]:
-        """Start a command that does not end by itself; what it prints goes to a file of the folder."""
+        """Start a command that runs until it is stopped; its output goes to a file of the folder."""
         with open(self.folder / log, "a") as output:
-            process = subprocess.Popen(
-                ["bash", "-c", f"exec {self.here(typed)}"], cwd=self.at, env=self._environment(), text=True,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+            process = subprocess.Popen(["bash", "-c", f"exec {self.here(typed)}"], **self._how(output))
         self.running.append(process)
         return process
 
-    def end(self, process: subprocess.Popen[str]) -> int:
-        """SIGTERM; return the exit code."""
-        process.send_signal(signal.SIGTERM)
-        self.running.remove(process)
-        return process.wait(timeout=LONGEST)
+    def end(self) -> None:
+        """Stop the running commands with SIGTERM; each exits with 0."""
+        for process in self.running:
+            process.send_signal(signal.SIGTERM)
+        assert {process.wait(timeout=patient(LONGEST)) for process in self.running} <= {0}
+        self.running.clear()
 
     def close(self) -> None:
         """Kill what was not ended."""
         for process in self.running:
             process.kill()
             process.wait()
-        self.running.clear()
 
     def here(self, text: str) -> str:
         """Return a command with what stands here for what it names."""
@@ -96,55 +191,16 @@ class Shell:
             text = text.replace(ours, name)
         return text
 
-    def _environment(self) -> dict[str, str]:
-        path = os.pathsep.join([str(self._bin), os.environ.get("PATH", "")])
-        python = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        shown = {
-            "COLUMNS": "200",
-            "PYTHONUNBUFFERED": "1",
-        }  # a table's width; both streams in the order of what is said
-        # Nothing of the user's is touched, or read.
-        state = {"XDG_STATE_HOME": str(self.folder / ".state"), "CURL_HOME": str(self._bin)}
-        return {**os.environ, "PATH": path, "PYTHONPATH": python, **shown, **state, **self.environment}
-
-
-@dataclass
-class Steps:
-    """What is special about commands of a scene; each is told by how it begins."""
-
-    shell: Shell
-    #: Done already when the scene was prepared: what stands here for it is described there.
-    prepared: Sequence[str] = ()
-    #: Goes on until it is ended with SIGTERM; the callable waits until it is at work.
-    lasting: Mapping[str, Callable[[subprocess.Popen[str]], None]] = field(default_factory=dict)
-    #: Exit codes other than 0.
-    codes: Mapping[str, int] = field(default_factory=dict)
-
-    def run(self, block: Block) -> None:
-        """Carry out a block.
-
-        Raises:
-            AssertionError: a command fails, or prints other than the page shows.
-        """
-        for command in commands_of(block):
-            self._run(block, command)
-
-    def _run(self, block: Block, command: Command) -> None:
-        typed = command.typed.removeprefix("python -m ")
-        if any(typed.startswith(one) for one in self.prepared):
-            return
-        for beginning, ready in self.lasting.items():
-            if typed.startswith(beginning):
-                ready(self.shell.begin(command.typed.partition("  #")[0]))
-                return
-        code, printed = self.shell.run(command.typed)
-        wanted = next((number for one, number in self.codes.items() if typed.startswith(one)), 0)
-        assert code == wanted, f"{block}: `{command.typed}` ended with {code}:\n{printed}"
-        if command.shown is not None:
-            found = difference(command.shown, printed)
-            assert found is None, f"{block}: `{command.typed}`: {found}"
-
-    def end(self) -> None:
-        """End what lasts, in good order."""
-        for process in list(self.shell.running):
-            assert self.shell.end(process) == 0
+    def _how(self, output: Any) -> dict[str, Any]:
+        environment = {
+            **os.environ,
+            "PATH": os.pathsep.join([str(self._bin), os.environ.get("PATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "COLUMNS": "200",  # a table's width
+            "PYTHONUNBUFFERED": "1",  # both streams in the order of what is said
+            "XDG_STATE_HOME": str(self.folder / ".state"),  # nothing of the user's is touched, or read
+            "CURL_HOME": str(self._bin),
+            **self.environment,
+        }
+        streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+        return {"cwd": self.at, "env": environment, "text": True, **streams}

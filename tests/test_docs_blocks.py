@@ -1,40 +1,112 @@
 """Every fenced block of the documentation is run, or read by what reads such a thing; see docs/decisions/0046-code-blocks.md.
 
-Blocks that need servers run in `integration/test_docs_blocks.py`.
+Blocks that need servers run in `integration/test_docs_blocks.py`; here their commands are parsed.
 """
 
 from __future__ import annotations
 
+import importlib
+import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inbound.installed import GROUP
 from inbound.plugins import BUILT_IN
 from inbound.reset_refs import GROUP as MAPPERS
-from tests.docs_blocks import ROOT, WITH_SERVERS, Block, blocks, of_page, pages, problem_of
-from tests.docs_commands import commands_of, inline, is_alone, refusal, words_of
-from tests.docs_drawings import drawing_problem
+from integration.docs_scenes import SCENES as WITH_SERVERS
+from tests.docs_blocks import ROOT, Block, blocks, of_page, pages, read
 from tests.docs_made import MADE
+from tests.docs_printed import difference
 from tests.docs_python import SCENES, run_planned, run_python
-from tests.docs_shell import Shell, Steps
+from tests.docs_shell import Shell, commands_of, inline, refusal, words_of
 from tests.docs_yaml import check_yaml, furnish
+from tests.test_layers import modules
 
-#: The most blocks that may stay without being run, of all.
-NOT_RUN = 0.15
+#: The blocks that are not run, by page and reason: one more is a line here, and all of them are at most 15 % of the blocks.
+NOT_RUN = {
+    ("README.md", "minutes"): 2,
+    ("docs/containers.md", "needs-docker"): 4,
+    ("docs/kubernetes.md", "needs-kubernetes"): 1,
+    ("docs/spark-archive.md", "needs-service"): 1,
+    ("docs/spark-replay.md", "minutes"): 2,
+    ("docs/spark.md", "minutes"): 1,
+    ("docs/spark.md", "needs-service"): 1,
+}
+#: What is taken for a name of the code: with a dot or an underscore between letters, in capitals inside, or in quotes.
+NAME = re.compile(r"[A-Za-z]+(?:[._][A-Za-z]+)+|[A-Z][a-z]+[A-Z]\w+|(?<=`)\w+(?=`)")
+#: Written like names of the code, and not inbound's.
+OTHERS = {"CloudEvents", "CloudEvent", "ZooKeeper", "ConfigMap", "OpenTelemetry", "KafkaChannel", "Zipkin"}
 
 
-def of_language(*languages: str) -> list[Block]:
-    return [block for block in blocks() if block.language in languages]
+def treat(page: Sequence[Block], folder: Path) -> None:
+    """Run or check the blocks of a page that need no servers; raises AssertionError with the page and the line."""
+    furnish(folder, list(page))
+    namespace: dict[str, Any] = {"__name__": "docs"}
+    for block in page:
+        try:
+            match block.language, block.annotation:
+                case "python", "" | "run":
+                    run_python(block, folder, namespace)
+                case "yaml", "":
+                    for configuration in check_yaml(block, folder):
+                        run_planned(configuration)
+                case "bash" | "console", "" | "run" | "not run":
+                    check_commands(block, folder)
+                case "console" | "json" | "text", "made by":
+                    assert (found := difference(block.text, MADE[block.value](block.text))) is None, found
+                case "text", "drawing":
+                    check_drawing(block)
+                case "toml", "":
+                    check_entry_points(block)
+                case kind:
+                    raise ValueError(f"nothing runs {' '.join(kind).strip()!r}")
+        except (Exception, SystemExit) as error:
+            raise AssertionError(f"{block}: {type(error).__name__}: {error}") from error
 
 
-def pages_with(*languages: str) -> list[str]:
-    """Return the pages that have blocks of these languages."""
-    return list(dict.fromkeys(block.page for block in of_language(*languages)))
+def check_drawing(block: Block) -> None:
+    """What it names is in the code, and of the enum that it is of it names all members."""
+    if block.value:
+        module, _, name = block.value.partition(":")
+        members = {one.name for one in getattr(importlib.import_module(module), name)}
+        assert set(re.findall(r"\b[A-Z][A-Z_]+\b", block.text)) == members
+    named = {part for found in NAME.findall(block.text) if found not in OTHERS for part in found.split(".")}
+    assert named <= words_of_the_code(), f"nothing in the code is called {sorted(named - words_of_the_code())}"
+
+
+@cache
+def words_of_the_code() -> frozenset[str]:
+    return frozenset(word for _, path in modules() for word in re.findall(r"\w+", path.read_text()))
+
+
+def check_entry_points(block: Block) -> None:
+    """They are in a group that inbound looks for, under a name that is free."""
+    for group, points in tomllib.loads(block.text)["project"]["entry-points"].items():
+        assert group in (GROUP, MAPPERS)
+        assert all(":" in target and name not in BUILT_IN for name, target in points.items())
+
+
+def check_commands(block: Block, folder: Path) -> None:
+    """Each `inbound` is taken by its parser. Commands that need no server run; what is not run can be read by bash."""
+    for command in commands_of(block):
+        for words in words_of(command.typed):
+            assert (why := refusal(words)) is None, f"inbound {' '.join(words)}: {why}"
+        if block.annotation == "not run":
+            bash = subprocess.run(["bash", "-n", "-c", command.typed], capture_output=True, text=True)
+            assert (bash.returncode, bash.stderr) == (0, "")
+        elif not block.annotation:
+            alone = re.match(r"inbound (check|schema|new|manifests|--help|--version)[^|&;]*$", command.typed)
+            assert alone, "say `<!-- run: ... -->` or `<!-- not run: ... -->`"
+    if not block.annotation:
+        Shell(folder).follow(block)
 
 
 @pytest.fixture
@@ -50,123 +122,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-# -- what there is -------------------------------------------------------------------------------------------------------
-
-
-def test_every_block_is_of_a_kind_that_something_runs() -> None:
-    """A page that is new is found by itself, and its author told what is missing."""
-    problems = [problem for block in blocks() if (problem := problem_of(block))]
-
-    assert problems == [], "\n".join(problems)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", list(dict.fromkeys(block.page for block in blocks())))
+def test_the_blocks_of_a_page_are_run_or_read(page: str, folder: Path) -> None:
+    """New pages are found; a block that nothing runs fails."""
+    treat(of_page(page), folder)
 
 
 def test_every_scene_and_maker_that_a_block_names_is_there_and_used() -> None:
-    """A block whose scene nobody knows would be run by nobody."""
-    named = {kind: {block.value for block in blocks() if block.annotation == kind} for kind in ("run", "made by")}
+    """Of the blocks that are not run the list is here, so that one more is seen."""
+    named = {
+        kind: Counter((b.page, b.value) for b in blocks() if b.annotation == kind)
+        for kind in ("not run", "run", "made by")
+    }
 
-    assert named["run"] == SCENES.keys() | WITH_SERVERS.keys()
-    assert named["made by"] == MADE.keys()
-
-
-def test_few_blocks_are_not_run() -> None:
-    """Each for a reason of the list; the list is here, so that one more is seen."""
-    kept = [f"{block.page}: {block.value}" for block in blocks() if block.annotation == "not run"]
-
-    assert sorted(kept) == [
-        "README.md: minutes",
-        "README.md: minutes",
-        "docs/containers.md: needs-docker",
-        "docs/containers.md: needs-docker",
-        "docs/containers.md: needs-docker",
-        "docs/containers.md: needs-docker",
-        "docs/kubernetes.md: needs-kubernetes",
-        "docs/spark-archive.md: needs-service",
-        "docs/spark-replay.md: minutes",
-        "docs/spark-replay.md: minutes",
-        "docs/spark.md: minutes",
-        "docs/spark.md: needs-service",
-    ]
-    assert len(kept) <= NOT_RUN * len(blocks())
-
-
-# -- blocks --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", pages_with("yaml"))
-def test_yaml_is_taken_by_what_reads_it(page: str, folder: Path) -> None:
-    """Configurations by `check`, with the plugins that the page defines, which then take part in a group."""
-    furnish(folder, of_page(page))
-    for block in of_page(page):
-        if block.language == "yaml" and check_yaml(block, folder) == "configuration":
-            run_planned(folder / "docs.yaml")
-
-
-@pytest.mark.parametrize("page", pages_with("python"))
-def test_python_runs(page: str, folder: Path) -> None:
-    """All of a page in one namespace; what it defines is tried out."""
-    furnish(folder, of_page(page))
-    run_python([block for block in of_page(page) if block.language == "python"], folder)
-
-
-@pytest.mark.parametrize("block", [b for b in blocks() if b.annotation == "made by"], ids=str)
-def test_what_is_shown_is_what_the_code_makes(block: Block) -> None:
-    """Compared with what is made now."""
-    assert MADE[block.value](block) is None
-
-
-@pytest.mark.parametrize("block", [b for b in blocks() if b.annotation == "drawing"], ids=str)
-def test_drawings_name_what_there_is(block: Block) -> None:
-    """Classes, methods, states."""
-    assert drawing_problem(block) is None
-
-
-@pytest.mark.parametrize("block", of_language("toml"), ids=str)
-def test_toml_is_entry_points_that_are_looked_for(block: Block) -> None:
-    """In a group that inbound knows, under a name that is free."""
-    tree = tomllib.loads(block.text)
-
-    for group, points in tree["project"]["entry-points"].items():
-        assert group in (GROUP, MAPPERS)
-        assert all(":" in target and name not in BUILT_IN for name, target in points.items())
-
-
-@pytest.mark.slow
-def test_commands_without_a_scene_are_carried_out(tmp_path: Path) -> None:
-    """They need no server (those that do say on which state they run), and print what the page shows."""
-    kept = [block for block in of_language("bash", "console") if not block.annotation]
-    assert [str(block) for block in kept if not is_alone(block)] == [], (
-        "say `<!-- run: ... -->` or `<!-- not run: ... -->`"
-    )
-    for page in {block.page for block in kept}:
-        folder = tmp_path / page
-        folder.mkdir(parents=True)
-        furnish(folder, of_page(page))
-        for block in (block for block in kept if block.page == page):
-            Steps(Shell(folder)).run(block)
-
-
-@pytest.mark.parametrize("block", [b for b in blocks() if b.annotation == "not run"], ids=str)
-def test_what_is_not_run_can_be_read_by_bash(block: Block) -> None:
-    """Each command of it by itself."""
-    for command in commands_of(block):
-        read = subprocess.run(["bash", "-n", "-c", command.typed], capture_output=True, text=True)
-        assert (read.returncode, read.stderr) == (0, "")
-
-
-# -- command lines -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", pages_with("bash", "console"))
-def test_every_command_line_in_a_block_is_taken_by_the_parser(page: str) -> None:
-    """Also of those that are not run."""
-    typed = [
-        (block, c.typed) for block in of_page(page) if block.language in ("bash", "console") for c in commands_of(block)
-    ]
-    refused = [
-        f"{block}: inbound {' '.join(w)}: {why}" for block, line in typed for w in words_of(line) if (why := refusal(w))
-    ]
-
-    assert refused == []
+    assert {value for _, value in named["run"]} == SCENES.keys() | WITH_SERVERS.keys() | {"tutorial"}
+    assert {value for _, value in named["made by"]} == MADE.keys()
+    assert named["not run"] == NOT_RUN
+    assert named["not run"].total() <= 0.15 * len(blocks())
+    assert {"README.md", "CONTRIBUTING.md", "docs/configuration.md"} <= set(pages())
 
 
 def test_every_command_in_code_quotes_is_taken_by_the_parser() -> None:
@@ -174,9 +148,107 @@ def test_every_command_in_code_quotes_is_taken_by_the_parser() -> None:
     refused = [
         f"{page}:{line}: {command}: {why}"
         for page in pages()
-        for line, command in inline((ROOT / page).read_text())
+        for line, command in inline(read(page, (ROOT / page).read_text())[1])
         for words in words_of(command)
         if (why := refusal(words, whole=False))
     ]
 
     assert refused == []
+
+
+# -- wrong blocks --------------------------------------------------------------------------------------------------------
+
+CHANNEL = "kind: KafkaChannel\napiVersion: messaging.knative.dev/v1beta1\nmetadata: {name: a, namespace: b}\n"
+LAZY = """from inbound import BatchEventProcessor, BatchResponse
+class Lazy(BatchEventProcessor):
+    def on_next_batch(self, batch): return BatchResponse.revert()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("head", "text", "said"),
+    [
+        ("```cobol", "", "nothing runs 'cobol'"),
+        ("```", "a", "nothing runs 'text'"),
+        ("<!-- not run: minutes -->\n```yaml", "", "nothing runs 'yaml not run'"),
+        ("<!-- run: group -->\n\n```bash", "", "page.md:3: the annotation stands above no block"),
+        ("~~~yaml\n```\n```\n~~~\n~~~bash", "a", "page.md:7: the block does not end"),
+        ("<!-- made by: proof -->\n```text", "PROVEN", "page (-) and what is printed (+)"),
+        ("<!-- made by: demo -->\n```json", '{"published": 1}', "keys or types"),
+        ("<!-- drawing -->\n```text", "BatchResponse --> `worker` --> NoSuchThing", "called ['NoSuchThing']"),
+        ("<!-- drawing: inbound.partition:Place -->\n```text", "STARTING", "STARTING"),
+        ("```toml", '[project.entry-points."inbound.fruit"]\na = "b:C"', "inbound.fruit"),
+        ("```yaml", "channels: {orders: {topics: [orders], groop: x}}", "groop"),
+        ("```yaml", f"{CHANNEL}spec: {{subscribers: [{{uid: u, subscriberUri: 'http://a/', delivery: {{retry: x}}}}]}}", "retry"),
+        ("```yaml", "containers: [{args: [walk]}]", "walk"),
+        ("```yaml", "containers: [{livenessProbe: {httpGet: {path: /alive}}}]", "/alive"),
+        ("```yaml", "scrape_configs: []\nrule_files: [nowhere.yaml]", "nowhere.yaml"),
+        ("```yaml", "fruit: apple", "nothing is known that has the keys fruit"),
+        ("```python", "1 / 0", "ZeroDivisionError"),
+        ("```python", "1 + 1  # (3): words", "AssertionError: 2"),
+        ("```python", "from inbound import Nothing", "ImportError"),
+        ("```python", LAZY, "did not come about"),
+        ("```console", "no prompt", "begins with"),
+        ("```bash", "inbound check; rm -r data", "say `<!-- run: ... -->`"),
+        ("<!-- run: group -->\n```bash", "A=1 inbound status && cat a | inbound status --nonsense > b", "nonsense"),
+        ("<!-- not run: minutes -->\n```bash", "make 'test", "No closing quotation"),
+    ],
+)  # fmt: skip
+def test_a_wrong_block_is_named(head: str, text: str, said: str, folder: Path) -> None:
+    """By page and line, with what is wrong."""
+    with pytest.raises((AssertionError, ValueError), match=re.escape(said)) as caught:
+        treat(read("page.md", f"# A page\n\n{head}\n{text}\n```\n")[0], folder)
+    assert re.search(r"page\.md:[347]: ", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("took 3.5 s, pid 7 on web-1", "took 12 ms, pid 4711 on localhost", True),
+        ("A  B\n1  2\n", "A      B\n1      2\n\n", True),
+        ("one\n...\nfour", "one\ntwo\nthree\nfour", True),
+        ("took 63.0 s", "took 1 min 3 s", True),
+        ("since 01:49:35 (22 s); ...", "since 02:00:00 (1.5 min); do this", True),
+        ("one\ntwo", "one\nthree", False),
+        ("one", "one\ntwo", False),
+        ("lag 17", "lag 18", False),
+        ('{"a": 1, "b": {...}, "c": null}', '{"c": 7, "b": {"c": 2}, "a": 2.5}', True),
+        ('{"a": 1}', '{"a": "1"}', False),
+        ('{"a": [{"b": 1}]}', '{"a": [{"c": 1}]}', False),
+        ('{"a": 1}', "no JSON", False),
+    ],
+)
+def test_what_is_printed_is_compared_but_for_what_differs_from_run_to_run(shown: str, printed: str, same: bool) -> None:
+    """Times, ids, space; JSON by its keys and the types of its values."""
+    assert (difference(shown, printed) is None) is same
+
+
+def test_commands_are_found_and_carried_out(tmp_path: Path) -> None:
+    """Lines that go on are one; a folder that was changed to stays; names of the page are put in the place of ours."""
+    bash = "# words\nmkdir one && cd one\n\ntouch \\\n  two\n[ -e ../one/two ]\n"
+    shell = Shell(tmp_path, instead={"/app": "/here"})
+
+    shell.follow(Block("page.md", 1, "bash", bash))
+    shell.follow(Block("page.md", 9, "console", "$ echo /here 10:15:00\n/app 11:00:00\n"))
+    for text, said in (("$ false\n", "`false` ended with 1"), ("$ echo one\ntwo\n", r"`echo one`: page \(-\)")):
+        with pytest.raises(AssertionError, match=rf"page\.md:7: {said}"):
+            shell.follow(Block("page.md", 7, "console", text))
+
+
+@pytest.mark.parametrize(
+    ("line", "whole", "good"),
+    [
+        ("explain TOPIC PARTITION", True, True),
+        ("explain orders", True, False),
+        ("explain orders", False, True),
+        ("status --nonsense", False, False),
+        ("resume … --consumer …", True, True),
+    ],
+)
+def test_the_parser_says_what_can_be_typed(line: str, whole: bool, good: bool) -> None:
+    """With words in capitals for values; what a text names may lack arguments, and have none that there are not."""
+    (found,) = inline(f"see\n`inbound {line}` and `inbound.yaml`\n")
+
+    assert found == (2, f"inbound {line}")
+    assert [refusal(words, whole) is None for words in words_of(found[1])] == [good]

@@ -8,20 +8,23 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
-from inbound.cli.main import parser
-from scripts import document_commands, draw_protocol
+from inbound.cli.main import main, parser
+from inbound.config import load, load_policy
+from inbound.jmx.names import ObjectName
+from inbound.jmx.policy import Policy
+from inbound.jmx.tables import KINDS
+from scripts import document_commands, document_configuration, document_jmx, draw_protocol
 from scripts.diagrams import Diagram, Message, sequence
 from scripts.docs_extension import MAP, as_rst, parts, read_again, read_docstring, with_folders
 from scripts.docs_site import ROOT, loads_from_elsewhere
+from scripts.made_tables import BEGIN, END
 
 DOCS = ROOT / "docs"
-
-
-# -- the map -------------------------------------------------------------------------------------------------------------
 
 
 def test_every_page_is_on_the_map_once() -> None:
@@ -29,44 +32,36 @@ def test_every_page_is_on_the_map_once() -> None:
     pages = [page for _, found in parts((ROOT / f"{MAP}.md").read_text()) for page in found]
     named = [str((DOCS / page).resolve().relative_to(ROOT)) for page in pages]
     listed = {str(path.with_suffix("").relative_to(ROOT)) for path in DOCS.rglob("*.md")}
-    by_readme = {
-        page for page in listed if (ROOT / page).parent != DOCS and (ROOT / page).with_name("README.md").exists()
-    }
-
-    assert len(named) == len(set(named))
-    wanted = (listed - by_readme) | {page for page in by_readme if page.endswith("/README")}
+    below = {page for page in listed if (ROOT / page).parent != DOCS and (ROOT / page).with_name("README.md").exists()}
+    wanted = {page for page in listed if page not in below or page.endswith("/README")}
     wanted |= {f"examples/{path.parent.name}/README" for path in (ROOT / "examples").glob("*/README.md")}
-    wanted |= {path.stem for path in ROOT.glob("*.md")}
-    assert set(named) | {MAP} == wanted
+
+    assert sorted([*named, MAP]) == sorted(wanted | {path.stem for path in ROOT.glob("*.md")})
 
 
-def test_each_section_with_pages_is_a_part() -> None:
-    """Only what a list item begins with: other links are just links."""
+def test_sections_and_links_to_folders_are_read(tmp_path: Path) -> None:
+    """Only what a list item begins with is on the map; a folder's link goes to its README.md, or is a name only."""
     text = "# inbound\n[a](a.md)\n## One\n- [b](b.md), and [c](c.md)\n- [d](../d.rst)\n## Two\nno pages\n"
-
     assert list(parts(text)) == [("One", ["b", "../d"])]
 
-
-def test_a_link_to_a_folder_goes_to_its_readme(tmp_path: Path) -> None:
-    """Or is a name only, where there is none; whatever else is linked stays as it is."""
     for name in ("told/README.md", "untold/x.py"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
-    text = "[a](told/) [b](untold) [c](told/README.md) [d](https://example.org/told) [e](#told)"
-
-    assert with_folders(text, tmp_path) == (
-        "[a](told/README.md) b [c](told/README.md) [d](https://example.org/told) [e](#told)"
-    )
+    same = "[c](told/README.md) [d](https://example.org/told) [e](#told)"
+    assert with_folders(f"[a](told/) [b](untold) {same}", tmp_path) == f"[a](told/README.md) b {same}"
 
 
 # -- what is made from the code ------------------------------------------------------------------------------------------
 
 
-def test_the_commands_are_up_to_date() -> None:
-    """An option that was added, or is described in other words, is not in the document until `make docs` has run."""
-    text = document_commands.DOCUMENT.read_text()
-
-    assert text == document_commands.renewed(text), "run `make docs`"
+@pytest.mark.parametrize(
+    "made", [document_commands, document_configuration, document_jmx], ids=lambda m: m.DOCUMENT.stem
+)
+def test_tables_are_up_to_date(made: Any) -> None:
+    """What was added, or is described in other words, is not there until `make docs` has run; nor without its marks."""
+    assert made.DOCUMENT.read_text() == made.renewed(made.DOCUMENT.read_text()), "run `make docs`"
+    with pytest.raises(ValueError, match="needs the lines"):
+        made.renewed(f"{BEGIN} but no end, {END.upper()}")
 
 
 def test_every_command_and_option_is_listed() -> None:
@@ -75,43 +70,82 @@ def test_every_command_and_option_is_listed() -> None:
 
     for _, name, command in document_commands.commands(parser()):
         assert re.search(rf"(?m)^##+ {re.escape(name)}$", text), name
-        for action in command._actions:
-            if action.help != argparse.SUPPRESS and "--help" not in action.option_strings:
-                assert [option for option in action.option_strings if f"`{option}" not in text] == []
+        shown = (action for action in command._actions if action.help != argparse.SUPPRESS)
+        options = {option for action in shown for option in action.option_strings} - {"-h", "--help"}
+        assert [option for option in options if f"`{option}" not in text] == []
 
 
-def test_the_drawings_are_up_to_date() -> None:
-    """What is in docs/diagrams is what is drawn now, and nothing else."""
-    kept = {path.name: path.read_text(encoding="utf-8") for path in draw_protocol.FOLDER.iterdir()}
+def test_every_key_is_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """The full example has every key, and so has what `schema --markdown` prints."""
+    assert main(["schema", "--markdown"]) == 0
 
-    assert kept == draw_protocol.drawn(), "run `make docs`"
+    found = re.findall(r"(?m)^\| `([a-z_.]+)` \||^### `(?:.*\.)?([a-z_]+)(?:\[\])?`", capsys.readouterr().out)
+    listed = {name for pair in found for name in pair}
+    names = {"channels", "orders", "audit", "pinned", "own", "posted", "subscriptions", "billing"}
+    wanted = set(re.findall(r"(?m)^ *([a-z_.]+):", (ROOT / "config" / "examples" / "full.yaml").read_text())) - names
+    assert wanted - listed == set()
 
 
-def test_every_drawing_is_shown_with_words_for_who_does_not_see_it() -> None:
-    """`![...](diagrams/NAME.svg)` on some page."""
+def test_the_variables_and_flags_in_the_table_mean_the_same() -> None:
+    """Each row's variable sets what its flag sets."""
+    channel = "{topics: [orders], group: g, processor: {type: simple}}"
+    file = f"channels:\n  orders: {channel}\n  web-shop.eu: {channel}\n"
+    text = document_configuration.DOCUMENT.read_text()
+    rows = re.findall(r"`(INBOUND__\w+)=(.*?)` \| `--set '?(.*?)=(.*?)'?` \|", text)
+    assert len(rows) == 5
+    for variable, value, path, same in rows:
+        by_variable = load(file, filename="f", environ={variable: value.strip("'")}).config
+        by_flag = load(file, filename="f", overrides={path: same}).config
+        assert (variable, by_variable) == (variable, by_flag)
+        assert by_flag != load(file, filename="f").config or path == "channels.orders.workers=5"
+
+
+def test_the_policy_that_is_shown_means_what_is_said_of_it() -> None:
+    """Monitoring reads, operators may pause and slow down, nobody reads members' ids."""
+    (text,) = re.findall(r"```yaml\n(# policy\.yaml.*?)```", document_jmx.DOCUMENT.read_text(), re.DOTALL)
+    policy = Policy(load_policy(text, "policy.yaml"), "policy.yaml")
+    channel = ObjectName.parse("inbound:type=Channel,name=orders")
+    asked = [("read", "Lag"), ("read", "Members"), ("write", "MaxReadRate"), ("exec", "pause"), ("exec", "rebalance")]
+    assert [policy.member(command, channel, member) for command, member in asked] == [True, False, True, True, False]
+    assert [policy.lets_in(host) for host in ("127.0.0.1", "10.9.8.7", "192.168.0.1")] == [True, True, False]
+
+
+def test_no_name_of_jmx_is_there_twice_and_everything_is_described() -> None:
+    """And no attribute has a name that Hadoop's servlet would leave out."""
+    for kind, _ in KINDS:
+        names = [attribute.name for attribute in kind.attributes]
+        signatures = [action.signature for action in kind.actions]
+        assert (len(set(names)), len(set(signatures))) == (len(names), len(signatures))
+        assert all(re.fullmatch("[A-Z][A-Za-z]+", name) for name in names)
+        described = [a.description for a in kind.attributes] + [a.description for a in kind.actions]
+        assert all(text and not text.endswith(".") for text in described)
+
+
+def test_drawings_are_up_to_date_and_shown() -> None:
+    """`![...](diagrams/NAME.svg)` on some page, with words for who does not see it; a text that does not fit is refused."""
+    drawn = draw_protocol.drawn()
     text = "".join(path.read_text() for path in DOCS.glob("*.md"))
 
-    shown = dict(re.findall(r"!\[([^\]]{20,})\]\(diagrams/([\w-]+\.svg)\)", text))
-    assert set(shown.values()) == set(draw_protocol.drawn())
-
-
-def test_a_text_that_does_not_fit_is_refused() -> None:
-    """Rather than drawn over its neighbours."""
+    assert {path.name: path.read_text(encoding="utf-8") for path in draw_protocol.FOLDER.iterdir()} == drawn, (
+        "run `make docs`"
+    )
+    assert {name for _, name in re.findall(r"!\[([^\]]{20,})\]\(diagrams/([\w-]+\.svg)\)", text)} == set(drawn)
     with pytest.raises(ValueError, match="there is room for 42"):
         sequence(Diagram("too long", ("a", "b"), (Message("a", "b", "x" * 60),)))
 
 
-# -- docstrings ----------------------------------------------------------------------------------------------------------
+# -- docstrings, and what is loaded --------------------------------------------------------------------------------------
 
 
 def test_docstrings_become_what_sphinx_reads() -> None:
-    """Code in single backticks, indented examples, sections; names that would count as markup."""
+    """Code in single backticks, indented examples, sections; names that would count as markup; text that is no Python."""
     lines = ["Waits for `Call`s, as a_b_ does.", "", "    x = 1", "", "    y = 2", "", "Raises:", "    OSError: `x`."]
 
     assert as_rst(lines) == [
         "Waits for ``Call``\\ s, as a_b\\_ does.", "", ".. code-block:: python", "", "    x = 1", "", "    y = 2", "",
         "Raises:", "    OSError: ``x``.",
     ]  # fmt: skip
+    assert as_rst(["It is so:", "", "    A", "    ├── B"]) == ["It is so:", "", "::", "", "    A", "    ├── B"]
 
 
 def test_a_colon_in_the_text_of_an_attribute_makes_no_type_of_it() -> None:
@@ -125,17 +159,9 @@ def test_a_colon_in_the_text_of_an_attribute_makes_no_type_of_it() -> None:
     assert [line for line in lines if line] == ["Records per second; None: as many as come."]
 
 
-def test_an_indented_text_that_is_no_python_is_kept_as_it_is_drawn() -> None:
-    """Trees, command lines."""
-    assert as_rst(["It is so:", "", "    A", "    ├── B"]) == ["It is so:", "", "::", "", "    A", "    ├── B"]
-
-
-# -- what is loaded ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_what_is_loaded_from_elsewhere_is_found(tmp_path: Path) -> None:
+    """Images, scripts, styles, frames, fonts; not links, the site's own files, or data in the page."""
+    page = [
         ('<img src="https://example.org/x.png">', "<img> https://example.org/x.png"),
         ('<script src="//example.org/x.js"></script>', "<script> //example.org/x.js"),
         ('<link rel="stylesheet" href="http://example.org/x.css">', "<link> http://example.org/x.css"),
@@ -143,29 +169,13 @@ def test_an_indented_text_that_is_no_python_is_kept_as_it_is_drawn() -> None:
         ("<style>@import 'https://example.org/x.css'</style>", "<style> https://example.org/x.css"),
         ('<p style="background: url(//example.org/x)">', "<p> //example.org/x"),
         ('<iframe src="HTTPS://example.org"></iframe>', "<iframe> HTTPS://example.org"),
-    ],
-)
-def test_what_is_loaded_from_elsewhere_is_found(tmp_path: Path, text: str, found: str) -> None:
-    """In whatever way a page can do it."""
-    (tmp_path / "page.html").write_text(f"<html>{text}</html>")
-
-    assert list(loads_from_elsewhere(tmp_path)) == [f"page.html: {found}"]
-
-
-def test_a_style_sheet_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """Fonts, as a rule."""
+        ('<a href="https://example.org">x</a><img src="own.png"><img src="data:image/png;base64,AA">', ""),
+        ('<link rel="canonical" href="https://example.org"><script src="_static/x.js?v=1"></script>', ""),
+    ]
+    (tmp_path / "page.html").write_text(f"<html>{''.join(text for text, _ in page)}</html>")
     (tmp_path / "site.css").write_text(
         "a { src: url('https://example.org/font.woff2') } b { background: url(own.png) }"
     )
 
-    assert list(loads_from_elsewhere(tmp_path)) == ["site.css: https://example.org/font.woff2"]
-
-
-def test_links_that_somebody_follows_are_no_loads(tmp_path: Path) -> None:
-    """Nor is what the site has itself, or carries in the page."""
-    (tmp_path / "page.html").write_text(
-        '<a href="https://example.org">x</a><img src="own.png"><img src="data:image/png;base64,AA">'
-        '<link rel="canonical" href="https://example.org"><script src="_static/x.js?v=1"></script>'
-    )
-
-    assert list(loads_from_elsewhere(tmp_path)) == []
+    wanted = [f"page.html: {found}" for _, found in page if found]
+    assert sorted(loads_from_elsewhere(tmp_path)) == sorted([*wanted, "site.css: https://example.org/font.woff2"])
