@@ -23,13 +23,7 @@ from inbound.latch import Latch
 from inbound.spark.archive.batches import Step
 from inbound.spark.archive.job import ArchiveJob, ArchivePlan, Summary
 from inbound.spark.archive.layout import KINDS
-
-#: For a JVM of the tests.
-SMALL = {
-    "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # it lives too short for a better compiler
-}
+from integration.spark_stage import CONF
 
 Headers = list[tuple[str, str | bytes | None]]
 Offset = tuple[str, int, int]  # topic, partition, offset
@@ -181,6 +175,6 @@ def configuration(folder: Path, log: Log) -> Path:
 
 def command(config: Path, to: Archive, *more: str) -> list[str]:
     """Return the command line of an archive in a process of its own."""
-    conf = [part for name, value in SMALL.items() for part in ("--conf", f"{name}={value}")]
+    conf = [part for name, value in CONF.items() for part in ("--conf", f"{name}={value}")]
     inbound = [sys.executable, "-m", "inbound", "spark", "archive"]
     return [*inbound, "-c", str(config), "--to", str(to.folder), "--master", "local[2]", *conf, *more]

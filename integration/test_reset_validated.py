@@ -13,10 +13,14 @@ from inbound.cli.main import main
 from inbound.controller.reset_offset import To
 from inbound.embedded import EmbeddedCluster
 from integration.reset_scene import ResetScene, jumps_of, maker
-from integration.spark_stage import spark
 from tests.waiting import until
 
-__all__ = ["spark"]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.thorough(
+        "a group under load; tests/test_proof_stories.py decides that a reset by command explains its repeats"
+    ),
+]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,22 +14,13 @@ from typing import Any
 import pytest
 
 from inbound.cli.main import main
-from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.spark.archive.layout import ArchiveError
-from inbound.spark.session import SparkSettings, spark_session
-from integration.archiving import SMALL, Archive, Crash, Log, archive, configuration, event
+from integration.archiving import Archive, Crash, Log, archive, configuration, event
 from tests.waiting import until
 
-#: The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
-pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One session for all of them; commands in this process use it too."""
-    with spark_session(SparkSettings(jar_cache(), master="local[2]", conf=SMALL), "tests") as session:
-        yield session
+# The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
+pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture
@@ -107,6 +98,7 @@ def test_each_offset_is_there_once_wherever_a_run_dies(spark: Any, make_log: Cal
     assert list((to.folder / "_archive" / "staging").glob("*")) == []
 
 
+@pytest.mark.thorough("nine runs; test_each_offset_is_there_once_wherever_a_run_dies has the steps of archiving itself")
 def test_the_files_of_closed_days_become_one(
     spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path
 ) -> None:
@@ -138,26 +130,56 @@ def test_the_files_of_closed_days_become_one(
 def test_what_kafka_deleted_first_is_said(
     spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Records deleted before they were archived are named by offsets, once, with exit code 1; the rest is archived."""
+    """Records deleted before they were archived are named by offsets, once, with exit code 1; the rest is archived.
+
+    The archive of an empty topic is an empty one. What executors wrote and the driver does not see counts for nothing.
+    """
     log = make_log(partitions=1)
     arguments = ["spark", "archive", "-c", str(configuration(tmp_path, log)), "--to", str(to.folder)]
+    codes = [main(arguments)]
+    empty = to.rows()
     log.publish_events(0, 10)
-    assert main(arguments) == 0
+
+    def elsewhere(where: str) -> None:
+        if where == "rows staged":
+            for path in (to.folder / "_archive" / "staging").rglob("*.parquet"):
+                path.unlink()
+
+    with pytest.raises(ArchiveError, match="executors wrote 10 records there, but it has 0"):
+        archive(spark, log, to, step=elsewhere)
+    codes.append(main(arguments))
     log.publish_events(10, 20)
     log.delete_records({0: 17})
+    capsys.readouterr()
 
-    assert main(arguments) == 1
+    codes.append(main(arguments))
 
     assert f"missing: {log.topic}/0, offsets 10 to 16: Kafka deleted them" in capsys.readouterr().out
     assert [row["kafka_offset"] for row in to.rows()] == [*range(10), *range(17, 30)]
-    assert main(arguments) == 0
+    codes.append(main(arguments))
+    assert (empty, codes) == ([], [0, 0, 1, 0])
 
 
-def test_a_topic_made_again_is_refused(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
-    """Offsets that begin anew are never mixed with those archived before."""
-    log = make_log(partitions=1)
+def test_what_is_not_this_archives_is_refused_and_left_alone(
+    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path
+) -> None:
+    """A topic that is missing, a folder with other things, an archive that lacks a part, a topic that was made again."""
+    log, thesis = make_log(partitions=1), tmp_path / "thesis"
+    config = str(configuration(tmp_path, log))
+    assert main(["spark", "archive", "-c", config, "--to", str(to.folder), "--topic", "nowhere"]) == 1
+    assert not to.folder.exists()
+    thesis.mkdir()
+    (thesis / "thesis.txt").write_text("years of work")
+    with pytest.raises(ArchiveError, match="is no archive of inbound, and not empty"):
+        archive(spark, log, Archive(thesis))
+    assert [path.name for path in thesis.iterdir()] == ["thesis.txt"]
     log.publish_events(0, 10)
     archive(spark, log, to)
+    for gone in ("_checkpoint", "_archive/batches"):  # or offsets would be there twice, or not at all
+        (to.folder / gone).rename(tmp_path / "gone")
+        with pytest.raises(ArchiveError, match="Restore it, or archive to another --to"):
+            archive(spark, log, to)
+        (tmp_path / "gone").rename(to.folder / gone)
     old = log.topic_id()
     log.delete()
     until(lambda: _created(log), 60, "the topic can be made again")
@@ -176,64 +198,6 @@ def _created(log: Log) -> bool:
     except Exception:  # still being deleted
         return False
     return True
-
-
-@pytest.mark.parametrize("gone", ["_checkpoint", "_archive/batches"])
-def test_an_archive_that_lacks_a_part_is_refused(
-    spark: Any, make_log: Callable[..., Log], to: Archive, gone: str
-) -> None:
-    """Without its checkpoint, or its manifests, nothing is archived again: offsets would be there twice, or not at all."""
-    log = make_log(partitions=1)
-    log.publish_events(0, 10)
-    archive(spark, log, to)
-    (to.folder / gone).rename(to.folder.parent / "gone")
-    log.publish_events(10, 10)
-
-    with pytest.raises(ArchiveError, match="Restore it, or archive to another --to"):
-        archive(spark, log, to)
-
-    assert len(to.rows()) == 10
-
-
-def test_files_that_the_driver_does_not_see(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
-    """A folder that executors do not share is found out before anything counts as archived; nothing is lost by it."""
-    log = make_log(partitions=1)
-    log.publish_events(0, 10)
-
-    def elsewhere(where: str) -> None:
-        if where == "rows staged":
-            for path in (to.folder / "_archive" / "staging").rglob("*.parquet"):
-                path.unlink()
-
-    with pytest.raises(ArchiveError, match="executors wrote 10 records there, but it has 0"):
-        archive(spark, log, to, step=elsewhere)
-
-    archive(spark, log, to)
-    assert to.offsets() == log.offsets()
-
-
-def test_a_folder_with_other_things_is_left_alone(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
-    """A folder that is not empty and no archive is refused, and nothing is written there."""
-    to.folder.mkdir()
-    (to.folder / "thesis.txt").write_text("years of work")
-
-    with pytest.raises(ArchiveError, match="is no archive of inbound, and not empty"):
-        archive(spark, make_log(partitions=1), to)
-
-    assert [path.name for path in to.folder.iterdir()] == ["thesis.txt"]
-
-
-def test_topics_that_are_empty_or_missing(
-    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An empty topic is archived as such; a topic that is not there is named, and nothing is written."""
-    config = str(configuration(tmp_path, make_log()))
-
-    assert main(["spark", "archive", "-c", config, "--to", str(to.folder), "--topic", "nowhere"]) == 1
-    assert "topic nowhere: there is none at the brokers" in capsys.readouterr().err
-    assert not to.folder.exists()
-    assert main(["spark", "archive", "-c", config, "--to", str(to.folder)]) == 0
-    assert to.rows() == []
 
 
 def test_continuous_goes_on_until_it_is_asked_to_stop(

@@ -18,6 +18,8 @@ from tests.waiting import until
 KILLS = 2
 
 
+@pytest.mark.xdist_group("spark")
+@pytest.mark.thorough("three JVMs, minutes; test_spark_archive.py lets a run end at each of its steps")
 @pytest.mark.timeout(900)
 def test_killed_at_any_moment(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """After every SIGKILL, and at every look in between, no offset is there twice; in the end each is there once."""

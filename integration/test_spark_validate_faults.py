@@ -16,10 +16,14 @@ from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
 from inbound.ledger.format import path_part
 from integration.harness import Scene
-from integration.spark_stage import spark
 from tests.waiting import until
 
-__all__ = ["spark"]
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.thorough(
+        "three kills under load; the simulation judges thousands, test_spark_validate.py one on Spark"
+    ),
+]
 
 PARTITIONS = 4
 
