@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import kafka
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from inbound.cli.main import main
@@ -27,8 +25,7 @@ from inbound.ledger import Done, FilesLedger, Ledger, Range, Settled
 from inbound.ledger.kafka import KafkaLedger
 from inbound.spark.gather import Brokers
 from inbound.spark.session import SparkSettings, spark_session
-from inbound.topic_partition import TopicPartition
-from tests.waiting import until
+from integration.spark_log import Log
 
 #: Small, and with a compiler that is ready at once: it lives for some minutes.
 CONF = {
@@ -74,10 +71,18 @@ class Judgement(NamedTuple):
         return "\n".join([*self.proof["missing"], *(text for p in self.proof["partitions"] for text in p["missing"])])
 
 
+def validated(config: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> Judgement:
+    """Run the command in this process."""
+    capsys.readouterr()
+    code = main(["spark", "validate", "-c", str(config), "--json", *arguments])
+    out, said = capsys.readouterr()
+    return Judgement(code, json.loads(out) if out else {}, said)
+
+
 class Stage:
     """A group on a topic of its own; `close` it."""
 
-    def __init__(self, cluster: EmbeddedCluster, folder: Path, partitions: int = 1, **configs: str) -> None:
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, partitions: int = 1) -> None:
         self.cluster = cluster
         self.folder = folder
         self.topic = f"t-{folder.name}"
@@ -90,7 +95,7 @@ class Stage:
         self.zk = KazooClient(cluster.zookeeper_hosts, timeout=30)
         self.zk.start(timeout=30)
         self.zk.ensure_path(self.paths.root)
-        self.make_topic(partitions, **configs)
+        self.log = Log(cluster, partitions, self.topic)
         self.config = folder / "inbound.yaml"
         self.write_config()
 
@@ -105,49 +110,15 @@ class Stage:
         }
         self.config.write_text("".join(f"{key}: {value}\n" for key, value in {**parts, **more}.items()))
 
-    def make_topic(self, partitions: int = 1, **configs: str) -> None:
-        """Make the topic."""
-        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        named = {key.replace("_", "."): value for key, value in configs.items()}
-        admin.create_topics([NewTopic(self.topic, partitions, 1, topic_configs=named)])
-        admin.close()
-
-    def delete_topic(self) -> None:
-        """Delete it, and wait until the broker has heard of it: the controller answers first."""
-        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        admin.delete_topics([self.topic])
-        admin.close()
-        until(lambda: self.kafka_id() is None, 60, f"topic {self.topic} is gone")
-
     def kafka_id(self) -> str | None:
         """Return the id that Kafka has given the topic; None where there is none of that name."""
-        with Brokers({"bootstrap.servers": self.cluster.bootstrap_servers}) as brokers:
+        with Brokers(self.log.kafka) as brokers:
             found = brokers.topics([self.topic]).get(self.topic)
             return None if found is None else found.topic_id
 
-    def publish(self, count: int, *partitions: int, keys: int | None = None) -> None:
-        """Publish so many records to each of these partitions (none: 0), acknowledged; with so many different keys, or none."""
-        one = kafka.KafkaProducer(bootstrap_servers=self.cluster.bootstrap_servers, acks="all", linger_ms=5)
-        sent = [
-            one.send(self.topic, b"%d" % n, None if keys is None else b"%d" % (n % keys), partition=partition)
-            for partition in partitions or (0,)
-            for n in range(count)
-        ]
-        for future in sent:
-            future.get(timeout=30)
-        one.close(timeout=5)
-
-    def log_end(self, partition: int = 0) -> int:
-        """Return the end of what is decided of a log."""
-        with Brokers({"bootstrap.servers": self.cluster.bootstrap_servers}) as brokers:
-            key = TopicPartition(self.topic, partition)
-            return brokers.limits([key])[key].end
-
-    def let_the_cleaner_look_often(self) -> None:
-        """Let the broker compact at once what is to be compacted."""
-        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs={"log.cleaner.backoff.ms": "100"})])
-        admin.close()
+    def publish(self, count: int, *partitions: int) -> None:
+        """Publish so many records to each of these partitions (none: 0), acknowledged."""
+        self.log.publish((p, b"%d" % n, []) for p in partitions or (0,) for n in range(count))
 
     def keep_ledgers_in(self, topic: str) -> None:
         """From now on ledgers are in a topic of Kafka."""
@@ -172,12 +143,6 @@ class Stage:
         """A consumer process begins, which will claim this partition."""
         return Player(self, f"{name}{partition}", partition)
 
-    def delete_before(self, offset: int, *partitions: int) -> None:
-        """Delete older records, as retention does."""
-        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        admin.delete_records({kafka.TopicPartition(self.topic, partition): offset for partition in partitions})
-        admin.close()
-
     def set_offset(self, offset: int, partition: int = 0) -> int:
         """Write the group's offset, whoever does so; returns the transaction's number."""
         path = self.paths.offset(self.topic, partition)
@@ -191,10 +156,7 @@ class Stage:
 
     def validate(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> Judgement:
         """Run the command in this process."""
-        capsys.readouterr()
-        code = main(["spark", "validate", "-c", str(self.config), "--json", *arguments])
-        out, said = capsys.readouterr()
-        return Judgement(code, json.loads(out) if out else {}, said)
+        return validated(self.config, capsys, *arguments)
 
     def close(self) -> None:
         """Let go of ZooKeeper, and of what players that were killed have left."""

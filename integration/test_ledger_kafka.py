@@ -1,4 +1,4 @@
-"""The ledger in a topic of a real broker, behind a URI, and made Parquet, while consumers are killed."""
+"""The ledger in a topic of a real broker, and behind a URI, while consumers are killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from inbound.clock import SystemClock
 from inbound.embedded import EmbeddedCluster
 from inbound.errors import LedgerError
 from inbound.kafka.ledger_topic import KafkaLedgerTopic
-from inbound.ledger import Done, Entry, Item, Range, list_files, read_directory
+from inbound.ledger import Done, Entry, Item, Range, read_directory
 from inbound.ledger.jsonl import read_record
 from inbound.ledger.kafka import KafkaLedger
 from integration.harness import Scene
@@ -205,27 +205,3 @@ def test_behind_a_uri_all_arrives_though_a_consumer_is_killed_before_its_shipmen
     assert list((s.folder / "spool").glob("*/*/*")) == []
     assert handed_out(list(read_directory(f"file://{remote}"))) == seen(s)
     assert s.account().lost == {}
-
-
-def test_what_a_killed_consumer_left_becomes_parquet_while_the_next_one_works(scene: MakeScene) -> None:
-    """And says the same; the file being written stays as it is."""
-    s = scene()
-    victim = s.start()
-    until(lambda: s.all_owned(1), 120, "it owns the partitions")
-    s.publish(50)
-    until(lambda: s.seen(victim.pid), 60, "it consumes")
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
-    (left,) = (s.folder / "ledger").glob("*/*.jsonl")
-    before = handed_out(list(read_directory(s.folder / "ledger")))
-    other = s.start()
-    until(lambda: not left.exists(), 60, "the dead one's file is converted")
-    s.settle(90)
-
-    # In the order of consumer ids, which begin with the processes' ids, and those begin again at 1 now and then.
-    files = list_files(s.folder / "ledger")
-    assert sorted((f.path.name.startswith(left.stem), f.format) for f in files) == [(False, "jsonl"), (True, "parquet")]
-    now = handed_out(list(read_directory(s.folder / "ledger")))
-    assert all(offsets <= now[partition] for partition, offsets in before.items())
-    assert now == seen(s)
-    assert s.stop(other) == 0, s.log(other)

@@ -16,7 +16,8 @@ import pytest
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
 from inbound.spark.archive.layout import ArchiveError
-from integration.archiving import Archive, Crash, Log, archive, configuration, event
+from integration.archiving import Archive, Crash, archive, configuration, event, publish_events
+from integration.spark_log import Log
 from tests.waiting import until
 
 # The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
@@ -83,10 +84,10 @@ def test_every_record_is_kept_where_it_belongs(
 def test_each_offset_is_there_once_wherever_a_run_dies(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
     """A run that ends at any of its steps leaves what the next one finishes; readers see no offset twice meanwhile."""
     log = make_log()
-    log.publish_events(0, 60)
-    log.publish_events(60, 60, age=timedelta(days=2))
+    publish_events(log, 0, 60)
+    publish_events(log, 60, 60, age=timedelta(days=2))
     for where in ("rows staged", "staged", "written down", "moved", "all moved", "done"):
-        log.publish_events(1000, 10)
+        publish_events(log, 1000, 10)
         with pytest.raises(Crash):
             archive(spark, log, to, crash_at=where)
         assert max(to.offsets().values(), default=1) == 1, where
@@ -105,8 +106,8 @@ def test_the_files_of_closed_days_become_one(
     """A batch run compacts what is over; wherever it dies, the next one finishes, and what came later is still there."""
     log = make_log()
     for first in range(3):
-        log.publish_events(first * 10, 10, age=timedelta(days=3))
-        log.publish_events(first * 10, 10)
+        publish_events(log, first * 10, 10, age=timedelta(days=3))
+        publish_events(log, first * 10, 10)
         archive(spark, log, to, late=10 * 86400.0)
     assert len(to.files()) == 6
     for where, seen in (
@@ -138,7 +139,7 @@ def test_what_kafka_deleted_first_is_said(
     arguments = ["spark", "archive", "-c", str(configuration(tmp_path, log)), "--to", str(to.folder)]
     codes = [main(arguments)]
     empty = to.rows()
-    log.publish_events(0, 10)
+    publish_events(log, 0, 10)
 
     def elsewhere(where: str) -> None:
         if where == "rows staged":
@@ -148,7 +149,7 @@ def test_what_kafka_deleted_first_is_said(
     with pytest.raises(ArchiveError, match="executors wrote 10 records there, but it has 0"):
         archive(spark, log, to, step=elsewhere)
     codes.append(main(arguments))
-    log.publish_events(10, 20)
+    publish_events(log, 10, 20)
     log.delete_records({0: 17})
     capsys.readouterr()
 
@@ -173,7 +174,7 @@ def test_what_is_not_this_archives_is_refused_and_left_alone(
     with pytest.raises(ArchiveError, match="is no archive of inbound, and not empty"):
         archive(spark, log, Archive(thesis))
     assert [path.name for path in thesis.iterdir()] == ["thesis.txt"]
-    log.publish_events(0, 10)
+    publish_events(log, 0, 10)
     archive(spark, log, to)
     for gone in ("_checkpoint", "_archive/batches"):  # or offsets would be there twice, or not at all
         (to.folder / gone).rename(tmp_path / "gone")
@@ -184,7 +185,7 @@ def test_what_is_not_this_archives_is_refused_and_left_alone(
     log.delete()
     until(lambda: _created(log), 60, "the topic can be made again")
     until(lambda: log.topic_id() not in (old, None), 60, "the broker has heard of it")
-    log.publish_events(100, 20)
+    publish_events(log, 100, 20)
 
     with pytest.raises(ArchiveError, match=r"deleted and made again.*Archive the new one to another --to"):
         archive(spark, log, to)
@@ -205,13 +206,13 @@ def test_continuous_goes_on_until_it_is_asked_to_stop(
 ) -> None:
     """What comes is archived batch by batch; SIGTERM ends it between two of them, with exit code 0."""
     log = make_log()
-    log.publish_events(0, 10)
+    publish_events(log, 0, 10)
     config = configuration(tmp_path, log)
 
     def meanwhile() -> None:
         try:
             until(lambda: to.offsets().total() == 10, 150, "the first are archived")
-            log.publish_events(10, 10)
+            publish_events(log, 10, 10)
             until(lambda: to.offsets().total() == 20, 150, "the others, too")
         finally:
             os.kill(os.getpid(), signal.SIGTERM)

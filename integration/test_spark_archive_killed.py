@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from inbound.embedded import EmbeddedCluster
-from integration.archiving import Archive, Log, Offset, command, configuration
+from integration.archiving import Archive, command, configuration, publish_events
+from integration.spark_log import Log, Offset
 from tests.waiting import until
 
 KILLS = 2
@@ -44,7 +45,7 @@ def test_killed_at_any_moment(embedded_cluster: EmbeddedCluster, tmp_path: Path)
     def load() -> None:
         number = 0
         while not over.wait(0.2):
-            log.publish_events(number, 20, age=timedelta(days=number // 20 % 4))
+            publish_events(log, number, 20, age=timedelta(days=number // 20 % 4))
             number += 20
 
     loading = threading.Thread(target=load)

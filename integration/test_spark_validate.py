@@ -6,13 +6,11 @@ Which history is which finding is decided in tests/test_proof_stories.py and tes
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import kafka
 import pyarrow.parquet
 import pytest
 
@@ -33,29 +31,10 @@ def stage(embedded_cluster: EmbeddedCluster, tmp_path: Path, spark: Any) -> Iter
     one.close()
 
 
-def publish_transactions(stage: Stage, partition: int) -> None:
-    """Publish ten records, ten that are aborted, and ten: markers make it 33 offsets."""
-    producer = kafka.KafkaProducer(
-        bootstrap_servers=stage.cluster.bootstrap_servers, transactional_id=f"tx-{stage.topic}"
-    )
-    producer.init_transactions()
-    for commits in (True, False, True):
-        producer.begin_transaction()
-        for n in range(10):
-            producer.send(stage.topic, b"%d" % n, partition=partition)
-        producer.flush()  # or what is aborted would never be sent
-        if commits:
-            producer.commit_transaction()
-        else:
-            producer.abort_transaction()
-    producer.close()
-    until(lambda: stage.log_end(partition) == 33, 60, "the last transaction is complete")
-
-
 def plant(stage: Stage) -> None:
     """Let each partition have a history of its own."""
     stage.publish(100, *range(12))
-    publish_transactions(stage, 12)
+    stage.log.publish_transactions(12, True, False, True)  # 33 offsets, with their markers
     # Two consumers, one after the other, each record once.
     stage.consumer("a", 0).claim().batch(0, 30).batch(30, 60).leave()
     stage.consumer("b", 0).claim().batch(60, 100).leave()
@@ -87,7 +66,7 @@ def plant(stage: Stage) -> None:
     # Retention deletes what was not read, and what was: behind it batches are still held against the log.
     stage.consumer("a", 9).claim().batch(0, 30).leave()
     stage.consumer("a", 10).claim().batch(0, 30).batch(30, 60).batch(60, 80, records=19).batch(80, 100).leave()
-    stage.delete_before(40, 9, 10)
+    stage.log.delete_records({9: 40, 10: 40})
     stage.consumer("b", 9).claim().note("retention", first=30, next=40).batch(40, 100).leave()
     # The last owner died between answer and commit.
     stage.consumer("a", 11).claim().batch(0, 30).begin(30, 60).answer(30, 60)
@@ -183,9 +162,9 @@ def test_a_topic_deleted_and_made_again(stage: Stage, capsys: Capture, spark: An
     stage.publish(10)
     stage.topic_id = stage.kafka_id()
     stage.consumer("a").claim().batch(0, 10).leave()
-    stage.delete_topic()
+    stage.log.delete()
     deleted = stage.validate(capsys)
-    stage.make_topic()
+    stage.log.create()
     until(lambda: stage.kafka_id() not in (None, stage.topic_id), 60, "the new topic is there")
 
     recreated = stage.validate(capsys)
@@ -221,26 +200,3 @@ def test_servers_that_are_away(
 
     assert (judged.code, said in judged.said, said in judged.missing) == (3, True, True)
     assert {path.name: path.read_bytes() for path in output.iterdir()} == before
-
-
-@pytest.mark.thorough("waits for Kafka's log cleaner; tests/test_proof_stories.py decides what a compacted log proves")
-def test_compacted_offsets_are_no_losses(
-    embedded_cluster: EmbeddedCluster, tmp_path: Path, spark: Any, capsys: Capture
-) -> None:
-    """The log lacks most offsets by the time of the proof: what was left out and is compacted away is no loss any more."""
-    stage = Stage(
-        embedded_cluster, tmp_path, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01",
-        max_compaction_lag_ms="100",
-    )  # fmt: skip
-    stage.let_the_cleaner_look_often()
-    stage.publish(200, keys=3)
-    stage.consumer("a").claim().batch(0, 60).batch(70, 200).leave()  # 60 to 69 are never delivered
-    time.sleep(0.2)  # the segment is old enough to be followed by another, which makes the cleaner take it
-    stage.publish(1, keys=1)
-
-    try:
-        assert stage.validate(capsys, "--quick").findings == {0: {("lost", 60, 70)}}
-        until(lambda: not stage.validate(capsys, "--from-start").findings, 200, "the log is compacted", look=1.0)
-        assert stage.validate(capsys).code == 0
-    finally:
-        stage.close()

@@ -83,8 +83,6 @@ def files_of(folder: Path) -> list[str]:
     ("flags", "problem"),
     [
         (["--channel", "orrders"], "--channel orrders: there is no such channel; there are orders"),
-        (["--range", "0:5:11"], "/0: the log ends before 10, so offset 10 cannot be replayed"),
-        (["--tasks", "3"], "--tasks 3: 2 partitions are replayed, each in order"),
         (["--processor", "told:Nothing"], "--processor told:Nothing: told has no 'Nothing'"),
         (["--options", "{"], "--options: no JSON"),
         (["--options", '{"foldr": "x"}'], "foldr"),

@@ -161,7 +161,7 @@ def occupy_output(scene: Scene) -> None:
         (lambda s: s.configure("{type: none}"), (), 3, "ledger.type is none"),
         (damage, (), 3, "0001.jsonl can't be read: its checksum is wrong"),
         (tear, (), 0, ""),
-        (make_newer, (), 3, "0001.jsonl: it has format version 99, this inbound reads up to 1"),
+        (make_newer, (), 3, "0001.jsonl: it has format version 99, this inbound reads up to 1; read it with"),
         (lambda s: (s.ledger / "g" / "notes.txt").write_text("milk"), (), 0, "notes.txt: is no file of a ledger, and was not read"),
         (lambda s: s.kafka.delete_topic("orders"), (), 3, "topic orders: Kafka has no such topic"),
         (recreate_topic, (), 3, "the topic was deleted and made again"),
