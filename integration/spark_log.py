@@ -92,23 +92,27 @@ class Log:
         until(lambda: decided() == 11 * len(commits), 60, lambda: f"all is decided: {decided()}")
 
     def offsets(self) -> Counter[Offset]:
-        """Return every offset of the log, once, as a consumer of Kafka's own sees it."""
-        consumer = confluent_kafka.Consumer({**self.kafka, "group.id": "unused", "enable.partition.eof": True})
-        consumer.assign(
-            [
-                confluent_kafka.TopicPartition(self.topic, p, confluent_kafka.OFFSET_BEGINNING)
-                for p in range(self.partitions)
-            ]
+        """Return every offset of the log, once."""
+        return Counter(
+            (self.topic, message.partition(), message.offset()) for message in read_all(self.kafka, self.topic)
         )
-        found: Counter[Offset] = Counter()
-        ended = 0
-        while ended < self.partitions:
-            for message in consumer.consume(500, 0.2):
-                partition, offset = message.partition(), message.offset()
-                error = message.error()
-                if error is not None:  # others are told, too, and are over when records come again
-                    ended += error.code() == confluent_kafka.KafkaError._PARTITION_EOF
-                elif partition is not None and offset is not None:
-                    found[self.topic, partition, offset] += 1
-        consumer.close()
-        return found
+
+
+def read_all(kafka: Mapping[str, Any], topic: str) -> list[Any]:
+    """Return all records of a topic, as a consumer of Kafka's own sees them."""
+    consumer = confluent_kafka.Consumer({**kafka, "group.id": "unused", "enable.partition.eof": True, "log_level": 0})
+    partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+    consumer.assign(
+        [confluent_kafka.TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING) for partition in partitions]
+    )
+    found: list[Any] = []
+    ended = set()
+    while len(ended) < len(partitions):
+        for message in consumer.consume(500, 0.2):
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:  # others are told, too, and are over again
+                ended.add(message.partition())
+    consumer.close()
+    return found

@@ -12,10 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import kafka
 import pytest
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
 
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
@@ -26,6 +23,7 @@ from inbound.spark.ledger_topic import LedgerTopic
 from inbound.spark.report.job import Wanted, make_report
 from integration.browser import Browser
 from integration.harness import Scene
+from integration.spark_log import Log, read_all
 from tests.waiting import until
 
 # Spark itself takes most of it, and several times as long on a machine that does something else too.
@@ -91,23 +89,17 @@ def account(reported: Reported) -> Account:
     ]
     landed = [line for line in lines if line["kind"] == "settled" and line["outcome"] == "landed"]
     landed.sort(key=lambda line: line["mzxid"])
-    tps = [TopicPartition(scene.topic, partition) for partition in range(2)]
-    consumer = kafka.KafkaConsumer(bootstrap_servers=scene.cluster.bootstrap_servers, auto_offset_reset="earliest")
-    consumer.assign(tps)
     records: list[tuple[int, int | None]] = []
-    while len(records) < sum(scene.published.values()):
-        for batch in consumer.poll(timeout_ms=1000).values():
-            for record in batch:
-                at = next(
-                    (
-                        round(line["wall"] * 1000)
-                        for line in landed
-                        if line["partition"] == record.partition and line["commit"] > record.offset
-                    ),
-                    None,
-                )
-                records.append((record.timestamp, at))
-    consumer.close()
+    for record in read_all({"bootstrap.servers": scene.cluster.bootstrap_servers}, scene.topic):
+        at = next(
+            (
+                round(line["wall"] * 1000)
+                for line in landed
+                if line["partition"] == record.partition() and line["commit"] > record.offset()
+            ),
+            None,
+        )
+        records.append((record.timestamp()[1], at))
     return Account(records, sum(line["records"] for line in lines if line["kind"] == "begun"))
 
 
@@ -150,19 +142,13 @@ def test_a_person_sees_the_table_and_the_charts(reported: Reported, tmp_path: Pa
 
 def in_a_topic(scene: Scene) -> LedgerTopic:
     """Put the ledger's lines into a topic, as a consumer with such a ledger does: keyed by run."""
-    producer = kafka.KafkaProducer(bootstrap_servers=scene.cluster.bootstrap_servers, acks="all")
-    place = LedgerTopic(f"ledger-{scene.topic}")
-    admin = KafkaAdminClient(bootstrap_servers=scene.cluster.bootstrap_servers)
-    admin.create_topics([NewTopic(place.topic, 2, 1)])
-    admin.close()
+    log = Log(scene.cluster, 2, f"ledger-{scene.topic}")
     for path in sorted((scene.folder / "ledger").glob("*/*.jsonl")):
         name = FileName.parse(path.name)
         assert name is not None
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            producer.send(place.topic, line, name.run.encode())
-    producer.flush(30)
-    producer.close(timeout=5)
-    return place
+        partition = sum(name.run.encode()) % 2
+        log.publish(((partition, line, []) for line in path.read_bytes().split(b"\n")[:-1]), name.run.encode())
+    return LedgerTopic(log.topic)
 
 
 def test_a_large_ledger_and_one_in_a_topic_are_read_by_spark(reported: Reported, spark: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,12 @@ from inbound.cli.spark_validate import Wish, _States
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Create, SetData
-from inbound.kafka.base import LogRange, TopicMeta
 from inbound.ledger.format import seal
 from inbound.proof.model import PartitionKey
 from inbound.spark.gather import Subject
 from inbound.testing import ManualClock
 from inbound.testing.kafka import FakeKafka
 from inbound.testing.zookeeper import FakeEnsemble
-from inbound.topic_partition import TopicPartition
 from inbound.worker import finish
 from tests.made_proof import partition, proof
 from tests.test_spark_stories import Consumer
@@ -33,26 +31,6 @@ ledger: {ledger}
 channels:
   {topic}: {{topics: [{topic}], group: {group}, processor: {{type: simple, options: {{sinks: [{{type: log}}]}}}}}}
 """
-
-
-class FakeBrokers:
-    """Asks a FakeKafka what `spark validate` asks the brokers."""
-
-    def __init__(self, kafka: FakeKafka) -> None:
-        self._kafka = kafka
-
-    def __enter__(self) -> FakeBrokers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def topics(self, names: Collection[str], pattern: str | None = None) -> dict[str, TopicMeta]:
-        return {name: meta for name, meta in self._kafka.topics().items() if name in names}
-
-    def limits(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogRange]:
-        found = {tp: self._kafka.log_range(tp) for tp in partitions}
-        return {tp: limits for tp, limits in found.items() if limits is not None}
 
 
 class Scene:
@@ -114,10 +92,7 @@ def scene(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     """Servers that are fakes; all that is asked of them is the command's own."""
     one = Scene(tmp_path, capsys)
 
-    def brokers(properties: Mapping[str, Any], *, read_committed: bool = True) -> FakeBrokers:
-        return FakeBrokers(one.kafka)
-
-    monkeypatch.setattr("inbound.spark.validate.Brokers", brokers)
+    monkeypatch.setattr("inbound.spark.gather.KafkaPythonClient", lambda *_, **__: one.kafka.client())
     monkeypatch.setattr("inbound.cli.spark_validate.with_zookeeper", one.ask)
     return one
 
