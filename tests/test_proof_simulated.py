@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from inbound.proof.model import Verdict
 from inbound.testing.world import Recording
 from inbound.topic_partition import TopicPartition
-from tests.proof_of_world import proofs_of, repeated_by
+from tests.proof_of_world import play, proofs_of, repeated_by
 from tests.simulation.stage import world_of
 
 
@@ -69,3 +71,11 @@ def test_shutdown_and_rebalance_repeat_nothing() -> None:
     assert {(p.verdict, p.findings, p.explained, p.lag) for p in proofs_of(world).values()} == {
         (Verdict.PROVEN, (), (), 0)
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 100, 1700])
+def test_seeds_of_the_simulator_prove_what_was_seen(first: int) -> None:
+    """Storms of faults; thousands of them in tests/simulation."""
+    for seed in range(first, first + 4):
+        assert {seed: play(seed).disagreements()} == {seed: []}
