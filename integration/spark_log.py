@@ -106,7 +106,7 @@ def read_all(kafka: Mapping[str, Any], topic: str) -> list[Any]:
         [confluent_kafka.TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING) for partition in partitions]
     )
     found: list[Any] = []
-    ended = set()
+    ended: set[int] = set()
     while len(ended) < len(partitions):
         for message in consumer.consume(500, 0.2):
             error = message.error()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +19,8 @@ import pytest
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
 from inbound.spark.archive.layout import ArchiveError
-from integration.archiving import Archive, Crash, archive, configuration, event, publish_events
-from integration.spark_log import Log
+from integration.archiving import Archive, Crash, archive, command, configuration, event, publish_events
+from integration.spark_log import Log, Offset
 from tests.waiting import until
 
 # The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
@@ -223,3 +226,55 @@ def test_continuous_goes_on_until_it_is_asked_to_stop(
     thread.join()
 
     assert (code, to.offsets()) == (0, log.offsets())
+
+
+@pytest.mark.thorough("three JVMs, minutes; the crash test above ends a run at each of its steps")
+@pytest.mark.timeout(900)
+def test_killed_at_any_moment(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """After every SIGKILL, and at every look in between, no offset is there twice; in the end each is there once."""
+    log, to = Log(embedded_cluster), Archive(tmp_path / "archive")
+    config = configuration(tmp_path, log)
+    moments = random.Random(7)
+    over = threading.Event()
+    twice: list[Offset] = []
+    looks = 0
+
+    def seen() -> int:
+        nonlocal looks
+        while True:
+            try:
+                offsets = to.offsets()
+            except FileNotFoundError:
+                continue  # compacted between listing and reading: readers are told, and look again
+            looks += 1
+            twice.extend(offset for offset, times in offsets.items() if times > 1)
+            return offsets.total()
+
+    def load() -> None:
+        number = 0
+        while not over.wait(0.2):
+            publish_events(log, number, 20, age=timedelta(days=number // 20 % 4))
+            number += 20
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    try:
+        for _ in range(2):
+            before = seen()
+            process = subprocess.Popen(command(config, to, "--continuous", "--every", "100ms", "--late", "never"))
+            try:
+                until(lambda before=before: seen() > before, 240, "some more are archived")  # type: ignore[misc]
+                over.wait(moments.uniform(0, 2))
+            finally:
+                process.kill()
+                process.wait()
+            seen()
+    finally:
+        over.set()
+        loading.join()
+
+    ran = subprocess.run(command(config, to, "--late", "never"), capture_output=True, text=True, timeout=300)
+
+    assert ran.returncode == 0, ran.stderr
+    assert (to.offsets() - log.offsets(), log.offsets() - to.offsets(), twice) == (Counter(), Counter(), [])
+    assert looks > 10
