@@ -204,5 +204,5 @@ def test_a_state_that_cannot_be_used_is_said_and_left_as_it_is(tmp_path: Path, c
 def test_quick_mode_moves_nothing_on(tmp_path: Path) -> None:
     """It has not read the log, so an exact proof must not begin behind it."""
     for mode in ("quick", "exact"):
-        _States(SUBJECTS, tmp_path, Wish(mode=mode), print).keep(PROVEN, {})  # type: ignore[arg-type]
+        _States(SUBJECTS, tmp_path, Wish(mode=mode), print).keep(PROVEN, {})
         assert (tmp_path / "proofs").exists() is (mode == "exact")
