@@ -40,6 +40,7 @@ def spark() -> Iterator[Any]:
     """One session for all tests of a process: two tasks at a time, each tried three times.
 
     Commands in this process use it, and leave it running: what needs other settings, or none, has a process of its own.
+    A test that `timeout` ends inside of a call to it leaves it useless for those after it, so they have time enough.
     """
     with spark_session(SparkSettings(jar_cache(), java_command(), "local[2,3]", CONF), "tests") as session:
         yield session

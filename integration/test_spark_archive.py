@@ -24,7 +24,7 @@ from integration.spark_log import Log, Offset
 from tests.waiting import until
 
 # The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
-pytestmark = [pytest.mark.timeout(400), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture
@@ -229,7 +229,6 @@ def test_continuous_goes_on_until_it_is_asked_to_stop(
 
 
 @pytest.mark.thorough("three JVMs, minutes; the crash test above ends a run at each of its steps")
-@pytest.mark.timeout(900)
 def test_killed_at_any_moment(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """After every SIGKILL, and at every look in between, no offset is there twice; in the end each is there once."""
     log, to = Log(embedded_cluster), Archive(tmp_path / "archive")

@@ -50,7 +50,7 @@ def secured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[E
 @pytest.mark.thorough(
     "a cluster of its own; tests/test_spark_pem.py and tests/test_kafka_access.py decide what Spark is told"
 )
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_certificates_reach_the_executors(
     secured: tuple[EmbeddedCluster, str], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from integration.spark_stage import Judgement, validated
 from tests.waiting import until
 
 pytestmark = [
+    pytest.mark.timeout(900),
     pytest.mark.xdist_group("spark"),
     pytest.mark.thorough(
         "three kills under load; the simulation judges thousands, test_spark_validate.py one on Spark"
