@@ -96,22 +96,15 @@ def java(folder: Path, version: str) -> str:
     return str(path)
 
 
-def test_no_java(tmp_path: Path) -> None:
-    """Said, with how to get one."""
-    settings = SparkSettings(tmp_path, java="/no/such/java")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("", r"spark: java: no program '.*/java' was found\. Install a Java"), ("11.0.2", "is version 11")],
+)
+def test_no_java_or_an_old_one(tmp_path: Path, version: str, said: str) -> None:
+    """Said, with how to get one, and with the version that it is."""
+    settings = SparkSettings(tmp_path, java=java(tmp_path, version) if version else str(tmp_path / "java"))
 
-    with (
-        pytest.raises(SparkError, match=r"spark: java: no program '/no/such/java' was found\. Install a Java"),
-        spark_session(settings, "test"),
-    ):
-        pass
-
-
-def test_an_old_java(tmp_path: Path) -> None:
-    """Said, with the version that it is."""
-    settings = SparkSettings(tmp_path, java=java(tmp_path, "11.0.2"))
-
-    with pytest.raises(SparkError, match="is version 11"), spark_session(settings, "test"):
+    with pytest.raises(SparkError, match=said), spark_session(settings, "test"):
         pass
 
 
