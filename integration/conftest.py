@@ -14,9 +14,10 @@ from inbound.embedded import EmbeddedCluster
 from inbound.embedded.pytest_plugin import cluster_factory, embedded_cluster
 from integration.dispatching import Dispatching
 from integration.sink import Sink
+from integration.spark_stage import spark
 from integration.upgrading import mixed_scene, releases
 
-__all__ = ["client", "cluster_factory", "embedded_cluster", "inbound_jars", "mixed_scene", "releases"]
+__all__ = ["client", "cluster_factory", "embedded_cluster", "inbound_jars", "mixed_scene", "releases", "spark"]
 
 #: A test here waits for servers and processes, and each of its waits has a bound of its own. Seconds.
 HANGS_AFTER = 400

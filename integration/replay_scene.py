@@ -9,13 +9,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
 from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
 from integration.harness import PLUGINS
+from integration.spark_log import Log
 
 BATCH = 50
 #: Small: the machine runs the servers too.
@@ -34,24 +31,7 @@ class ReplayScene:
         self.seen.mkdir()
         self.config = folder / "inbound.yaml"
         (folder / "replayed.py").write_text((PLUGINS / "replayed.py").read_text())
-        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-        for future in self.admin.create_topics([NewTopic(self.topic, partitions, 1)], operation_timeout=10).values():
-            future.result(60)
-
-    def publish(self, partition: int, values: list[bytes], **settings: Any) -> None:
-        """Publish values in order."""
-        producer = confluent_kafka.Producer(
-            {"bootstrap.servers": self.cluster.bootstrap_servers, "linger.ms": 20, "log_level": 0}
-        )
-        failed: list[Any] = []
-
-        def delivered(error: Any, message: Any) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for value in values:
-            producer.produce(self.topic, value, partition=partition, on_delivery=delivered, **settings)
-        assert (producer.flush(60), failed) == (0, [])
+        self.log = Log(cluster, partitions, self.topic)
 
     def configure(
         self, kind: str = "replayed:Replayed", processor: dict[str, Any] | None = None, **channel: Any

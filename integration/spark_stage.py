@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import kafka
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from inbound.cli.main import main
@@ -27,10 +25,9 @@ from inbound.ledger import Done, FilesLedger, Ledger, Range, Settled
 from inbound.ledger.kafka import KafkaLedger
 from inbound.spark.gather import Brokers
 from inbound.spark.session import SparkSettings, spark_session
-from inbound.topic_partition import TopicPartition
-from tests.waiting import until
+from integration.spark_log import Log
 
-#: Small, and with a compiler that is ready at once: it lives for a minute.
+#: Small, and with a compiler that is ready at once: it lives for some minutes.
 CONF = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
@@ -38,13 +35,14 @@ CONF = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """One session for the tests of a file: commands in this process use it, and leave it running.
+    """One session for all tests of a process: two tasks at a time, each tried three times.
 
-    It ends with the file: other files start sessions with other settings, or show what happens where none can start.
+    Commands in this process use it, and leave it running: what needs other settings, or none, has a process of its own.
+    A test that `timeout` ends inside of a call to it leaves it useless for those after it, so they have time enough.
     """
-    with spark_session(SparkSettings(jar_cache(), java_command(), "local[2]", CONF), "tests") as session:
+    with spark_session(SparkSettings(jar_cache(), java_command(), "local[2,3]", CONF), "tests") as session:
         yield session
 
 
@@ -56,9 +54,17 @@ class Judgement(NamedTuple):
     said: str  # on stderr
 
     @property
-    def findings(self) -> set[tuple[str, int, int]]:
-        """Kind, first and next of each finding."""
-        return {(f["kind"], f["first"], f["next"]) for p in self.proof["partitions"] for f in p["findings"]}
+    def findings(self) -> dict[int, set[tuple[str, int, int]]]:
+        """Kind, first and next of each finding, by partition; partitions without any are left out."""
+        found = {
+            p["partition"]: {(f["kind"], f["first"], f["next"]) for f in p["findings"]}
+            for p in self.proof["partitions"]
+        }
+        return {partition: findings for partition, findings in found.items() if findings}
+
+    def of_each(self, member: str) -> list[Any]:
+        """Return one member of each partition."""
+        return [partition[member] for partition in self.proof["partitions"]]
 
     @property
     def missing(self) -> str:
@@ -66,10 +72,18 @@ class Judgement(NamedTuple):
         return "\n".join([*self.proof["missing"], *(text for p in self.proof["partitions"] for text in p["missing"])])
 
 
+def validated(config: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> Judgement:
+    """Run the command in this process."""
+    capsys.readouterr()
+    code = main(["spark", "validate", "-c", str(config), "--json", *arguments])
+    out, said = capsys.readouterr()
+    return Judgement(code, json.loads(out) if out else {}, said)
+
+
 class Stage:
     """A group on a topic of its own; `close` it."""
 
-    def __init__(self, cluster: EmbeddedCluster, folder: Path, partitions: int = 1, **configs: str) -> None:
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, partitions: int = 1) -> None:
         self.cluster = cluster
         self.folder = folder
         self.topic = f"t-{folder.name}"
@@ -82,7 +96,7 @@ class Stage:
         self.zk = KazooClient(cluster.zookeeper_hosts, timeout=30)
         self.zk.start(timeout=30)
         self.zk.ensure_path(self.paths.root)
-        self.make_topic(partitions, **configs)
+        self.log = Log(cluster, partitions, self.topic)
         self.config = folder / "inbound.yaml"
         self.write_config()
 
@@ -97,48 +111,15 @@ class Stage:
         }
         self.config.write_text("".join(f"{key}: {value}\n" for key, value in {**parts, **more}.items()))
 
-    def make_topic(self, partitions: int = 1, **configs: str) -> None:
-        """Make the topic."""
-        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        named = {key.replace("_", "."): value for key, value in configs.items()}
-        admin.create_topics([NewTopic(self.topic, partitions, 1, topic_configs=named)])
-        admin.close()
-
-    def delete_topic(self) -> None:
-        """Delete it, and wait until the broker has heard of it: the controller answers first."""
-        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        admin.delete_topics([self.topic])
-        admin.close()
-        until(lambda: self.kafka_id() is None, 60, f"topic {self.topic} is gone")
-
     def kafka_id(self) -> str | None:
         """Return the id that Kafka has given the topic; None where there is none of that name."""
-        with Brokers({"bootstrap.servers": self.cluster.bootstrap_servers}) as brokers:
+        with Brokers(self.log.kafka) as brokers:
             found = brokers.topics([self.topic]).get(self.topic)
             return None if found is None else found.topic_id
 
-    def publish(self, count: int, partition: int = 0, keys: int | None = None) -> None:
-        """Publish so many records, acknowledged; with so many different keys, or none."""
-        one = kafka.KafkaProducer(bootstrap_servers=self.cluster.bootstrap_servers, acks="all", linger_ms=5)
-        sent = [
-            one.send(self.topic, b"%d" % n, None if keys is None else b"%d" % (n % keys), partition=partition)
-            for n in range(count)
-        ]
-        for future in sent:
-            future.get(timeout=30)
-        one.close(timeout=5)
-
-    def log_end(self, partition: int = 0) -> int:
-        """Return the end of what is decided of a log."""
-        with Brokers({"bootstrap.servers": self.cluster.bootstrap_servers}) as brokers:
-            key = TopicPartition(self.topic, partition)
-            return brokers.limits([key])[key].end
-
-    def let_the_cleaner_look_often(self) -> None:
-        """Let the broker compact at once what is to be compacted."""
-        admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
-        admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs={"log.cleaner.backoff.ms": "100"})])
-        admin.close()
+    def publish(self, count: int, *partitions: int) -> None:
+        """Publish so many records to each of these partitions (none: 0), acknowledged."""
+        self.log.publish((p, b"%d" % n, []) for p in partitions or (0,) for n in range(count))
 
     def keep_ledgers_in(self, topic: str) -> None:
         """From now on ledgers are in a topic of Kafka."""
@@ -159,9 +140,9 @@ class Stage:
         self._producing.append(ledger)
         return ledger
 
-    def consumer(self, name: str) -> Player:
-        """A consumer process begins."""
-        return Player(self, name)
+    def consumer(self, name: str, partition: int = 0) -> Player:
+        """A consumer process begins, which will claim this partition."""
+        return Player(self, f"{name}{partition}", partition)
 
     def set_offset(self, offset: int, partition: int = 0) -> int:
         """Write the group's offset, whoever does so; returns the transaction's number."""
@@ -176,10 +157,7 @@ class Stage:
 
     def validate(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> Judgement:
         """Run the command in this process."""
-        capsys.readouterr()
-        code = main(["spark", "validate", "-c", str(self.config), "--json", *arguments])
-        out, said = capsys.readouterr()
-        return Judgement(code, json.loads(out) if out else {}, said)
+        return validated(self.config, capsys, *arguments)
 
     def close(self) -> None:
         """Let go of ZooKeeper, and of what players that were killed have left."""
@@ -190,52 +168,50 @@ class Stage:
 
 
 class Player:
-    """A consumer that does what the test says, and keeps its ledger as inbound does."""
+    """A consumer of one partition that does what the test says, and keeps its ledger as inbound does."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: Stage, name: str, partition: int) -> None:
         self._stage = stage
+        self._partition = partition
+        self._epoch = 0
         self.name = name
         self.ledger = stage.ledger_of(name)
-        self._epochs: dict[int, int] = {}
 
-    def claim(self, partition: int = 0) -> Player:
-        """Take a partition: its epoch moves on, and the group's offset is where this begins."""
+    def claim(self) -> Player:
+        """Take the partition: its epoch moves on, and the group's offset is where this begins."""
         stage = self._stage
-        path = stage.paths.epoch(stage.topic, partition)
+        path = stage.paths.epoch(stage.topic, self._partition)
         stage.zk.ensure_path(path)
-        epoch = stage.zk.set(path, EpochInfo(self.name, 1, "n", stage.topic_id).encode()).version
-        self._epochs[partition] = epoch
-        self.note("claimed", partition, position=stage.offset(partition), session=1)
-        return self
+        self._epoch = stage.zk.set(path, EpochInfo(self.name, 1, "n", stage.topic_id).encode()).version
+        return self.note("claimed", position=stage.offset(self._partition), session=1)
 
-    def begin(self, first: int, end: int, partition: int = 0, records: int | None = None) -> Player:
-        """Hand a batch out."""
+    def begin(self, first: int, end: int, records: int | None = None) -> Player:
+        """Deliver a batch."""
         count = end - first if records is None else records
-        self.ledger.begun(Range(self._stage.topic, partition, self._epochs[partition], first, end, count))
+        self.ledger.begun(Range(self._stage.topic, self._partition, self._epoch, first, end, count))
         return self
 
-    def answer(self, first: int, end: int, partition: int = 0) -> Player:
+    def answer(self, first: int, end: int) -> Player:
         """The processor answers for a batch."""
-        self.ledger.done([Done(self._stage.topic, partition, self._epochs[partition], first, end, end)])
+        self.ledger.done([Done(self._stage.topic, self._partition, self._epoch, first, end, end)])
         return self
 
-    def commit(self, offset: int, partition: int = 0) -> Player:
+    def commit(self, offset: int) -> Player:
         """Commit."""
-        mzxid = self._stage.set_offset(offset, partition)
-        self.ledger.settled([Settled(self._stage.topic, partition, self._epochs[partition], offset, "landed", mzxid)])
+        mzxid = self._stage.set_offset(offset, self._partition)
+        self.ledger.settled([Settled(self._stage.topic, self._partition, self._epoch, offset, "landed", mzxid)])
         return self
 
-    def batch(self, first: int, end: int, partition: int = 0, records: int | None = None) -> Player:
+    def batch(self, first: int, end: int, records: int | None = None) -> Player:
         """A batch from beginning to end."""
-        return self.begin(first, end, partition, records).answer(first, end, partition).commit(end, partition)
+        return self.begin(first, end, records).answer(first, end).commit(end)
 
-    def note(self, kind: str, partition: int = 0, **facts: Any) -> Player:
+    def note(self, kind: str, **facts: Any) -> Player:
         """Note an event."""
-        self.ledger.note(kind, topic=self._stage.topic, partition=partition, epoch=self._epochs[partition], **facts)
+        self.ledger.note(kind, topic=self._stage.topic, partition=self._partition, epoch=self._epoch, **facts)
         return self
 
     def leave(self) -> None:
-        """End in good order."""
-        for partition in self._epochs:
-            self.note("released", partition)
+        """Shut down gracefully."""
+        self.note("released")
         self.ledger.close()

@@ -1,56 +1,93 @@
-"""A real standalone master of Spark with workers, each a process of its own."""
+"""A real standalone master of Spark with two workers, each a process of its own, which see nothing of the checkout."""
 
 from __future__ import annotations
 
+import json
 import os
-import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
-from inbound.cli import places
 from inbound.embedded.ports import free_ports
 from tests.waiting import until
 
 
 @contextmanager
-def standalone(folder: Path, workers: int = 2) -> Iterator[str]:
-    """Start a master and workers of one core each; yields the master's URL, and ends all of them."""
-    home = Path(pyspark.__file__).parent
-    (port,) = free_ports(1)
-    java = [places.java_command(), "-Xmx256m", "-cp", f"{home}/jars/*"]
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.13"}
-    url = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    commands = [[*java, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
-    for number in range(workers):
-        work = ["--work-dir", str(folder / f"work-{number}"), "--webui-port", "0", "--host", "127.0.0.1"]
-        commands.append([*java, f"{deploy}.worker.Worker", "--cores", "1", "--memory", "768M", *work, url])
-    processes = []
-    log = folder / "standalone.log"
+def standalone(folder: Path) -> Iterator[Standalone]:
+    """Start a master and two workers of one core each; end all of them with the block."""
+    one = Standalone(folder)
     try:
-        with log.open("wb") as output:
-            for command in commands:
-                processes.append(
-                    subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
-                )
-                if len(processes) == 1:
-                    until(lambda: _listens(port), 90, log.read_text)
-        yield url
+        one.start()
+        yield one
     finally:
-        for process in reversed(processes):
+        one.close()
+
+
+class Standalone:
+    """A master and two workers on loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._web, port_of_master = free_ports(2)
+        self.url = f"spark://127.0.0.1:{port_of_master}"
+
+    def start(self) -> None:
+        """Start all, and wait until the workers are known to the master."""
+        port = self.url.rpartition(":")[2]
+        self._start("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", str(self._web))
+        until(self.state, 240, lambda: self.log("master.Master"))
+        for name in ("one", "two"):
+            work = self._folder / name
+            self._start(
+                "worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g",
+                "--work-dir", str(work), self.url,
+            )  # fmt: skip
+        until(lambda: self.state().get("aliveworkers") == 2, 240, lambda: self.log("worker.Worker"))
+
+    def _start(self, name: str, *arguments: str) -> None:
+        spark = Path(pyspark.__file__).parent
+        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME")}
+        environment |= {"SPARK_HOME": str(spark), "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
+        with open(self._folder / f"{name}-{len(self._processes)}.log", "wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [spark / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments],
+                    cwd=self._folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    def state(self) -> dict[str, object]:
+        """What the master says; empty while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._web}/json/", timeout=5) as answer:
+                return dict(json.load(answer))
+        except OSError:
+            return {}
+
+    def log(self, name: str) -> str:
+        """What the processes of that name logged."""
+        return "\n".join(path.read_text()[-2000:] for path in sorted(self._folder.glob(f"{name}-*.log")))
+
+    def executors(self) -> str:
+        """What executors logged last."""
+        return "\n".join(path.read_text()[-3000:] for path in sorted(self._folder.glob("*/app-*/*/stderr")))
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in reversed(self._processes):
             process.terminate()
-        for process in processes:
+        for process in self._processes:
             try:
-                process.wait(10)
+                process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

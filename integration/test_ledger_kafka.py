@@ -1,4 +1,4 @@
-"""The ledger in a topic of a real broker, behind a URI, and made Parquet, while consumers are killed."""
+"""The ledger in a topic of a real broker, and behind a URI, while consumers are killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import kafka
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
@@ -17,10 +16,11 @@ from inbound.clock import SystemClock
 from inbound.embedded import EmbeddedCluster
 from inbound.errors import LedgerError
 from inbound.kafka.ledger_topic import KafkaLedgerTopic
-from inbound.ledger import Done, Entry, Item, Range, list_files, read_directory
+from inbound.ledger import Done, Entry, Item, Range, read_directory
 from inbound.ledger.jsonl import read_record
 from inbound.ledger.kafka import KafkaLedger
 from integration.harness import Scene
+from integration.spark_log import read_all
 from tests.waiting import until
 
 MakeScene = Callable[..., Scene]
@@ -44,23 +44,11 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[MakeSce
 
 def records_of(cluster: EmbeddedCluster, topic: str) -> list[Entry]:
     """Read a ledger's topic from its beginning to its end; fails on damage."""
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers,
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-    )
-    parts = [kafka.TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-    consumer.assign(parts)
-    ends = consumer.end_offsets(parts)
     found: list[Entry] = []
-    while any(consumer.position(part) < ends[part] for part in parts):
-        for part, records in consumer.poll(timeout_ms=500).items():
-            for record in records:
-                item = read_record(topic, part.partition, record.offset, record.key, record.value)
-                assert isinstance(item, Entry), item
-                found.append(item)
-    consumer.close()
+    for record in read_all({"bootstrap.servers": cluster.bootstrap_servers}, topic):
+        item = read_record(topic, record.partition(), record.offset(), record.key(), record.value())
+        assert isinstance(item, Entry), item
+        found.append(item)
     return found
 
 
@@ -84,6 +72,7 @@ def seen(s: Scene) -> dict[int, set[int]]:
     return found
 
 
+@pytest.mark.thorough("consumers under load; tests/test_ledger_kafka.py decides what is acknowledged before what")
 def test_a_topic_has_all_that_consumers_did_one_of_them_killed(scene: MakeScene) -> None:
     """Each run's numbers go on without a gap, what was done was acknowledged first, and only the dead lack an end."""
     s = scene()
@@ -146,31 +135,24 @@ def test_the_topic_is_made_as_a_ledger_needs_it(embedded_cluster: EmbeddedCluste
     assert sorted(e.kind for e in records_of(embedded_cluster, topic)) == sorted(kinds * 2)
 
 
-def test_a_compacted_topic_is_refused(embedded_cluster: EmbeddedCluster) -> None:
-    """Kafka would delete all but the last line of each run."""
-    topic = f"compacted-{uuid.uuid4().hex[:8]}"
-    admin = KafkaAdminClient(bootstrap_servers=embedded_cluster.bootstrap_servers)
+def test_a_topic_that_cannot_hold_a_ledger_is_refused(embedded_cluster: EmbeddedCluster) -> None:
+    """With what to do: Kafka would delete all but the last line of each run, does not answer, or has too few brokers."""
+    here, compacted, new = embedded_cluster.bootstrap_servers, f"compacted-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex[:8]
+    admin = KafkaAdminClient(bootstrap_servers=here)
     admin.create_topics(
-        {topic: {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}}, wait_for_metadata=True
+        {compacted: {"num_partitions": 1, "configs": {"cleanup.policy": "compact"}}}, wait_for_metadata=True
     )
     admin.close()
-    properties = {"bootstrap.servers": embedded_cluster.bootstrap_servers}
 
-    with pytest.raises(
-        LedgerError, match=rf"ledger topic {topic} at .*: its cleanup\.policy is compact.*set it to delete"
+    for servers, topic, copies, said in (
+        (here, compacted, None, r"its cleanup\.policy is compact.*set it to delete"),
+        ("127.0.0.1:1", new, None, "check that its brokers run"),
+        (here, new, 99, r"set ledger\.replication_factor to at most"),
     ):
-        KafkaLedgerTopic(properties, topic, "test", partitions=1, replication_factor=None, retention=3600)
-
-
-def test_brokers_that_are_away_or_too_few_are_named(embedded_cluster: EmbeddedCluster) -> None:
-    """Topic, broker, and what to do."""
-    topic = f"ledger-{uuid.uuid4().hex[:8]}"
-    away, here = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": embedded_cluster.bootstrap_servers}
-
-    with pytest.raises(LedgerError, match=rf"ledger topic {topic} at 127\.0\.0\.1:1: .*check that its brokers run"):
-        KafkaLedgerTopic(away, topic, "test", partitions=1, replication_factor=None, retention=3600)
-    with pytest.raises(LedgerError, match=rf"ledger topic {topic} at .*set ledger\.replication_factor to at most"):
-        KafkaLedgerTopic(here, topic, "test", partitions=1, replication_factor=99, retention=3600)
+        with pytest.raises(LedgerError, match=rf"ledger topic {topic} at {servers}: .*{said}"):
+            KafkaLedgerTopic(
+                {"bootstrap.servers": servers}, topic, "test", partitions=1, replication_factor=copies, retention=3600
+            )
 
 
 def stands_with_something_left(process: subprocess.Popen[bytes], spool: Path) -> bool:
@@ -182,6 +164,9 @@ def stands_with_something_left(process: subprocess.Popen[bytes], spool: Path) ->
     return False
 
 
+@pytest.mark.thorough(
+    "consumers under load; tests/test_ledger_shipping.py decides that the next process ships what is left"
+)
 def test_behind_a_uri_all_arrives_though_a_consumer_is_killed_before_its_shipment(scene: MakeScene) -> None:
     """The next process on the machine ships what the dead one left; nothing stays in the spool."""
     s = scene()
@@ -205,27 +190,3 @@ def test_behind_a_uri_all_arrives_though_a_consumer_is_killed_before_its_shipmen
     assert list((s.folder / "spool").glob("*/*/*")) == []
     assert handed_out(list(read_directory(f"file://{remote}"))) == seen(s)
     assert s.account().lost == {}
-
-
-def test_what_a_killed_consumer_left_becomes_parquet_while_the_next_one_works(scene: MakeScene) -> None:
-    """And says the same; the file being written stays as it is."""
-    s = scene()
-    victim = s.start()
-    until(lambda: s.all_owned(1), 120, "it owns the partitions")
-    s.publish(50)
-    until(lambda: s.seen(victim.pid), 60, "it consumes")
-    victim.send_signal(signal.SIGKILL)
-    victim.wait()
-    (left,) = (s.folder / "ledger").glob("*/*.jsonl")
-    before = handed_out(list(read_directory(s.folder / "ledger")))
-    other = s.start()
-    until(lambda: not left.exists(), 60, "the dead one's file is converted")
-    s.settle(90)
-
-    # In the order of consumer ids, which begin with the processes' ids, and those begin again at 1 now and then.
-    files = list_files(s.folder / "ledger")
-    assert sorted((f.path.name.startswith(left.stem), f.format) for f in files) == [(False, "jsonl"), (True, "parquet")]
-    now = handed_out(list(read_directory(s.folder / "ledger")))
-    assert all(offsets <= now[partition] for partition, offsets in before.items())
-    assert now == seen(s)
-    assert s.stop(other) == 0, s.log(other)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,22 +17,14 @@ from typing import Any
 import pytest
 
 from inbound.cli.main import main
-from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.spark.archive.layout import ArchiveError
-from inbound.spark.session import SparkSettings, spark_session
-from integration.archiving import SMALL, Archive, Crash, Log, archive, configuration, event
+from integration.archiving import Archive, Crash, archive, command, configuration, event, publish_events
+from integration.spark_log import Log, Offset
 from tests.waiting import until
 
-#: The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
-pytestmark = pytest.mark.timeout(400)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    """One session for all of them; commands in this process use it too."""
-    with spark_session(SparkSettings(jar_cache(), master="local[2]", conf=SMALL), "tests") as session:
-        yield session
+# The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 
 @pytest.fixture
@@ -92,10 +87,10 @@ def test_every_record_is_kept_where_it_belongs(
 def test_each_offset_is_there_once_wherever_a_run_dies(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
     """A run that ends at any of its steps leaves what the next one finishes; readers see no offset twice meanwhile."""
     log = make_log()
-    log.publish_events(0, 60)
-    log.publish_events(60, 60, age=timedelta(days=2))
+    publish_events(log, 0, 60)
+    publish_events(log, 60, 60, age=timedelta(days=2))
     for where in ("rows staged", "staged", "written down", "moved", "all moved", "done"):
-        log.publish_events(1000, 10)
+        publish_events(log, 1000, 10)
         with pytest.raises(Crash):
             archive(spark, log, to, crash_at=where)
         assert max(to.offsets().values(), default=1) == 1, where
@@ -107,14 +102,15 @@ def test_each_offset_is_there_once_wherever_a_run_dies(spark: Any, make_log: Cal
     assert list((to.folder / "_archive" / "staging").glob("*")) == []
 
 
+@pytest.mark.thorough("nine runs; test_each_offset_is_there_once_wherever_a_run_dies has the steps of archiving itself")
 def test_the_files_of_closed_days_become_one(
     spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path
 ) -> None:
     """A batch run compacts what is over; wherever it dies, the next one finishes, and what came later is still there."""
     log = make_log()
     for first in range(3):
-        log.publish_events(first * 10, 10, age=timedelta(days=3))
-        log.publish_events(first * 10, 10)
+        publish_events(log, first * 10, 10, age=timedelta(days=3))
+        publish_events(log, first * 10, 10)
         archive(spark, log, to, late=10 * 86400.0)
     assert len(to.files()) == 6
     for where, seen in (
@@ -138,31 +134,61 @@ def test_the_files_of_closed_days_become_one(
 def test_what_kafka_deleted_first_is_said(
     spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Records deleted before they were archived are named by offsets, once, with exit code 1; the rest is archived."""
+    """Records deleted before they were archived are named by offsets, once, with exit code 1; the rest is archived.
+
+    The archive of an empty topic is an empty one. What executors wrote and the driver does not see counts for nothing.
+    """
     log = make_log(partitions=1)
     arguments = ["spark", "archive", "-c", str(configuration(tmp_path, log)), "--to", str(to.folder)]
-    log.publish_events(0, 10)
-    assert main(arguments) == 0
-    log.publish_events(10, 20)
-    log.delete_records({0: 17})
+    codes = [main(arguments)]
+    empty = to.rows()
+    publish_events(log, 0, 10)
 
-    assert main(arguments) == 1
+    def elsewhere(where: str) -> None:
+        if where == "rows staged":
+            for path in (to.folder / "_archive" / "staging").rglob("*.parquet"):
+                path.unlink()
+
+    with pytest.raises(ArchiveError, match="executors wrote 10 records there, but it has 0"):
+        archive(spark, log, to, step=elsewhere)
+    codes.append(main(arguments))
+    publish_events(log, 10, 20)
+    log.delete_records({0: 17})
+    capsys.readouterr()
+
+    codes.append(main(arguments))
 
     assert f"missing: {log.topic}/0, offsets 10 to 16: Kafka deleted them" in capsys.readouterr().out
     assert [row["kafka_offset"] for row in to.rows()] == [*range(10), *range(17, 30)]
-    assert main(arguments) == 0
+    codes.append(main(arguments))
+    assert (empty, codes) == ([], [0, 0, 1, 0])
 
 
-def test_a_topic_made_again_is_refused(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
-    """Offsets that begin anew are never mixed with those archived before."""
-    log = make_log(partitions=1)
-    log.publish_events(0, 10)
+def test_what_is_not_this_archives_is_refused_and_left_alone(
+    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path
+) -> None:
+    """A topic that is missing, a folder with other things, an archive that lacks a part, a topic that was made again."""
+    log, thesis = make_log(partitions=1), tmp_path / "thesis"
+    config = str(configuration(tmp_path, log))
+    assert main(["spark", "archive", "-c", config, "--to", str(to.folder), "--topic", "nowhere"]) == 1
+    assert not to.folder.exists()
+    thesis.mkdir()
+    (thesis / "thesis.txt").write_text("years of work")
+    with pytest.raises(ArchiveError, match="is no archive of inbound, and not empty"):
+        archive(spark, log, Archive(thesis))
+    assert [path.name for path in thesis.iterdir()] == ["thesis.txt"]
+    publish_events(log, 0, 10)
     archive(spark, log, to)
+    for gone in ("_checkpoint", "_archive/batches"):  # or offsets would be there twice, or not at all
+        (to.folder / gone).rename(tmp_path / "gone")
+        with pytest.raises(ArchiveError, match="Restore it, or archive to another --to"):
+            archive(spark, log, to)
+        (tmp_path / "gone").rename(to.folder / gone)
     old = log.topic_id()
     log.delete()
     until(lambda: _created(log), 60, "the topic can be made again")
     until(lambda: log.topic_id() not in (old, None), 60, "the broker has heard of it")
-    log.publish_events(100, 20)
+    publish_events(log, 100, 20)
 
     with pytest.raises(ArchiveError, match=r"deleted and made again.*Archive the new one to another --to"):
         archive(spark, log, to)
@@ -178,76 +204,18 @@ def _created(log: Log) -> bool:
     return True
 
 
-@pytest.mark.parametrize("gone", ["_checkpoint", "_archive/batches"])
-def test_an_archive_that_lacks_a_part_is_refused(
-    spark: Any, make_log: Callable[..., Log], to: Archive, gone: str
-) -> None:
-    """Without its checkpoint, or its manifests, nothing is archived again: offsets would be there twice, or not at all."""
-    log = make_log(partitions=1)
-    log.publish_events(0, 10)
-    archive(spark, log, to)
-    (to.folder / gone).rename(to.folder.parent / "gone")
-    log.publish_events(10, 10)
-
-    with pytest.raises(ArchiveError, match="Restore it, or archive to another --to"):
-        archive(spark, log, to)
-
-    assert len(to.rows()) == 10
-
-
-def test_files_that_the_driver_does_not_see(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
-    """A folder that executors do not share is found out before anything counts as archived; nothing is lost by it."""
-    log = make_log(partitions=1)
-    log.publish_events(0, 10)
-
-    def elsewhere(where: str) -> None:
-        if where == "rows staged":
-            for path in (to.folder / "_archive" / "staging").rglob("*.parquet"):
-                path.unlink()
-
-    with pytest.raises(ArchiveError, match="executors wrote 10 records there, but it has 0"):
-        archive(spark, log, to, step=elsewhere)
-
-    archive(spark, log, to)
-    assert to.offsets() == log.offsets()
-
-
-def test_a_folder_with_other_things_is_left_alone(spark: Any, make_log: Callable[..., Log], to: Archive) -> None:
-    """A folder that is not empty and no archive is refused, and nothing is written there."""
-    to.folder.mkdir()
-    (to.folder / "thesis.txt").write_text("years of work")
-
-    with pytest.raises(ArchiveError, match="is no archive of inbound, and not empty"):
-        archive(spark, make_log(partitions=1), to)
-
-    assert [path.name for path in to.folder.iterdir()] == ["thesis.txt"]
-
-
-def test_topics_that_are_empty_or_missing(
-    spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An empty topic is archived as such; a topic that is not there is named, and nothing is written."""
-    config = str(configuration(tmp_path, make_log()))
-
-    assert main(["spark", "archive", "-c", config, "--to", str(to.folder), "--topic", "nowhere"]) == 1
-    assert "topic nowhere: there is none at the brokers" in capsys.readouterr().err
-    assert not to.folder.exists()
-    assert main(["spark", "archive", "-c", config, "--to", str(to.folder)]) == 0
-    assert to.rows() == []
-
-
 def test_continuous_goes_on_until_it_is_asked_to_stop(
     spark: Any, make_log: Callable[..., Log], to: Archive, tmp_path: Path
 ) -> None:
     """What comes is archived batch by batch; SIGTERM ends it between two of them, with exit code 0."""
     log = make_log()
-    log.publish_events(0, 10)
+    publish_events(log, 0, 10)
     config = configuration(tmp_path, log)
 
     def meanwhile() -> None:
         try:
             until(lambda: to.offsets().total() == 10, 150, "the first are archived")
-            log.publish_events(10, 10)
+            publish_events(log, 10, 10)
             until(lambda: to.offsets().total() == 20, 150, "the others, too")
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -258,3 +226,54 @@ def test_continuous_goes_on_until_it_is_asked_to_stop(
     thread.join()
 
     assert (code, to.offsets()) == (0, log.offsets())
+
+
+@pytest.mark.thorough("three JVMs, minutes; the crash test above ends a run at each of its steps")
+def test_killed_at_any_moment(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    """After every SIGKILL, and at every look in between, no offset is there twice; in the end each is there once."""
+    log, to = Log(embedded_cluster), Archive(tmp_path / "archive")
+    config = configuration(tmp_path, log)
+    moments = random.Random(7)
+    over = threading.Event()
+    twice: list[Offset] = []
+    looks = 0
+
+    def seen() -> int:
+        nonlocal looks
+        while True:
+            try:
+                offsets = to.offsets()
+            except FileNotFoundError:
+                continue  # compacted between listing and reading: readers are told, and look again
+            looks += 1
+            twice.extend(offset for offset, times in offsets.items() if times > 1)
+            return offsets.total()
+
+    def load() -> None:
+        number = 0
+        while not over.wait(0.2):
+            publish_events(log, number, 20, age=timedelta(days=number // 20 % 4))
+            number += 20
+
+    loading = threading.Thread(target=load)
+    loading.start()
+    try:
+        for _ in range(2):
+            before = seen()
+            process = subprocess.Popen(command(config, to, "--continuous", "--every", "100ms", "--late", "never"))
+            try:
+                until(lambda before=before: seen() > before, 240, "some more are archived")  # type: ignore[misc]
+                over.wait(moments.uniform(0, 2))
+            finally:
+                process.kill()
+                process.wait()
+            seen()
+    finally:
+        over.set()
+        loading.join()
+
+    ran = subprocess.run(command(config, to, "--late", "never"), capture_output=True, text=True, timeout=300)
+
+    assert ran.returncode == 0, ran.stderr
+    assert (to.offsets() - log.offsets(), log.offsets() - to.offsets(), twice) == (Counter(), Counter(), [])
+    assert looks > 10

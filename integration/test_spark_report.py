@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import kafka
 import pytest
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
 
 from inbound.cli.main import main
-from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.ledger.format import FileName
 from inbound.report.figures import to_json
 from inbound.spark.gather import Subject
 from inbound.spark.ledger_topic import LedgerTopic
 from inbound.spark.report.job import Wanted, make_report
-from inbound.spark.session import SparkSettings, spark_session
 from integration.browser import Browser
 from integration.harness import Scene
+from integration.spark_log import Log, read_all
 from tests.waiting import until
 
 # Spark itself takes most of it, and several times as long on a machine that does something else too.
-pytestmark = pytest.mark.timeout(400)
-
-SMALL = ("--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2")
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
 
 
 @dataclass
@@ -47,7 +41,9 @@ class Reported:
 
 
 @pytest.fixture(scope="module")
-def reported(embedded_cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reported]:
+def reported(
+    embedded_cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory, spark: Any
+) -> Iterator[Reported]:
     """One group of a killed consumer and its heir; 200 records of each partition are left unread."""
     scene = Scene(embedded_cluster, tmp_path_factory.mktemp("report"), partitions=2, seconds_per_record=0.002)
     try:
@@ -61,17 +57,11 @@ def reported(embedded_cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPat
         scene.stop(second)
         scene.publish(200)
         page, figures = scene.folder / "report.html", scene.folder / "report.json"
-        ran = subprocess.run(
-            (
-                *(sys.executable, "-m", "inbound", "spark", "report", "-c", str(scene.config), "--bucket", "1s"),
-                *("--output", str(page), "--json", str(figures), *SMALL),
-            ),
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert ran.returncode == 0, ran.stderr
-        yield Reported(scene, ran.stdout, json.loads(figures.read_text()), page)
+        said = StringIO()
+        arguments = ["spark", "report", "-c", str(scene.config), "--bucket", "1s", "--output", str(page)]
+        with redirect_stdout(said):
+            assert main([*arguments, "--json", str(figures)]) == 0
+        yield Reported(scene, said.getvalue(), json.loads(figures.read_text()), page)
     finally:
         scene.close()
 
@@ -99,23 +89,17 @@ def account(reported: Reported) -> Account:
     ]
     landed = [line for line in lines if line["kind"] == "settled" and line["outcome"] == "landed"]
     landed.sort(key=lambda line: line["mzxid"])
-    tps = [TopicPartition(scene.topic, partition) for partition in range(2)]
-    consumer = kafka.KafkaConsumer(bootstrap_servers=scene.cluster.bootstrap_servers, auto_offset_reset="earliest")
-    consumer.assign(tps)
     records: list[tuple[int, int | None]] = []
-    while len(records) < sum(scene.published.values()):
-        for batch in consumer.poll(timeout_ms=1000).values():
-            for record in batch:
-                at = next(
-                    (
-                        round(line["wall"] * 1000)
-                        for line in landed
-                        if line["partition"] == record.partition and line["commit"] > record.offset
-                    ),
-                    None,
-                )
-                records.append((record.timestamp, at))
-    consumer.close()
+    for record in read_all({"bootstrap.servers": scene.cluster.bootstrap_servers}, scene.topic):
+        at = next(
+            (
+                round(line["wall"] * 1000)
+                for line in landed
+                if line["partition"] == record.partition() and line["commit"] > record.offset()
+            ),
+            None,
+        )
+        records.append((record.timestamp()[1], at))
     return Account(records, sum(line["records"] for line in lines if line["kind"] == "begun"))
 
 
@@ -142,7 +126,8 @@ def test_the_figures_are_those_of_an_independent_account(reported: Reported, acc
 def test_a_person_sees_the_table_and_the_charts(reported: Reported, tmp_path: Path) -> None:
     """One row on the terminal; three charts with lines in a browser that complains of nothing."""
     (row,) = [line for line in reported.said.splitlines() if line.startswith(f"{reported.scene.group}  ")]
-    assert row.split()[1:3] == [reported.scene.topic, f"{len_of(reported):,}"]
+    landed = sum(reported.figures["series"][0]["landed"])
+    assert row.split()[1:3] == [reported.scene.topic, f"{landed:,}"]
     browser = Browser(tmp_path / "profile")
     try:
         browser.open(reported.page)
@@ -157,61 +142,36 @@ def test_a_person_sees_the_table_and_the_charts(reported: Reported, tmp_path: Pa
 
 def in_a_topic(scene: Scene) -> LedgerTopic:
     """Put the ledger's lines into a topic, as a consumer with such a ledger does: keyed by run."""
-    producer = kafka.KafkaProducer(bootstrap_servers=scene.cluster.bootstrap_servers, acks="all")
-    place = LedgerTopic(f"ledger-{scene.topic}")
-    admin = KafkaAdminClient(bootstrap_servers=scene.cluster.bootstrap_servers)
-    admin.create_topics([NewTopic(place.topic, 2, 1)])
-    admin.close()
+    log = Log(scene.cluster, 2, f"ledger-{scene.topic}")
     for path in sorted((scene.folder / "ledger").glob("*/*.jsonl")):
         name = FileName.parse(path.name)
         assert name is not None
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            producer.send(place.topic, line, name.run.encode())
-    producer.flush(30)
-    producer.close(timeout=5)
-    return place
+        partition = sum(name.run.encode()) % 2
+        log.publish(((partition, line, []) for line in path.read_bytes().split(b"\n")[:-1]), name.run.encode())
+    return LedgerTopic(log.topic)
 
 
-def test_a_large_ledger_and_one_in_a_topic_are_read_by_spark(reported: Reported) -> None:
+def test_a_large_ledger_and_one_in_a_topic_are_read_by_spark(reported: Reported, spark: Any) -> None:
     """Their pieces go to tasks; the figures are the same as those that one process finds in files."""
     scene = reported.scene
-    conf = dict(item.split("=") for item in SMALL if "=" in item)
     window = reported.figures["window"]
     wanted = Wanted(
         [Subject(scene.group)], begin=window["begin"], end=window["begin"] + window["buckets"] - 0.5, bucket=1
     )
     kafka_properties = {"bootstrap.servers": scene.cluster.bootstrap_servers}
-    settings = SparkSettings(jar_cache(), master="local[2]", conf=conf)
 
-    with spark_session(settings, "test") as spark:
-        reports = [
-            make_report(wanted, place, kafka_properties, lambda: spark, made=reported.figures["made"], small=0)
-            for place in (scene.folder / "ledger", in_a_topic(scene))
-        ]
+    reports = [
+        make_report(wanted, place, kafka_properties, lambda: spark, made=reported.figures["made"], small=0)
+        for place in (scene.folder / "ledger", in_a_topic(scene))
+    ]
 
     assert [json.loads(to_json(report))["series"] for report in reports] == [reported.figures["series"]] * 2
-
-
-def len_of(reported: Reported) -> int:
-    total: int = sum(reported.figures["series"][0]["landed"])
-    return total
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("--set", "ledger.path=nowhere"), 3, "nothing to report: ledger nowhere: there is no such folder"),
-        (("--set", "channels.orders.group=others"), 3, "no batch of others stands in it; check --channel and --topic"),
-        (("--topic", "unheard-of"), 3, "stands in it for unheard-of"),
-        (
-            ("--set", "ledger.type=kafka", "--set", "ledger.topic=no-such"),
-            1,
-            "ledger topic no-such: Kafka has no such topic",
-        ),
-        (("--channel", "x"), 2, "--channel x: there is no such channel; there are orders"),
-        (("--set", "ledger.type=none"), 2, "ledger.type: none: a report is made from the ledger; keep one"),
-        (("--from", "1h", "--to", "2h"), 2, "--from and --to: the time ends before it begins"),
-        (("--output", "no/such/r.html"), 2, "--output no/such/r.html: there is no such folder"),
+        (("--set", "ledger.type=kafka", "--set", "ledger.topic=no-such"), 1, "topic no-such: Kafka has no such topic"),
         (("--from", "2001-01-01", "--bucket", "1s"), 2, "--bucket: "),
         (("--set", "kafka.bootstrap.servers=127.0.0.1:1"), 1, "Kafka at 127.0.0.1:1"),
     ],
@@ -219,19 +179,10 @@ def len_of(reported: Reported) -> int:
 def test_what_cannot_be_reported_is_said(
     reported: Reported, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, said: str
 ) -> None:
-    """A message that names the thing, the right exit code, and no Spark for it."""
+    """A message that names the thing, the right exit code, and no Spark for it. More in tests/test_spark_command.py."""
     before = reported.page.read_bytes()
 
     ended = main(["spark", "report", "-c", str(reported.scene.config), "--output", str(reported.page), *arguments])
 
     assert (ended, said in capsys.readouterr().err) == (code, True)
     assert reported.page.read_bytes() == before
-
-
-def test_without_java(reported: Reported, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java is looked for before anything is written."""
-    monkeypatch.setenv("JAVA_HOME", "/no/such/java")
-
-    assert main(["spark", "report", "-c", str(reported.scene.config)]) == 1
-
-    assert "/no/such/java" in capsys.readouterr().err

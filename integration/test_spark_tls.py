@@ -13,9 +13,7 @@ from inbound.cli.places import jar_cache, java_command
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.ports import free_ports
 from inbound.spark.pem import inline
-from integration.spark_stage import Stage, spark
-
-__all__ = ["spark"]
+from integration.spark_stage import Stage
 
 CERTIFICATES = Path(__file__).parent.parent / "tests" / "certificates"
 
@@ -48,7 +46,11 @@ def secured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[E
         yield cluster, f"127.0.0.1:{port}"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+@pytest.mark.thorough(
+    "a cluster of its own; tests/test_spark_pem.py and tests/test_kafka_access.py decide what Spark is told"
+)
+@pytest.mark.timeout(900)
 def test_certificates_reach_the_executors(
     secured: tuple[EmbeddedCluster, str], tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

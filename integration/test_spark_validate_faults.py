@@ -12,14 +12,19 @@ from typing import Any
 
 import pytest
 
-from inbound.cli.main import main
 from inbound.embedded import EmbeddedCluster
 from inbound.ledger.format import path_part
 from integration.harness import Scene
-from integration.spark_stage import spark
+from integration.spark_stage import Judgement, validated
 from tests.waiting import until
 
-__all__ = ["spark"]
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.thorough(
+        "three kills under load; the simulation judges thousands, test_spark_validate.py one on Spark"
+    ),
+]
 
 PARTITIONS = 4
 
@@ -32,21 +37,14 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path, spark: Any) -> Iter
     one.close()
 
 
-def validated(scene: Scene, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
-    """Run the command; returns exit code and proof."""
-    capsys.readouterr()
-    code = main(["spark", "validate", "-c", str(scene.config), "--json", *arguments])
-    return code, json.loads(capsys.readouterr().out)
-
-
-def found(proof: dict[str, Any], kind: str) -> set[tuple[int, int]]:
+def found(judged: Judgement, kind: str) -> set[tuple[int, int]]:
     """Return the partitions and offsets that the proof names so."""
     return {
-        (partition["partition"], offset)
-        for partition in proof["partitions"]
-        for finding in partition["findings"]
-        if finding["kind"] == kind
-        for offset in range(finding["first"], finding["next"])
+        (partition, offset)
+        for partition, findings in judged.findings.items()
+        for name, first, end in findings
+        if name == kind
+        for offset in range(first, end)
     }
 
 
@@ -116,10 +114,10 @@ def test_kills_under_load_lose_nothing_and_repeat_what_the_proof_names(
     until(lambda: scene.all_owned(2), 90, "both consumers own partitions")
     scene.start_load(per_second=100)
     killed = []
-    live: list[tuple[int, dict[str, Any]]] = []
+    live: list[Judgement] = []
     for number in range(3):
         until(lambda: sum(scene.seen().values()) > 200 * (1 + len(live)), 90, "the group is at work")
-        live.append(validated(scene, capsys, *(["--from-start"] if number else [])))
+        live.append(validated(scene.config, capsys, *(["--from-start"] if number else [])))
         victim = scene.processes[number]
         kill_with_a_batch_in_hand(scene, victim)
         killed.append(victim.pid)
@@ -134,14 +132,14 @@ def test_kills_under_load_lose_nothing_and_repeat_what_the_proof_names(
     for process in scene.processes[3:]:
         scene.stop(process)
 
-    code, proof = validated(scene, capsys, "--from-start")
+    judged = validated(scene.config, capsys, "--from-start")
 
     account = scene.account()
     twice = {(partition, offset) for partition, offsets in account.repeated.items() for offset in offsets}
     unrecorded = set().union(*(begun_and_not_ended(scene, pid) for pid in killed))
-    repeated = found(proof, "repeated")
-    assert [(code, proof["verdict"], proof["missing"]) for code, proof in live] == [(0, "proven", [])] * 3
-    assert (code, proof["verdict"], account.lost, found(proof, "lost")) == (0, "proven", {}, set())
+    repeated = found(judged, "repeated")
+    assert [(one.code, one.proof["verdict"], one.missing) for one in live] == [(0, "proven", "")] * 3
+    assert (judged.code, judged.proof["verdict"], account.lost, found(judged, "lost")) == (0, "proven", {}, set())
     assert twice <= repeated <= twice | unrecorded
     assert repeated
-    assert [partition["proven"] for partition in proof["partitions"]] == [scene.published[p] for p in range(PARTITIONS)]
+    assert judged.of_each("proven") == [scene.published[p] for p in range(PARTITIONS)]

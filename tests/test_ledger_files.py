@@ -15,6 +15,7 @@ from inbound.clock import Clock, Flag, SystemClock
 from inbound.errors import LedgerError
 from inbound.ledger import Done, Entry, FilesLedger, Range, Settled, died, read_directory, read_file
 from inbound.ledger.disk import Disk
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,7 +46,7 @@ class WatchedDisk(Disk):
     def sync(self, fd: int) -> None:
         self.file_syncs += 1
         self.syncing.set()
-        assert self.go_on.wait(5)
+        wait_for(self.go_on, 5, "the sync may go on")
 
     def sync_directory(self, path: Path) -> None:
         self.folders.append(path)
@@ -121,7 +122,7 @@ def test_nobody_waits_for_a_running_fsync(tmp_path: Path) -> None:
     disk.go_on.clear()
     committer = threading.Thread(target=ledger.done, args=([Done("orders", 3, 7, 0, 10, 10)],))
     committer.start()
-    assert disk.syncing.wait(5)
+    wait_for(disk.syncing, 5, "the disk syncs")
 
     for number in range(1, 6):
         ledger.begun(batch(number))  # would hang here
@@ -129,7 +130,7 @@ def test_nobody_waits_for_a_running_fsync(tmp_path: Path) -> None:
     assert committer.is_alive()
 
     disk.go_on.set()
-    committer.join(5)
+    committer.join()
     ledger.close()
     found = [item for item in read_directory(tmp_path) if isinstance(item, Entry)]
     assert len({item.path for item in found}) > 2

@@ -15,6 +15,7 @@ from inbound.ledger.jsonl import read_record
 from inbound.ledger.kafka import MOST_UNACKNOWLEDGED, KafkaLedger, LedgerTopic
 from inbound.ledger.places import RemotePath
 from inbound.testing import ManualClock
+from tests.waiting import until, wait_for
 
 Answer = Callable[[Exception | None], None]
 
@@ -131,14 +132,13 @@ def test_done_waits_for_everything_up_to_it(broker: Broker, ledger: KafkaLedger)
 
     thread = threading.Thread(target=work)
     thread.start()
-    while len(broker.held) < 2:
-        over.wait(0.005)
+    until(lambda: len(broker.held) == 2, 5, "both are sent", look=0.005)
     assert not over.wait(0.05)
 
     broker.let_go()
 
-    thread.join(5)
-    assert over.is_set()
+    wait_for(over, 5, "done returns")
+    thread.join()
     assert broker.told() == [("header", 0), ("begun", 1), ("settled", 2), ("done", 3)]
 
 

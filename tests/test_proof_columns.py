@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inbound.errors import LedgerError
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.format import FileName, seal
 from inbound.ledger.lines import Lines
@@ -177,15 +175,6 @@ def test_an_end_that_counts_more_lines_than_there_are() -> None:
     (damage,) = joined([collapse_block(parse_block(data, SOURCE))]).damage
 
     assert "lines 7 to 9" in damage.what
-
-
-def test_a_file_of_a_newer_format_is_refused() -> None:
-    """By name, and with the release that wrote it."""
-    header = json.loads(LINES.header(NAME, None, "start", 0.5) + "}") | {"v": 2, "writer": "inbound 9.0"}
-    data = seal((json.dumps(header, separators=(",", ":"))[:-1] + ',"seq":0').encode())
-
-    with pytest.raises(LedgerError, match=r"format version 2, this inbound reads up to 1; read it with .*inbound 9\.0"):
-        parse_block(data, SOURCE)
 
 
 # -- pieces --------------------------------------------------------------------------------------------------------------

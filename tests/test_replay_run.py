@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -26,24 +27,41 @@ def test_batches_are_handed_out_in_order_and_marked_one_by_one() -> None:
     assert processor.ended_at == [10]
 
 
-def test_what_is_marked_is_not_handed_out_again() -> None:
-    """An attempt begins at the mark of those before it, wherever Spark's rows begin."""
-    stage = Stage(processor := Told(), start=5)
+@pytest.mark.parametrize(
+    ("answers", "unit", "handed", "marks", "reread"),
+    [
+        # An attempt begins at the mark of those before it, wherever Spark's rows begin.
+        ([], {"start": 5}, [(5, 9), (9, 10)], [9, 10], []),
+        # advance(offset) inside the batch: the rest comes again, from memory.
+        ([advance(2)], {}, [(0, 4), (2, 6), (6, 10)], [2, 6, 10], []),
+        # max_bytes bounds the next batch only, as in a channel.
+        ([advance(max_bytes=2)], {}, [(0, 4), (4, 6), (6, 10)], [4, 6, 10], []),
+        # What was handed out since the mark is in memory.
+        ([advance(), going_on(), revert()], {}, [(0, 4), (4, 8), (8, 10), (4, 8), (8, 10)], [4, 8, 10], []),
+        # What is below it is not: then Spark's records go on where they were, and the mark stays.
+        (
+            [advance(), advance(), revert(1)], {},
+            [(0, 4), (4, 8), (8, 10), (1, 5), (5, 9), (9, 10)], [4, 8, 9, 10], [(1, 10)],
+        ),
+        # Compacted records and markers of transactions belong to the batch before them, also at the end of the range.
+        ([], {"offsets": [2, 3, 7, 8, 20], "end": 25}, [(0, 20), (20, 21)], [20, 21, 25], []),
+        # All of it compacted away: nothing is handed out.
+        ([], {"offsets": [], "end": 25}, [], [25], []),
+    ],
+)  # fmt: skip
+def test_what_is_handed_out_marked_and_read_from_kafka_again(
+    answers: list[BatchResponse],
+    unit: dict[str, Any],
+    handed: list[tuple[int, int]],
+    marks: list[int],
+    reread: list[tuple[int, int]],
+) -> None:
+    """By the processor's answers, and by what the log has."""
+    stage = Stage(processor := Told(*answers), **unit)
 
     stage.run()
 
-    assert processor.handed == [(5, 9), (9, 10)]
-
-
-def test_a_prefix_is_marked_and_the_rest_comes_again() -> None:
-    """advance(offset) inside the batch, from memory."""
-    stage = Stage(processor := Told(advance(2)))
-
-    stage.run()
-
-    assert processor.handed == [(0, 4), (2, 6), (6, 10)]
-    assert stage.marks == [2, 6, 10]
-    assert stage.reread == []
+    assert (processor.handed, stage.marks, stage.reread) == (handed, marks, reread)
 
 
 def test_skipping_marks_what_was_passed_over() -> None:
@@ -55,28 +73,6 @@ def test_skipping_marks_what_was_passed_over() -> None:
     assert processor.handed == [(0, 4), (7, 10)]
     assert stage.marks == [7, 10]
     assert stage.notes == [("skip", 4, 7), ("skip", 10, 50)]
-
-
-def test_next_goes_on_without_a_mark_and_a_revert_comes_back_to_the_mark() -> None:
-    """What was handed out since the mark is in memory: Kafka is not asked."""
-    stage = Stage(processor := Told(advance(), going_on(), revert()))
-
-    stage.run()
-
-    assert processor.handed == [(0, 4), (4, 8), (8, 10), (4, 8), (8, 10)]
-    assert stage.marks == [4, 8, 10]
-    assert stage.reread == []
-
-
-def test_a_revert_below_the_mark_is_read_from_kafka_again() -> None:
-    """Then Spark's records go on where they were; the mark stays."""
-    stage = Stage(processor := Told(advance(), advance(), revert(1)))
-
-    stage.run()
-
-    assert processor.handed == [(0, 4), (4, 8), (8, 10), (1, 5), (5, 9), (9, 10)]
-    assert stage.reread == [(1, 10)]
-    assert stage.marks == [4, 8, 9, 10]
 
 
 def test_a_revert_to_what_was_let_go_of_is_read_from_kafka_again() -> None:
@@ -99,25 +95,6 @@ def test_a_revert_before_the_range_is_the_processors_error() -> None:
     assert held is not None
     assert "goes back to offset 3, before the replay, which begins at 5" in held
     assert stage.marks == []
-
-
-def test_offsets_that_the_log_lacks_belong_to_the_batch_before_them() -> None:
-    """Compacted records and markers of transactions, also at the end of the range."""
-    stage = Stage(processor := Told(), [2, 3, 7, 8, 20], first=0, end=25)
-
-    stage.run()
-
-    assert processor.handed == [(0, 20), (20, 21)]
-    assert stage.marks == [20, 21, 25]
-
-
-def test_an_empty_range_is_marked_whole() -> None:
-    """All of it compacted away: nothing is handed out."""
-    stage = Stage(processor := Told(), [], first=0, end=25)
-
-    stage.run()
-
-    assert (processor.handed, stage.marks) == ([], [25])
 
 
 def test_what_was_never_advanced_is_not_marked() -> None:
@@ -157,15 +134,6 @@ def test_a_wait_rests_the_partition() -> None:
     stage.run()
 
     assert stage.clock.now() - began == 30
-
-
-def test_max_bytes_bounds_the_next_batch_only() -> None:
-    """As in a channel."""
-    stage = Stage(processor := Told(advance(max_bytes=2)))
-
-    stage.run()
-
-    assert processor.handed == [(0, 4), (4, 6), (6, 10)]
 
 
 def test_errors_are_tried_again_and_the_record_to_blame_is_held() -> None:

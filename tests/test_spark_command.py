@@ -1,4 +1,4 @@
-"""`spark validate` before anything is asked: what is wrong with options, and what Spark needs."""
+"""`spark validate` and `spark report` before Kafka is asked: what is wrong with options, and what Spark needs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from inbound.cli.main import main
 from inbound.cli.spark_validate import _numbers
 from inbound.errors import SparkError
 from inbound.spark.session import SparkSettings, spark_session
+from tests.test_spark_stories import Consumer
 
 CONFIG = """\
 channels:
@@ -45,6 +46,32 @@ def test_options_that_cannot_be_used(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--set", "ledger.path=nowhere"], 3, "nothing to report: ledger nowhere: there is no such folder"),
+        (["--channel", "bills"], 3, "no batch of bills-svc stands in it for bills; check --channel and --topic"),
+        (["--topic", "unheard-of"], 3, "stands in it for unheard-of"),
+        (["--channel", "x"], 2, "--channel x: there is no such channel; there are bills, orders"),
+        (["--set", "ledger.type=none"], 2, "ledger.type: none: a report is made from the ledger; keep one"),
+        (["--from", "1h", "--to", "2h"], 2, "--from and --to: the time ends before it begins"),
+        (["--output", "no/such/r.html"], 2, "--output no/such/r.html: there is no such folder"),
+    ],
+)
+def test_what_no_report_can_be_made_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, said: str
+) -> None:
+    """Nothing to report from, or bad input; nothing is written."""
+    config, page = tmp_path / "inbound.yaml", tmp_path / "report.html"
+    config.write_text(f"{CONFIG}ledger: {{path: {tmp_path}/ledger}}\n".replace("orders-svc", "g"))
+    Consumer(tmp_path / "ledger", "a", 1, 0).batches(3).ledger.close()
+
+    assert main(["spark", "report", "-c", str(config), "--output", str(page), *options]) == code
+
+    assert said in capsys.readouterr().err
+    assert not page.exists()
+
+
 @pytest.mark.parametrize(("text", "numbers"), [("0", {0}), ("0,3-5", {0, 3, 4, 5}), ("7-7", {7})])
 def test_partitions_are_numbers_and_ranges(text: str, numbers: set[int]) -> None:
     """As people write them."""
@@ -69,22 +96,15 @@ def java(folder: Path, version: str) -> str:
     return str(path)
 
 
-def test_no_java(tmp_path: Path) -> None:
-    """Said, with how to get one."""
-    settings = SparkSettings(tmp_path, java="/no/such/java")
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("", r"spark: java: no program '.*/java' was found\. Install a Java"), ("11.0.2", "is version 11")],
+)
+def test_no_java_or_an_old_one(tmp_path: Path, version: str, said: str) -> None:
+    """Said, with how to get one, and with the version that it is."""
+    settings = SparkSettings(tmp_path, java=java(tmp_path, version) if version else str(tmp_path / "java"))
 
-    with (
-        pytest.raises(SparkError, match=r"spark: java: no program '/no/such/java' was found\. Install a Java"),
-        spark_session(settings, "test"),
-    ):
-        pass
-
-
-def test_an_old_java(tmp_path: Path) -> None:
-    """Said, with the version that it is."""
-    settings = SparkSettings(tmp_path, java=java(tmp_path, "11.0.2"))
-
-    with pytest.raises(SparkError, match="is version 11"), spark_session(settings, "test"):
+    with pytest.raises(SparkError, match=said), spark_session(settings, "test"):
         pass
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from inbound.errors import ConfigError
 from inbound.proof.as_json import from_json
 from inbound.proof.model import PartitionKey, Verdict
-from inbound.spark.proofs import Proven, ProvenError, check_folder, moved_on, read_proven, write_proof, write_proven
+from inbound.spark.proofs import Proven, ProvenError, moved_on, read_proven, write_proof, write_proven
 from tests.made_proof import finding, partition, proof
 
 KEY = PartitionKey("orders-svc", "orders", 0)
@@ -30,14 +29,6 @@ def test_a_proof_is_written_in_all_its_forms_and_may_be_written_again(tmp_path: 
     assert {path.name for path in folder.iterdir()} == {
         "proof.json", "proof.html", "findings.parquet", "partitions.parquet",
     }  # fmt: skip
-
-
-def test_a_folder_with_something_else_in_it_is_refused(tmp_path: Path) -> None:
-    """Also if one of its files happens to be called as one of a proof's."""
-    (tmp_path / "proof.json").write_text('{"mine": true}')
-
-    with pytest.raises(ConfigError, match="is no folder of a proof, so nothing is written there"):
-        check_folder(tmp_path)
 
 
 def test_only_what_an_exact_proof_has_proven_moves_on() -> None:

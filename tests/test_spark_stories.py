@@ -73,17 +73,6 @@ def test_a_span_ends_at_a_break_and_does_not_grow_together_again(tmp_path: Path)
         assert handed == [(0, 70, 70), (70, 200, 130)]
 
 
-def test_a_torn_last_line_is_named_harmless(tmp_path: Path) -> None:
-    """The process died while it wrote."""
-    consumer = Consumer(tmp_path, "a", 1, 0).batches(2)
-    consumer.file().write_bytes(consumer.file().read_bytes() + b'{"kind":"beg')
-
-    (story,) = read_ledger(Cut.now(tmp_path, "g"))
-
-    assert [(damage.harmless, "lacks its end" in damage.what) for damage in story.damage] == [(True, True)]
-    assert spans_of([story])[0].next == 20
-
-
 def test_a_damaged_line_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
     """Also where the chunk that it is in begins far behind the file's first line."""
     consumer = Consumer(tmp_path, "a", 1, 0).batches(20)

@@ -76,15 +76,3 @@ class Scattered(Replayed):
     """The same, in any order."""
 
     ordered = False
-
-
-class Coroutines(Replayed):
-    """The same, on an event loop."""
-
-    async def on_next_batch(self, batch: Batch) -> BatchResponse:  # type: ignore[override]
-        await self._context.sleep(0)
-        return Replayed.on_next_batch(self, batch)
-
-    def open(self, context: Context) -> None:
-        self._context = context
-        super().open(context)
