@@ -146,6 +146,11 @@ class Books:
             lambda: f"all partitions are read: {[self.offset(p) for p in range(self.partitions)]}",
         )
 
+    def wait_more(self, records: int = 100) -> None:
+        """Wait until so many more records than now are handed out: the group goes on under its load."""
+        before = sum(self.seen().values())
+        until(lambda: sum(self.seen().values()) >= before + records, 60, f"{records} more records are handed out")
+
     def offset(self, partition: int) -> int | None:
         """Return the group's offset as it stands in ZooKeeper."""
         path = f"/consumers/{self.group}/offsets/{self.topic}/{partition}"

@@ -13,6 +13,7 @@ from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.pytest_plugin import cluster_factory, embedded_cluster
 from integration.dispatching import Dispatching
+from integration.harness import Scenes, serve_again
 from integration.sink import Sink
 from integration.upgrading import mixed_scene, releases
 
@@ -39,6 +40,21 @@ def client() -> str:
 def inbound_jars() -> Path:
     """The cache that the command line uses too."""
     return jar_cache()
+
+
+@pytest.fixture
+def scenes(embedded_cluster: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[Scenes]:
+    """Make scenes with consumers whose sessions outlive the machine's delays; end what they started."""
+    made = Scenes(embedded_cluster, tmp_path, client=client)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def mortal_cluster(embedded_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
+    """The shared cluster, for a test that stops, kills or freezes its servers; afterwards all serve again."""
+    yield embedded_cluster
+    serve_again(embedded_cluster)
 
 
 @pytest.fixture

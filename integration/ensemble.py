@@ -157,14 +157,13 @@ def attempt(
 
 def _move(port: int, session: Session) -> Connection:
     """Take a session to another server, which may be electing a leader first."""
-    deadline = time.monotonic() + 25
-    while True:
-        try:
+
+    def moved() -> Connection | None:
+        with suppress(OSError):
             return Connection(port, session)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+        return None
+
+    return until(moved, 25, "a server takes the session")  # type: ignore[return-value]
 
 
 def _judge(

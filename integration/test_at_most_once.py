@@ -8,15 +8,12 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from integration.heartbeat import Heartbeat
 from tests.waiting import until
 
@@ -26,14 +23,16 @@ BATCH = 25
 PERIOD = 2.0
 
 
+pytestmark = pytest.mark.thorough(
+    "kills seven consumers; test_survival.py kills one, tests/test_simple_once.py and "
+    "tests/test_simple_periodic.py decide when each mode commits"
+)
+
+
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
-    """One scene on the shared cluster."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder)
-    yield one
-    one.close()
+def scene(scenes: Scenes) -> Scene:
+    """One scene, whose processes are killed, and whose others' sessions outlive the machine's delays."""
+    return scenes(session=10.0)
 
 
 def configure(scene: Scene, seconds_per_record: float = 0.0, **options: Any) -> None:
@@ -100,8 +99,7 @@ def stretches(offsets: list[int]) -> int:
 def test_at_most_once_delivers_nothing_twice_and_loses_at_most_a_batch_for_each_kill(scene: Scene) -> None:
     """Two processes under load, killed in turns while they send, four times; then a graceful end."""
     configure(scene, seconds_per_record=0.004, no_duplication=True)
-    running = [scene.start(), scene.start()]
-    until(lambda: scene.owned_by(running), 60, "both own partitions")
+    running = scene.run_group(2)
     # A batch of many records every half a second. At a steady rate, batches on a quick machine are of one record each, and
     # a look never comes between two records of the same one.
     scene.start_bursts(per_second=2, records=20)
@@ -111,7 +109,7 @@ def test_at_most_once_delivers_nothing_twice_and_loses_at_most_a_batch_for_each_
         running.append(scene.start())
     until(lambda: scene.owned_by(running), 60, "both own partitions again, and the victims none")
     scene.settle()
-    assert [scene.stop(process) for process in running] == [0, 0]
+    assert scene.stop_all() == [0, 0]
     account = scene.account()
     assert account.repeated == {}
     # The victims were inside a batch whose commit had landed, so something is lost: else this test shows nothing.
@@ -141,12 +139,8 @@ def kill_three_under_load(scene: Scene) -> tuple[list[tuple[float, int]], float]
 
     Returns who was killed, and when on the clock of the recording sink, and the seconds from the first record to the last.
     """
-    # A session that outlives a standstill of the machine: with a new one, who lives is handed a period again, rightly.
-    # If it is killed later, what it had sent before looks older than its last period.
-    scene.session = 10.0
     configure(scene, mode="periodic", period=f"{PERIOD}s")
-    running = [scene.start(), scene.start()]
-    until(lambda: scene.owned_by(running), 60, "both own partitions")
+    running = scene.run_group(2)
     scene.start_load()
     began = time.monotonic()
     deaths: list[tuple[float, int]] = []
@@ -159,7 +153,7 @@ def kill_three_under_load(scene: Scene) -> tuple[list[tuple[float, int]], float]
     until(lambda: scene.owned_by(running), 60, "both own partitions again, and the victims none")
     scene.settle()
     elapsed = time.monotonic() - began
-    assert [scene.stop(process) for process in running] == [0, 0]
+    assert scene.stop_all() == [0, 0]
     return deaths, elapsed
 
 
