@@ -23,11 +23,24 @@ __all__ = ["client", "cluster_factory", "embedded_cluster", "inbound_jars", "mix
 HANGS_AFTER = 400
 
 
+#: Of tests of a class that names its `slice` for `make test`, and has others.
+NOT_IN_SLICE = pytest.mark.thorough(
+    "on real servers `make test` has a slice of this suite, and the fakes pass all of it there"
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a test of this folder take longer than one of `tests/` before it counts as hanging, if it does not say itself."""
+    """Let a test of this folder take longer than one of `tests/` before it counts as hanging, if it does not say itself.
+
+    Of a conformance suite, mark what is not in its class's slice.
+    """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HANGS_AFTER))
+        if isinstance(item, pytest.Function) and item.originalname not in getattr(
+            item.cls, "slice", [item.originalname]
+        ):
+            item.add_marker(NOT_IN_SLICE)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from inbound.errors import ZkAmbiguousError, ZkUnavailableError
 
 T = TypeVar("T")
 
-SESSION = 6.0
+#: Outlives what a busy machine stands still. Seconds.
+SESSION = 10.0
 
 
 class Stage(ABC):
