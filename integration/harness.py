@@ -139,22 +139,23 @@ class Scene(Books):
             process.send_signal(signal.SIGTERM)
         return [process.wait(timeout=120) for process in running]
 
-    def run(self, *arguments: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    def inbound(self, *arguments: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run a command of `inbound` with the scene's configuration; it must end with `code`, unless that is None."""
         done = subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, check=False, timeout=patient(COMMAND)
+            self.command_line(*arguments), capture_output=True, text=True, check=False, timeout=patient(COMMAND)
         )
         assert code in (None, done.returncode), f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
         return done
 
-    def command(self, *arguments: str) -> list[str]:
+    def command_line(self, *arguments: str) -> list[str]:
         """Return the command line of `inbound` with these arguments and the scene's configuration."""
         return [sys.executable, "-m", "inbound", *arguments, "-c", str(self.config)]
 
     def admin_url(self, process: subprocess.Popen[bytes]) -> str:
         """Return the address of a consumer's admin listener, as soon as its log names it."""
         found = until(lambda: re.search(r"admin: (http\S+)/status", self.log(process)), 60, "its admin listener is up")
-        return str(found[1])
+        assert found is not None
+        return found[1]
 
     def log(self, process: subprocess.Popen[bytes]) -> str:
         """Return what a consumer logged."""

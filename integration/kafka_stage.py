@@ -92,7 +92,7 @@ class RealStage(Stage):
     ) -> None:
         producer = self.publisher.producer()
         for value in values:
-            producer.produce(tp.topic, value, partition=tp.partition, **parts)
+            producer.produce(tp.topic, value, partition=tp.partition, **parts)  # type: ignore[arg-type]  # lists
             if not batched:
                 assert producer.flush(30) == 0
         assert producer.flush(30) == 0

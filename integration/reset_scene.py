@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 from kazoo.exceptions import NoNodeError
@@ -85,10 +84,10 @@ class ResetScene(Scene):
                 lambda: all(self.offset(p) == self.published[p] for p in range(1, self.partitions)), 60,
                 "the other partitions are committed",
             )  # fmt: skip
-            yield until(
-                lambda: next((p for p in self.processes if 0 in self.inside(p.pid)), None), 60,
-                "a batch of the first partition is held",
-            )  # fmt: skip
+            holders = until(
+                lambda: [p for p in self.processes if 0 in self.inside(p.pid)], 60, "a batch of the first is held"
+            )
+            yield holders[0]
 
     def reset_while_held(self) -> str:
         """Submit a reset, inside `first_held`, and wait until all but the first partition are released; return its name."""
@@ -223,5 +222,5 @@ def jumps_of(partitions: int, *resets: dict[int, Moved]) -> dict[int, list[tuple
 def maker(cluster: Any, folder: Any) -> Iterator[Callable[..., ResetScene]]:
     """Yield what makes scenes on a cluster; end what they started."""
     scenes = Scenes(cluster, folder)
-    yield partial(scenes, ResetScene)
+    yield lambda **settings: scenes(ResetScene, **settings)
     scenes.close()

@@ -23,7 +23,7 @@ from integration.brokers import (
     resumed,
     status,
 )
-from integration.harness import Scene, Scenes, both_clients, serve_again
+from integration.harness import Scene, Scenes, serve_again
 from integration.proxy import Proxy
 from tests.waiting import patient, until
 
@@ -92,7 +92,6 @@ def halves(s: Scene, witness: KafkaServer, third: KafkaServer) -> tuple[list[int
     return its, others
 
 
-@both_clients
 def test_a_killed_broker_stops_only_its_own_partitions_and_those_only_until_the_election(scene: MakeScene) -> None:
     """Partitions of live leaders do not notice; the others go on within a second of the election."""
     s, load = scene()
@@ -144,6 +143,7 @@ def test_all_brokers_down_for_half_a_minute_cost_no_session_and_no_record(scene:
 
 
 @pytest.mark.thorough(LONGER)
+@pytest.mark.parametrize("client", ["confluent-kafka"])
 def test_a_frozen_broker_holds_up_only_its_own_partitions(scene: MakeScene) -> None:
     """It keeps its connections and answers nothing, for longer than requests wait; then it wakes up."""
     s, load = scene()

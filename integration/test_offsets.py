@@ -36,7 +36,7 @@ def scene(scenes: Scenes) -> Scene:
 
 def offsets(scene: Scene, *arguments: str, code: int = 0) -> str:
     """Run a command on the scene's configuration; return what it printed, after `code` 0, or what it said on stderr."""
-    done = scene.run("offsets", *arguments, code=code)
+    done = scene.inbound("offsets", *arguments, code=code)
     return done.stderr if code else done.stdout
 
 
@@ -225,12 +225,15 @@ def test_the_exporter_serves_lags_without_a_replica_and_over_a_brokers_death(
     text = scene.folder / "exporter.log"
     with text.open("wb") as log:
         arguments = ("offsets", "show", "--metrics", "--listen", "127.0.0.1:0", "--interval", "1")
-        exporter = subprocess.Popen(scene.command(*arguments), stderr=log)
+        exporter = subprocess.Popen(scene.command_line(*arguments), stderr=log)
     scene.processes.append(exporter)
     found = until(lambda: re.search(r"offsets: (http\S+)/metrics", text.read_text()), 60, "it says where it listens")
 
+    assert found is not None
+    listening = found[1]
+
     def value(name: str) -> dict[str, float]:
-        with urlopen(f"{found[1]}/metrics", timeout=30) as answer:
+        with urlopen(f"{listening}/metrics", timeout=30) as answer:
             families = text_string_to_metric_families(answer.read().decode())
         samples = [s for family in families for s in family.samples if s.name == name]
         return {s.labels.get("partition", ""): s.value for s in samples}
@@ -243,7 +246,7 @@ def test_the_exporter_serves_lags_without_a_replica_and_over_a_brokers_death(
     until(lambda: value("inbound_offsets_kafka_available") == {"": 0.0}, 60, "the broker's death is seen")
     assert value("inbound_partition_lag") == {}
     assert value("inbound_partition_committed_offset") == committed
-    shown_without = scene.run("offsets", "show", code=1)
+    shown_without = scene.inbound("offsets", "show", code=1)
     assert ("error: Kafka" in shown_without.stderr, "lag ?" in shown_without.stdout) == (True, True)
     mortal_cluster.brokers[0].start()
     until(lambda: value("inbound_partition_lag") == lags, 90, text.read_text)

@@ -44,7 +44,7 @@ def test_a_group_is_paused_by_command_and_resumed_by_post_under_load(scenes: Sce
     until(lambda: scene.all_owned(2), 120, "both own partitions")
     scene.start_load(200)
     until(lambda: scene.seen().total() > 500, 60, "the load is read")
-    assert "2 members alive" in scene.run("pause", "orders", "--reason", "a new disk").stdout
+    assert "2 members alive" in scene.inbound("pause", "orders", "--reason", "a new disk").stdout
     # Twice: a status says of a partition where it is before it says that the group is paused, and is no moment.
     until(lambda: all(at_rest(url) for url in [*urls, *urls]), 60, "both have ended their batches")
     before, owners = scene.seen(), scene.owners()
@@ -61,13 +61,11 @@ def test_a_group_is_paused_by_command_and_resumed_by_post_under_load(scenes: Sce
     scene.settle()
     assert scene.account().clean, scene.account()
     looks = [evaluations(url) for url in urls]
-    assert "every member looks at its share now" in scene.run("rebalance").stdout
+    assert "every member looks at its share now" in scene.inbound("rebalance").stdout
     until(lambda: all(evaluations(url) > n for url, n in zip(urls, looks, strict=True)), 20, "each has looked")
 
 
-@pytest.mark.thorough(
-    "`make test` pauses and resumes by command and by POST; test_processes.py runs several processes"
-)
+@pytest.mark.thorough("`make test` pauses and resumes by command and by POST; test_processes.py runs several processes")
 def test_the_admin_port_of_several_processes_passes_operations_on(scenes: Scenes) -> None:
     """The token is read from its file, by the parent and by its children."""
     scene = scenes()
@@ -87,6 +85,6 @@ def test_the_admin_port_of_several_processes_passes_operations_on(scenes: Scenes
     scene.publish(20)
     time.sleep(1.0)
     assert scene.seen().total() == 0, "something was read while the group was paused"
-    assert scene.run("resume").stdout.startswith("orders: resumed")
+    assert scene.inbound("resume").stdout.startswith("orders: resumed")
     scene.settle()
     assert scene.account().clean

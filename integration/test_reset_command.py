@@ -54,7 +54,7 @@ class Resets:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `inbound offsets reset` with these arguments."""
-        return self.scene.run("offsets", "reset", *arguments, code=None)
+        return self.scene.inbound("offsets", "reset", *arguments, code=None)
 
     def seen(self) -> Counter[int]:
         """Return how many offsets were seen how often."""
@@ -179,7 +179,7 @@ def test_an_interrupted_command_leaves_the_reset_and_it_can_be_cancelled(scenes:
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with said.open("wb") as err:
         command = subprocess.Popen(
-            resets.scene.command("offsets", "reset", *resets.these, "--to-latest", "--execute"),
+            resets.scene.command_line("offsets", "reset", *resets.these, "--to-latest", "--execute"),
             stderr=err,
             preexec_fn=heard,
         )

@@ -21,6 +21,10 @@ from integration.certificates import CA
 from integration.secure_zookeeper import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, SecureZooKeeper
 from tests.waiting import until
 
+pytestmark = pytest.mark.thorough(
+    "a secured ZooKeeper; test_kazoo_zookeeper.py has log-ins by digest and access rights"
+)
+
 #: For what needs milliseconds on a quiet machine. Seconds.
 LONG = 30.0
 _names = itertools.count()
