@@ -113,32 +113,6 @@ def test_offsets_go_out_and_in_again_and_the_group_reads_from_there(scene: Scene
     assert of_partitions(shown(scene), "lag") == [0] * PARTITIONS
 
 
-@pytest.mark.thorough("tests/test_offsets_zombies.py has one sleep through an import; test_stopped.py freezes one")
-def test_a_consumer_that_slept_through_an_import_commits_nothing_of_before(scenes: Scenes) -> None:
-    """Its session has expired, the offsets were moved, and it wakes in the middle of a batch."""
-    scene = scenes(partitions=PARTITIONS, session=5.0, seconds_per_record=0.05)
-    scene.write_config(reader="{max_batch_records: 40}")
-    scene.publish(40)
-    process = scene.start()
-    until(
-        lambda: scene.first_seen(process.pid) is not None and scene.inside(process.pid),
-        60,
-        "it is in the middle of a batch",
-    )
-    process.send_signal(signal.SIGSTOP)
-    until(lambda: not scene.zk.get_children(f"/consumers/{scene.group}/ids"), 60, "its session has expired")
-    file = scene.folder / "moved.csv"
-    file.write_text("".join(f"{scene.topic},{p},30\n" for p in range(PARTITIONS)))
-    offsets(scene, "import", str(file), "--execute")
-    assert [scene.offset(p) for p in range(PARTITIONS)] == [30] * PARTITIONS
-    before = scene.seen()
-    process.send_signal(signal.SIGCONT)
-    scene.settle(120)
-    after = scene.seen()
-    again = {p: [o for o in range(40) if after[p, o] > before[p, o]] for p in range(PARTITIONS)}
-    assert {p: some[-10:] for p, some in again.items()} == {p: list(range(30, 40)) for p in range(PARTITIONS)}
-
-
 @pytest.mark.thorough("starts Kafka's tool twice; tests/test_offsets_csv.py has its lines")
 def test_the_csv_is_what_kafkas_tool_writes_and_reads(scene: Scene, inbound_jars: Path) -> None:
     """The same lines, for a Kafka group with the same offsets, and no complaint about ours."""
