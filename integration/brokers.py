@@ -114,12 +114,9 @@ def await_election(scene: Scene, asked: KafkaServer, partitions: Iterable[int], 
 def begun(scene: Scene) -> dict[int, list[float]]:
     """Return when batches of each partition began, on the clock of `now`."""
     times: dict[int, list[float]] = defaultdict(list)
-    for path in scene.seen_folder.glob("*.seen"):
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            if line.startswith(b"B "):
-                _, partition, _, _, at = line.split()
-                times[int(partition)].append(float(at))
-    return {partition: sorted(found) for partition, found in times.items()}
+    for batch in scene.batches():
+        times[batch.partition].append(batch.at)
+    return times
 
 
 def longest_pause(scene: Scene, partitions: Iterable[int], since: float, till: float) -> float:
@@ -140,12 +137,9 @@ def longest_wait(scene: Scene, load: Load, partitions: Iterable[int], since: flo
     handed yet waits still.
     """
     handed: dict[tuple[int, int], float] = {}
-    for path in scene.seen_folder.glob("*.seen"):
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            if line.startswith(b"B "):
-                _, partition, first, following, at = line.split()
-                for offset in range(int(first), int(following)):
-                    handed.setdefault((int(partition), offset), float(at))
+    for batch in scene.batches():
+        for offset in range(batch.first, batch.next):
+            handed.setdefault((batch.partition, offset), batch.at)
     waits = [
         handed.get((partition, offset), now()) - at
         for partition in partitions

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
@@ -32,6 +32,7 @@ from inbound.controller.reset_offset import (
 from inbound.controller.reset_offset.command import PATHS, encode
 from inbound.kafka.topic_logs import KafkaTopicLogs
 from inbound.offsets.logs import Way
+from integration.books import Handed
 from integration.harness import STEADY, Scene, Scenes
 from tests.waiting import until
 
@@ -39,14 +40,6 @@ from tests.waiting import until
 LEADS = 8.0
 #: How long a reset may take on a machine that does much else. Seconds.
 PATIENCE = 120.0
-
-
-class Batch(NamedTuple):
-    """What a processor was handed."""
-
-    at: float  # seconds, by a clock that all processes share
-    first: int
-    next: int
 
 
 @dataclass
@@ -173,15 +166,10 @@ class ResetScene(Scene):
             found[partition] = stat.version, stat.mzxid
         return found
 
-    def handed_out(self) -> dict[int, list[Batch]]:
+    def handed_out(self) -> dict[int, list[Handed]]:
         """Return the batches of each partition in the order in which any processor was handed them."""
-        found: dict[int, list[Batch]] = {p: [] for p in range(self.partitions)}
-        for path in self.seen_folder.glob("*.seen"):
-            for line in path.read_bytes().split(b"\n")[:-1]:
-                kind, partition, *rest = line.split()
-                if kind == b"B":
-                    found[int(partition)].append(Batch(float(rest[2]), int(rest[0]), int(rest[1])))
-        return {p: sorted(batches, key=lambda batch: batch.at) for p, batches in found.items()}
+        batches = self.batches()
+        return {p: [batch for batch in batches if batch.partition == p] for p in range(self.partitions)}
 
     def jumps(self) -> dict[int, list[tuple[int, int]]]:
         """Return from where to where each partition went, as processors saw it, whenever it did not simply go on."""

@@ -74,16 +74,9 @@ def kill_while_it_sends(scene: Scene, process: subprocess.Popen[bytes]) -> None:
 
 def sends(scene: Scene, pid: int) -> bool:
     """Whether a process is in the middle of sending a batch, with a record to come."""
-    if scene.first_seen(pid) is None:
-        return False
     seen = scene.seen(pid)
-    ends = {int(line.split()[1]): int(line.split()[3]) for line in lines(scene, pid) if line.startswith(b"B ")}
+    ends = {batch.partition: batch.next for batch in scene.batches(pid)}
     return any((partition, ends[partition] - 1) not in seen for partition in scene.inside(pid))
-
-
-def lines(scene: Scene, pid: int) -> list[bytes]:
-    """Return what a process has written down."""
-    return (scene.seen_folder / f"{pid}.seen").read_bytes().split(b"\n")[:-1]
 
 
 def has_sent(scene: Scene, process: subprocess.Popen[bytes], count: int) -> bool:
@@ -167,7 +160,7 @@ def too_old(scene: Scene, deaths: list[tuple[float, int]], heart: Heartbeat) -> 
     found, oldest = [], 0.0
     for died, pid in deaths:
         began: dict[bytes, float] = {}  # when the batch of a partition did that is being sent
-        for parts in map(bytes.split, lines(scene, pid)):
+        for parts in scene.journal(name=pid):
             if parts[0] == b"B":
                 began[parts[1]] = float(parts[4])
             elif parts[0] == b"R" and times[int(parts[1]), int(parts[2])] > 1:

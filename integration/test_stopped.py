@@ -14,13 +14,6 @@ from integration.harness import Scene, Scenes
 from tests.waiting import until
 
 
-def batches(s: Scene, pid: int) -> list[set[tuple[int, int]]]:
-    """Return what a process was handed, batch by batch."""
-    lines = (s.seen_folder / f"{pid}.seen").read_bytes().split(b"\n")[:-1]
-    begun = [tuple(map(int, line.split()[1:4])) for line in lines if line.startswith(b"B ")]
-    return [{(partition, offset) for offset in range(first, end)} for partition, first, end in begun]
-
-
 def outcomes(s: Scene, pid: int) -> list[tuple[int, int, str]]:
     """Return (partition, epoch, outcome) of the commits in a process's ledger."""
     found = []
@@ -43,10 +36,11 @@ def under_load(s: Scene, per_second: float = 40.0) -> list[subprocess.Popen[byte
 
 def repeats_only_in_hand(s: Scene, victim: subprocess.Popen[bytes]) -> None:
     """Assert that nothing is lost, and that of each partition one batch of the victim's is repeated at most."""
-    account, in_hand = s.account(), batches(s, victim.pid)
+    account, in_hand = s.account(), s.batches(victim.pid)
     assert account.lost == {}
     for partition, offsets in account.repeated.items():
-        assert any({(partition, offset) for offset in offsets} <= batch for batch in in_hand), (partition, offsets)
+        its = [range(batch.first, batch.next) for batch in in_hand if batch.partition == partition]
+        assert any(set(offsets) <= set(batch) for batch in its), (partition, offsets)
     assert "Traceback" not in "".join(s.log(process) for process in s.processes)
 
 
