@@ -37,7 +37,7 @@ from integration.harness import STEADY, Scene, Scenes
 from tests.waiting import until
 
 #: How long a process that is killed is still the leader: its session, in seconds.
-LEADS = 8.0
+LEADS = 10.0
 #: How long a reset may take on a machine that does much else. Seconds.
 PATIENCE = 120.0
 

@@ -170,7 +170,7 @@ def test_a_kafka_groups_offsets_are_taken_over(scene: Scene) -> None:
 
 def test_a_group_is_deleted_only_when_it_is_silent(scene: Scene) -> None:
     """Refused while a member lives; afterwards nothing of it is left, and the next member begins anew."""
-    scene.session = 5.0  # deleting waits for one
+    scene.session = 10.0  # deleting waits for one
     scene.write_config()
     scene.run_group(1, records=6)
     assert "1 live member" in offsets(scene, "delete", "--group", scene.group, "--execute", code=2)

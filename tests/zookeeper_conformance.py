@@ -317,12 +317,15 @@ class ZooKeeperConformance:
             lambda: zk.transaction([Check("/absent", 0)]),
         ]
         for send in sends:
-            stage.pass_time(0.05)
-            sent_at = zk.clock.now()
-            call = send()
-            sent_by = zk.clock.now()
-            stage.until(lambda call=call: call.done)  # type: ignore[misc]
-            until = zk.certain_until(session)
+            while True:
+                stage.pass_time(0.05)
+                sent_at = zk.clock.now()
+                call = send()
+                sent_by = zk.clock.now()
+                stage.until(lambda call=call: call.done)  # type: ignore[misc]
+                until = zk.certain_until(session)
+                if zk.clock.now() - sent_at < SESSION / 6:
+                    break  # else a ping of the client's own may have come between
             assert sent_at + SESSION * 2 / 3 <= until <= sent_by + SESSION * 2 / 3
 
     def test_without_a_connection_nothing_is_certain_but_the_deadline_stands(self, stage: Stage) -> None:
@@ -330,8 +333,11 @@ class ZooKeeperConformance:
         zk = stage.connected("a")
         session, deadline = stage.session(zk), zk.doubtful_from(stage.session(zk))
         stage.outage()
+        down = zk.clock.now()
         stage.until(lambda: zk.connection is None)
-        assert (zk.certain(session), zk.doubtful_from(session)) == (False, deadline)
+        assert not zk.certain(session)
+        # A ping may have been answered before the servers went.
+        assert deadline <= zk.doubtful_from(session) <= down + SESSION * 2 / 3
         stage.outage_over()
         stage.until(lambda: zk.connection is not None)
         # Asked once more: a server that is only starting can take so long to answer the connect request that the answer
