@@ -32,6 +32,7 @@ def started(scene: Scene, pid: int) -> int:
     return len(scene.inside(pid)) if scene.first_seen(pid) is not None else 0
 
 
+@pytest.mark.thorough("fifty partitions take their time; tests/test_async_processors.py decides")
 def test_fifty_partitions_are_under_way_at_once_and_a_stop_repeats_nothing(scene: Scene) -> None:
     """SIGTERM while all of them are inside a batch: each ends, is committed, and is not handed out again."""
     (first,) = scene.run_group(1)

@@ -86,6 +86,9 @@ def in_step(s: Scene) -> bool:
     return mirrored(s) == held_in_zookeeper(s)
 
 
+@pytest.mark.thorough(
+    "starts Kafka's tool and waits for a dead session; tests/test_mirror.py decides what goes to Kafka, and when"
+)
 def test_kafkas_own_tool_shows_the_offsets_that_zookeeper_holds(scene: MakeScene, tools: str) -> None:
     """Of two replicas, each of which sends its own; of one that took over from a killed one; and the last at a stop."""
     s = scene(partitions=6, session=8.0)
@@ -135,7 +138,7 @@ class LiveGroup:
 
 
 @pytest.mark.parametrize("client", ["confluent-kafka"])
-@pytest.mark.thorough("tests/test_mirror.py has a live group; `make test` mirrors to one without members")
+@pytest.mark.thorough("tests/test_mirror.py has a live group")
 def test_a_live_kafka_group_of_the_name_is_left_alone(scene: MakeScene) -> None:
     """It is said once, and commits go on; when its members are gone, the next replica mirrors."""
     s = scene(partitions=2)
