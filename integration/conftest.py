@@ -19,8 +19,8 @@ from integration.upgrading import mixed_scene, releases
 
 __all__ = ["client", "cluster_factory", "embedded_cluster", "inbound_jars", "mixed_scene", "releases"]
 
-#: A test here waits for servers and processes, and each of its waits has a bound of its own. Seconds.
-HANGS_AFTER = 400
+#: A test here waits for servers and processes, and each of its waits has a bound of its own, which grows with the machine. Seconds.
+HANGS_AFTER = 900
 
 
 #: Of tests of a class that names its `slice` for `make test`, and has others.

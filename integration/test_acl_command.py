@@ -85,7 +85,9 @@ def test_open_nodes_are_named_then_closed(setup: Setup, capsys: pytest.CaptureFi
         setup.read_offset(logs_in=False)
 
 
-@pytest.mark.thorough("waits for clients that are refused; tests/access_conformance.py has other users' nodes")
+@pytest.mark.thorough(
+    "waits for refused clients; `make test` closes open nodes, tests/access_conformance.py has other users'"
+)
 def test_a_new_password_of_digest_takes_the_nodes_over_with_the_former_one(
     setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +128,9 @@ def test_a_process_says_at_its_start_that_nodes_are_open(setup: Setup, caplog: p
     ]
 
 
-@pytest.mark.thorough("waits for clients that are refused; tests/access_conformance.py has other users' nodes")
+@pytest.mark.thorough(
+    "waits for refused clients; `make test` closes open nodes, tests/access_conformance.py has other users'"
+)
 def test_nodes_of_another_user_are_named_as_closed(
     setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
