@@ -20,6 +20,8 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from inbound.embedded import EmbeddedCluster
+from inbound.embedded.jars import fetch_tools
+from inbound.embedded.java import check_java
 from integration.books import Account, Books
 from tests.waiting import patient, until
 
@@ -218,3 +220,15 @@ def serve_again(cluster: EmbeddedCluster) -> None:
         server.start(wait=False)
     for server in cluster.servers:
         server.wait_ready()
+
+
+def consumer_groups(servers: str, jars: Path, *arguments: str) -> str:
+    """Run Kafka's own `kafka-consumer-groups`; return what it printed."""
+    command = [
+        check_java(), "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-cp", os.pathsep.join(f"{folder}/*" for folder in fetch_tools(jars)),
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", servers, *arguments,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patient(COMMAND))
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr

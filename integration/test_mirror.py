@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,16 +15,15 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.jars import fetch_tools
 from inbound.errors import BrokerUnavailableError
 from inbound.kafka.mirror import mirror_connector
 from inbound.kafka.mirror_base import Answer, Kind, Refusal
 from inbound.publishing.topics import prepare_topic
 from inbound.topic_partition import TopicPartition
 from integration.certificates import CA
-from integration.harness import Scene, Scenes
+from integration.harness import Scene, Scenes, consumer_groups
 from integration.secured import USER, quoted, secured, set_password
-from tests.waiting import patient, until
+from tests.waiting import until
 
 MakeScene = Callable[..., Scene]
 
@@ -37,25 +34,11 @@ def scene(scenes: Scenes) -> MakeScene:
     return partial(scenes, channel_extra="    offsets: {mirror: kafka}\n")
 
 
-@pytest.fixture
-def tools(inbound_jars: Path) -> str:
-    """The class path of Kafka's command-line tools."""
-    return os.pathsep.join(f"{folder}/*" for folder in fetch_tools(inbound_jars))
-
-
-def described(s: Scene, tools: str) -> tuple[str, dict[int, tuple[int, int]]]:
+def described(s: Scene, jars: Path) -> tuple[str, dict[int, tuple[int, int]]]:
     """Return what `kafka-consumer-groups --describe` prints, and of each partition offset and lag in it."""
-    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    ran = subprocess.run(
-        ["java", "-cp", tools, command, "--bootstrap-server", s.cluster.bootstrap_servers, "--describe", "--group", s.group],
-        capture_output=True, text=True, timeout=patient(120), check=True,
-    )  # fmt: skip
-    found = {}
-    for line in ran.stdout.splitlines():
-        words = line.split()
-        if words[:2] == [s.group, s.topic]:
-            found[int(words[2])] = (int(words[3]), int(words[5]))
-    return ran.stdout + ran.stderr, found
+    said = consumer_groups(s.bootstrap_servers, jars, "--describe", "--group", s.group)
+    rows = [words for line in said.splitlines() if (words := line.split())[:2] == [s.group, s.topic]]
+    return said, {int(words[2]): (int(words[3]), int(words[5])) for words in rows}
 
 
 def mirrored(s: Scene) -> dict[int, int]:
@@ -89,12 +72,12 @@ def in_step(s: Scene) -> bool:
 @pytest.mark.thorough(
     "starts Kafka's tool and waits for a dead session; tests/test_mirror.py decides what goes to Kafka, and when"
 )
-def test_kafkas_own_tool_shows_the_offsets_that_zookeeper_holds(scene: MakeScene, tools: str) -> None:
+def test_kafkas_own_tool_shows_the_offsets_that_zookeeper_holds(scene: MakeScene, inbound_jars: Path) -> None:
     """Of two replicas, each of which sends its own; of one that took over from a killed one; and the last at a stop."""
     s = scene(partitions=6, session=8.0)
     running = s.run_group(2, records=50)
     until(lambda: in_step(s), 30, lambda: f"mirrored: {mirrored(s)} of {held_in_zookeeper(s)}")
-    said, found = described(s, tools)
+    said, found = described(s, inbound_jars)
     s.start_load()
     s.wait_more()
     running[0].send_signal(signal.SIGKILL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -20,10 +19,8 @@ from kafka.structs import TopicPartition as KafkaPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.jars import fetch_tools
-from inbound.embedded.java import check_java
-from integration.harness import Scene, Scenes
-from tests.waiting import patient, until
+from integration.harness import Scene, Scenes, consumer_groups
+from tests.waiting import until
 
 PARTITIONS = 3
 
@@ -123,11 +120,12 @@ def test_the_csv_is_what_kafkas_tool_writes_and_reads(scene: Scene, inbound_jars
     until(lambda: _altered(admin, name, same), 60, "Kafka has a coordinator for the group")
     admin.close()
     ours = offsets(scene, "export")
-    exported = _tool(scene, inbound_jars, name, "--to-current", "--export")
+    dry_run = ("--reset-offsets", "--group", name, "--all-topics", "--dry-run")
+    exported = consumer_groups(scene.bootstrap_servers, inbound_jars, *dry_run, "--to-current", "--export")
     assert sorted(line for line in exported.splitlines() if "," in line) == sorted(ours.splitlines())
     file = scene.folder / "ours.csv"
     file.write_text(ours)
-    read = _tool(scene, inbound_jars, name, "--from-file", str(file))
+    read = consumer_groups(scene.bootstrap_servers, inbound_jars, *dry_run, "--from-file", str(file))
     found = re.findall(rf"(?m)^{re.escape(name)}\s+{re.escape(scene.topic)}\s+(\d+)\s+(\d+)", read)
     assert sorted(found) == [(str(p), "9") for p in range(PARTITIONS)], read
 
@@ -242,19 +240,6 @@ def _altered(admin: KafkaAdminClient, group: str, to: dict[KafkaPartition, Offse
         return all(error.errno == 0 for error in admin.alter_group_offsets(group, to).values())
     except kafka.errors.RetriableError:
         return False
-
-
-def _tool(scene: Scene, jars: Path, group: str, *arguments: str) -> str:
-    """Run Kafka's own kafka-consumer-groups; return what it printed."""
-    path = os.pathsep.join(f"{folder}/*" for folder in fetch_tools(jars))
-    command = [
-        check_java(), "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path,
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", scene.cluster.bootstrap_servers,
-        "--reset-offsets", "--group", group, "--all-topics", "--dry-run", *arguments,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patient(90))
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def _quoted(name: str) -> str:
