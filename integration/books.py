@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import kafka
 from kazoo.exceptions import NoNodeError
 
 from tests.waiting import until
+
+
+class Handed(NamedTuple):
+    """A batch that a processor was handed."""
+
+    at: float  # seconds, by a clock that all processes of a machine share
+    partition: int
+    first: int
+    next: int
 
 
 @dataclass
@@ -88,33 +98,35 @@ class Books:
 
     # -- the account -------------------------------------------------------------------------------------------------
 
-    def seen(self, name: int | str | None = None) -> Counter[tuple[int, int]]:
-        """Return how often each (partition, offset) was handed out, to anybody or to one process (its id, or its name)."""
-        counts: Counter[tuple[int, int]] = Counter()
+    def journal(self, kind: bytes = b"", name: int | str | None = None) -> Iterator[list[bytes]]:
+        """Yield the words of each whole line of this kind, of all journals or of one process's (its id, or its name)."""
         for path in self.seen_folder.glob("*.seen" if name is None else f"{name}.seen"):
             for line in path.read_bytes().split(b"\n")[:-1]:
-                if line.startswith(b"R "):
-                    _, partition, offset = line.split()
-                    counts[int(partition), int(offset)] += 1
-        return counts
+                if line.startswith(kind):
+                    yield line.split()
+
+    def seen(self, name: int | str | None = None) -> Counter[tuple[int, int]]:
+        """Return how often each (partition, offset) was handed out, to anybody or to one process."""
+        return Counter((int(partition), int(offset)) for _, partition, offset in self.journal(b"R ", name))
+
+    def batches(self, name: int | str | None = None) -> list[Handed]:
+        """Return the batches that anybody or one process was handed, in the order in which they began."""
+        found = self.journal(b"B ", name)
+        return sorted(Handed(float(at), int(p), int(first), int(following)) for _, p, first, following, at in found)
 
     def inside(self, name: int | str) -> dict[int, int]:
         """Return, of a process, the partitions whose batch has begun and not ended: partition: first offset."""
         begun: dict[int, int] = {}
-        path = self.seen_folder / f"{name}.seen"
-        for line in path.read_bytes().split(b"\n")[:-1] if path.exists() else ():
-            parts = line.split()
-            if parts[0] == b"B":
-                begun[int(parts[1])] = int(parts[2])
-            elif parts[0] == b"E":
-                begun.pop(int(parts[1]), None)
+        for kind, partition, first, *_ in self.journal(name=name):
+            if kind == b"B":
+                begun[int(partition)] = int(first)
+            elif kind == b"E":
+                begun.pop(int(partition), None)
         return begun
 
     def first_seen(self, name: int | str) -> float | None:
         """Return when a process was handed its first batch."""
-        path = self.seen_folder / f"{name}.seen"
-        line = path.read_bytes().split(b"\n")[0] if path.exists() else b""
-        return float(line.split()[4]) if line else None
+        return next((batch.at for batch in self.batches(name)), None)
 
     def account(self) -> Account:
         """Return what became of every published offset."""
@@ -145,6 +157,11 @@ class Books:
             seconds,
             lambda: f"all partitions are read: {[self.offset(p) for p in range(self.partitions)]}",
         )
+
+    def wait_more(self, records: int = 100) -> None:
+        """Wait until so many more records than now are handed out: the group goes on under its load."""
+        before = sum(self.seen().values())
+        until(lambda: sum(self.seen().values()) >= before + records, 60, f"{records} more records are handed out")
 
     def offset(self, partition: int) -> int | None:
         """Return the group's offset as it stands in ZooKeeper."""

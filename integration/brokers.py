@@ -13,14 +13,9 @@ from urllib.request import urlopen
 
 import confluent_kafka
 
-from inbound.embedded import EmbeddedCluster
 from inbound.embedded.kafka import KafkaServer, partition_leaders
 from integration.harness import Scene
-from integration.heartbeat import Heartbeat, Starved
 from tests.waiting import until
-
-#: What waits for less is not looked at closely. Seconds.
-A_WHILE = 0.2
 
 
 def now() -> float:
@@ -51,15 +46,9 @@ class Load:
         )
         self._thread = threading.Thread(target=self._run, name="load")
         self._thread.start()
-        self._heart = Heartbeat()
-        self._heart.__enter__()
-        self._starved = Starved(lambda: [process.pid for process in scene.processes])
-        self._starved.__enter__()
 
     def end(self) -> None:
         """Stop, and wait until everything is acknowledged; then the scene's `published` is complete."""
-        self._heart.__exit__(None, None, None)
-        self._starved.__exit__(None, None, None)
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(60) == 0, "not everything that was sent was acknowledged within 60 s"
@@ -75,15 +64,6 @@ class Load:
 
         until(lambda: len(found()) == len(times), 60, f"partitions {sorted(times)} can be published to")
         return found()
-
-    def stood_still(self, within: float, since: float) -> float:
-        """Return the most seconds that nobody ran on this machine within any so many, since then on the clock of `now`."""
-        return self._heart.worst(within, since - now() + time.monotonic())
-
-    def starved(self, since: float, till: float) -> float:
-        """Return for how many seconds consumers waited for a CPU between two times on the clock of `now`."""
-        apart = now() - time.monotonic()
-        return self._starved.waited(since - apart, till - apart)
 
     def acknowledged(self, partition: int) -> list[float]:
         """Return when each record of a partition was acknowledged, by offset: nobody else publishes, and none twice."""
@@ -106,11 +86,6 @@ def leaders(scene: Scene, asked: KafkaServer) -> dict[int, int]:
     return partition_leaders(asked.port, scene.topic, 2.0)
 
 
-def server_of(cluster: EmbeddedCluster, node: int) -> KafkaServer:
-    """Return the broker with a node id."""
-    return next(server for server in cluster.brokers if server.node_id == node)
-
-
 def balance(scene: Scene) -> None:
     """Wait until every partition is led by its first replica, two by each of three brokers."""
 
@@ -125,27 +100,23 @@ def await_election(scene: Scene, asked: KafkaServer, partitions: Iterable[int], 
     """Wait until a live broker names other leaders than `dead`. Returns when it did, by partition."""
     elected: dict[int, float] = {}
     missing = set(partitions)
-    deadline = time.monotonic() + 60
-    while missing:
-        assert time.monotonic() < deadline, f"no new leaders for {missing} within 60 s"
+
+    def all_elected() -> bool:
         known = leaders(scene, asked)
         at = now()
-        for partition in [p for p in missing if known.get(p, -1) not in (dead, -1)]:
-            elected[partition] = at
-            missing.discard(partition)
-        time.sleep(0.01)
+        elected.update({p: at for p in missing - elected.keys() if known.get(p, -1) not in (dead, -1)})
+        return elected.keys() == missing
+
+    until(all_elected, 60, lambda: f"new leaders for {missing - elected.keys()}", look=0.01)
     return elected
 
 
 def begun(scene: Scene) -> dict[int, list[float]]:
     """Return when batches of each partition began, on the clock of `now`."""
     times: dict[int, list[float]] = defaultdict(list)
-    for path in scene.seen_folder.glob("*.seen"):
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            if line.startswith(b"B "):
-                _, partition, _, _, at = line.split()
-                times[int(partition)].append(float(at))
-    return {partition: sorted(found) for partition, found in times.items()}
+    for batch in scene.batches():
+        times[batch.partition].append(batch.at)
+    return times
 
 
 def longest_pause(scene: Scene, partitions: Iterable[int], since: float, till: float) -> float:
@@ -162,26 +133,21 @@ def longest_pause(scene: Scene, partitions: Iterable[int], since: float, till: f
 def longest_wait(scene: Scene, load: Load, partitions: Iterable[int], since: float, till: float) -> float:
     """Return how long a record of these partitions that was acknowledged in the window waited to be handed out at most.
 
-    A pause between two batches may be the load's own: nothing was there to be handed out. What the machine stood still
-    in so much time is not counted, nor what consumers waited for a CPU meanwhile. Seconds; a record that nobody was handed
-    yet waits still.
+    A pause between two batches may be the load's own: nothing was there to be handed out. Seconds; a record that nobody was
+    handed yet waits still.
     """
     handed: dict[tuple[int, int], float] = {}
-    for path in scene.seen_folder.glob("*.seen"):
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            if line.startswith(b"B "):
-                _, partition, first, following, at = line.split()
-                for offset in range(int(first), int(following)):
-                    handed.setdefault((int(partition), offset), float(at))
-    spans = [
-        (at, handed.get((partition, offset), now()))
+    for batch in scene.batches():
+        for offset in range(batch.first, batch.next):
+            handed.setdefault((batch.partition, offset), batch.at)
+    waits = [
+        handed.get((partition, offset), now()) - at
         for partition in partitions
         for offset, at in enumerate(load.acknowledged(partition))
         if since < at < till
     ]
-    waits = [there - at - (load.starved(at, there) if there - at > A_WHILE else 0.0) for at, there in spans]
     assert waits, "nothing was published in the window"
-    return max(waits) - load.stood_still(max(0.0, *waits), since)
+    return max(waits)
 
 
 def resumed(scene: Scene, since: dict[int, float]) -> dict[int, float]:

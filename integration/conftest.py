@@ -13,21 +13,35 @@ from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.pytest_plugin import cluster_factory, embedded_cluster
 from integration.dispatching import Dispatching
+from integration.harness import Scenes, serve_again
 from integration.sink import Sink
 from integration.spark_stage import spark
 from integration.upgrading import mixed_scene, releases
 
 __all__ = ["client", "cluster_factory", "embedded_cluster", "inbound_jars", "mixed_scene", "releases", "spark"]
 
-#: A test here waits for servers and processes, and each of its waits has a bound of its own. Seconds.
-HANGS_AFTER = 400
+#: A test here waits for servers and processes, and each of its waits has a bound of its own, which grows with the machine. Seconds.
+HANGS_AFTER = 900
+
+
+#: Of tests of a class that names its `slice` for `make test`, and has others.
+NOT_IN_SLICE = pytest.mark.thorough(
+    "on real servers `make test` has a slice of this suite, and the fakes pass all of it there"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a test of this folder take longer than one of `tests/` before it counts as hanging, if it does not say itself."""
+    """Let a test of this folder take longer than one of `tests/` before it counts as hanging, if it does not say itself.
+
+    Of a conformance suite, mark what is not in its class's slice.
+    """
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HANGS_AFTER))
+        if isinstance(item, pytest.Function) and item.originalname not in getattr(
+            item.cls, "slice", [item.originalname]
+        ):
+            item.add_marker(NOT_IN_SLICE)
 
 
 @pytest.fixture
@@ -40,6 +54,21 @@ def client() -> str:
 def inbound_jars() -> Path:
     """The cache that the command line uses too."""
     return jar_cache()
+
+
+@pytest.fixture
+def scenes(embedded_cluster: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[Scenes]:
+    """Make scenes with consumers whose sessions outlive the machine's delays; end what they started."""
+    made = Scenes(embedded_cluster, tmp_path, client=client)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def mortal_cluster(embedded_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
+    """The shared cluster, for a test that stops, kills or freezes its servers; afterwards all serve again."""
+    yield embedded_cluster
+    serve_again(embedded_cluster)
 
 
 @pytest.fixture

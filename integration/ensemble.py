@@ -134,10 +134,7 @@ def attempt(
     `cut`: the client closes the old connection before it connects anew; else both are open. Several sessions at once,
     each with a node of its own.
     """
-    paths = [b"/order-%d" % next(_paths) for _ in range(sessions)]
-    old = [Connection(old_port) for _ in paths]
-    for connection, path in zip(old, paths, strict=True):
-        connection.create(path)
+    paths, old = _opened(old_port, sessions)
     later = []
     with obstacle() as clear:
         for connection, path in zip(old, paths, strict=True):
@@ -155,16 +152,24 @@ def attempt(
     return _judge(paths, old, later, new_port)
 
 
+def _opened(port: int, sessions: int) -> tuple[list[bytes], list[Connection]]:
+    """Return nodes of so many new sessions, and their connections."""
+    paths = [b"/order-%d" % next(_paths) for _ in range(sessions)]
+    connections = [Connection(port) for _ in paths]
+    for connection, path in zip(connections, paths, strict=True):
+        connection.create(path)
+    return paths, connections
+
+
 def _move(port: int, session: Session) -> Connection:
     """Take a session to another server, which may be electing a leader first."""
-    deadline = time.monotonic() + 25
-    while True:
-        try:
+
+    def moved() -> Connection | None:
+        with suppress(OSError):
             return Connection(port, session)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+        return None
+
+    return until(moved, 25, "a server takes the session")  # type: ignore[return-value]
 
 
 def _judge(
@@ -242,10 +247,8 @@ def there_and_back(e: Ensemble, sessions: int, *, moved_epoch: bool) -> Outcome:
     `moved_epoch`: the later write moves the epoch that all writes check.
     """
     one, two = (e.server(number) for number in e.followers)
-    paths = [b"/back-%d" % next(_paths) for _ in range(sessions)]
-    old = [Connection(one.port) for _ in paths]
+    paths, old = _opened(one.port, sessions)
     for connection, path in zip(old, paths, strict=True):
-        connection.create(path)
         connection.create(path + b"-epoch")
     later, back = [], []
     with frozen(one) as wake:
@@ -267,10 +270,7 @@ def there_and_back(e: Ensemble, sessions: int, *, moved_epoch: bool) -> Outcome:
 
 def on_to_the_same_frozen(server: ZooKeeperServer, sessions: int) -> Outcome:
     """The session connects anew to the frozen server that has the old request, and writes once it has woken up."""
-    paths = [b"/same-%d" % next(_paths) for _ in range(sessions)]
-    old = [Connection(server.port) for _ in paths]
-    for connection, path in zip(old, paths, strict=True):
-        connection.create(path)
+    paths, old = _opened(server.port, sessions)
     with frozen(server) as wake:
         for connection, path in zip(old, paths, strict=True):
             connection.send_set(path, b"old")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,23 +13,34 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
 from inbound.embedded import EmbeddedCluster
+from inbound.embedded.jars import fetch_tools
+from inbound.embedded.java import check_java
 from integration.books import Account, Books
+from tests.waiting import patient, until
 
-__all__ = ["GROUP", "PLUGINS", "TOPIC", "Account", "Scene", "both_clients"]
+__all__ = ["GROUP", "PLUGINS", "STEADY", "TOPIC", "Account", "Scene", "Scenes", "both_clients"]
 
 PLUGINS = Path(__file__).parent / "plugins"
 TOPIC, GROUP = "orders", "orders-svc"
+#: A session that outlives any delay of a busy machine, for consumers of which none is to expire. Seconds.
+STEADY = 15.0
+#: How long a command of `inbound` may take. Seconds.
+COMMAND = 90.0
+S = TypeVar("S", bound="Scene")
 
 
-#: Runs a test with each of the Kafka clients that a channel can read with.
-both_clients = pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka"])
+#: Runs a test with each of the Kafka clients that a channel can read with; `make test` with the first.
+both_clients = pytest.mark.parametrize(
+    "client",
+    ["kafka-python", pytest.param("confluent-kafka", marks=pytest.mark.thorough("the second twin of a test"))],
+)
 
 
 @dataclass
@@ -108,10 +120,44 @@ class Scene(Books):
         self.processes.append(process)
         return process
 
+    def run_group(self, replicas: int, records: int = 0) -> list[subprocess.Popen[bytes]]:
+        """Start so many consumers, wait until each owns its share; let them read so many records of each partition."""
+        processes = [self.start() for _ in range(replicas)]
+        until(lambda: self.owned_by(processes), 90, lambda: f"{replicas} own partitions: {self.owners()}")
+        if records:
+            self.publish(records)
+            self.settle()
+        return processes
+
     def stop(self, process: subprocess.Popen[bytes]) -> int:
         """SIGTERM; returns the exit code."""
         process.send_signal(signal.SIGTERM)
         return process.wait(timeout=120)
+
+    def stop_all(self) -> list[int]:
+        """SIGTERM to all consumers that still run; returns their exit codes."""
+        running = [process for process in self.processes if process.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        return [process.wait(timeout=120) for process in running]
+
+    def inbound(self, *arguments: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run a command of `inbound` with the scene's configuration; it must end with `code`, unless that is None."""
+        done = subprocess.run(
+            self.command_line(*arguments), capture_output=True, text=True, check=False, timeout=patient(COMMAND)
+        )
+        assert code in (None, done.returncode), f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        return done
+
+    def command_line(self, *arguments: str) -> list[str]:
+        """Return the command line of `inbound` with these arguments and the scene's configuration."""
+        return [sys.executable, "-m", "inbound", *arguments, "-c", str(self.config)]
+
+    def admin_url(self, process: subprocess.Popen[bytes]) -> str:
+        """Return the address of a consumer's admin listener, as soon as its log names it."""
+        found = until(lambda: re.search(r"admin: (http\S+)/status", self.log(process)), 60, "its admin listener is up")
+        assert found is not None
+        return found[1]
 
     def log(self, process: subprocess.Popen[bytes]) -> str:
         """Return what a consumer logged."""
@@ -139,3 +185,50 @@ class Scene(Books):
             self._load.join(timeout=90)
         self.zk.stop()
         self.zk.close()
+
+
+class Scenes:
+    """Makes scenes of one test, each in a folder of its own; `close` ends what they started."""
+
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, **settings: Any) -> None:
+        self._cluster, self._folder = cluster, folder
+        self._settings = {"session": STEADY, **settings}
+        self._made: list[Scene] = []
+
+    @overload
+    def __call__(self, /, *, cluster: EmbeddedCluster | None = None, **settings: Any) -> Scene: ...
+    @overload
+    def __call__(self, kind: type[S], /, *, cluster: EmbeddedCluster | None = None, **settings: Any) -> S: ...
+    def __call__(self, kind: type[Any] = Scene, /, *, cluster: EmbeddedCluster | None = None, **settings: Any) -> Any:
+        """Return a scene of this kind, on the shared cluster if not told otherwise."""
+        folder = self._folder / f"scene-{os.urandom(4).hex()}"
+        folder.mkdir()
+        self._made.append(kind(cluster or self._cluster, folder, **{**self._settings, **settings}))
+        return self._made[-1]
+
+    def close(self) -> None:
+        """End all of them."""
+        for scene in self._made:
+            scene.close()
+
+
+def serve_again(cluster: EmbeddedCluster) -> None:
+    """Resume and start what was frozen or ended."""
+    for server in cluster.servers:
+        if server.paused:
+            server.resume()
+        server.start(wait=False)
+    for server in cluster.servers:
+        server.wait_ready()
+
+
+def consumer_groups(servers: str, jars: Path, *arguments: str) -> str:
+    """Run Kafka's own `kafka-consumer-groups`; return what it printed."""
+    command = [
+        check_java(), "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-cp", os.pathsep.join(f"{folder}/*" for folder in fetch_tools(jars)),
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", servers, *arguments,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patient(COMMAND))
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 
 #: How long the thread sleeps between two beats, in seconds.
 _BEAT = 0.01
 #: A beat that is late by less is no standstill. Seconds.
 _NOTED = 0.01
-#: How long the other thread waits between two looks at the kernel's figures. Seconds.
-_LOOK = 0.1
 
 
 class Heartbeat:
@@ -54,42 +49,3 @@ class Heartbeat:
             if now - due > _NOTED:
                 self._late.append((now, now - due))
             due = now + _BEAT
-
-
-class Starved:
-    """How long the threads of some processes were ready to run and had no CPU, as the kernel tells it.
-
-    A heartbeat that only wakes up gets its microseconds even where a hundred threads wait; who has work to do waits longer.
-    Use it as a context manager around what is measured; times are those of `time.monotonic`. Any thread.
-    """
-
-    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
-        """`pids` is asked again for each look; one that is gone counts as it did last."""
-        self._pids = pids
-        self._threads: dict[str, float] = {}  # what each has waited for in its life, in seconds
-        self._looks: list[tuple[float, float]] = []  # (when, seconds of all threads up to then)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="starved", daemon=True)
-
-    def waited(self, since: float, till: float) -> float:
-        """Return the seconds that all threads together waited between two times; no more than passed between them."""
-        looks = list(self._looks)
-        before = [seconds for at, seconds in looks if at <= since] or [0.0]
-        after = [seconds for at, seconds in looks if at >= till] or [seconds for _, seconds in looks[-1:]] or [0.0]
-        return min(after[0] - before[-1], till - since)
-
-    def __enter__(self) -> Starved:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._over.wait(_LOOK):
-            for pid in self._pids():
-                for stat in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-                    with suppress(OSError):  # the thread has ended meanwhile
-                        self._threads[str(stat)] = int(stat.read_text().split()[1]) / 1e9
-            self._looks.append((time.monotonic(), sum(self._threads.values())))

@@ -6,7 +6,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from functools import partial
+from typing import Any, Unpack
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
@@ -17,28 +18,24 @@ from inbound.kafka.base import LogClient
 from inbound.kafka.confluent import ConfluentClient
 from inbound.kafka.kafka_python import KafkaPythonClient
 from inbound.topic_partition import TopicPartition
-from integration.heartbeat import Heartbeat
-from tests.log_client_stage import Headers, Stage
+from tests.log_client_stage import Parts, Stage
+from tests.waiting import Deadline
 
 Make = Callable[[str, int], LogClient]  # of the servers and the most records of a poll
 
 
-def make_kafka_python(servers: str, max_poll_records: int) -> LogClient:
-    """Return a client over kafka-python."""
-    return KafkaPythonClient(
-        {"bootstrap.servers": servers}, client_id="conformance", fetch_wait=0.05, max_poll_records=max_poll_records
-    )
-
-
-def make_confluent(servers: str, max_poll_records: int) -> LogClient:
-    """Return a client over confluent-kafka."""
-    return ConfluentClient(
+def connect(kind: type[KafkaPythonClient] | type[ConfluentClient], servers: str, max_poll_records: int) -> LogClient:
+    """Return a client of this kind."""
+    return kind(
         {"bootstrap.servers": servers}, client_id="conformance", fetch_wait=0.05, max_poll_records=max_poll_records
     )
 
 
 #: By their names in the configuration.
-CLIENTS: Mapping[str, Make] = {"kafka-python": make_kafka_python, "confluent-kafka": make_confluent}
+CLIENTS: Mapping[str, Make] = {
+    "kafka-python": partial(connect, KafkaPythonClient),
+    "confluent-kafka": partial(connect, ConfluentClient),
+}
 
 
 class Publisher:
@@ -65,8 +62,6 @@ class RealStage(Stage):
         self.publisher = publisher
         self.prefix = f"conformance-{uuid.uuid4().hex[:8]}"
         self.clients: list[LogClient] = []
-        self.heart = Heartbeat()
-        self.heart.__enter__()
 
     def client(self, *, max_poll_records: int = 1000) -> LogClient:
         self.clients.append(self._make(self.cluster.bootstrap_servers, max_poll_records))
@@ -93,19 +88,11 @@ class RealStage(Stage):
         return sum(partition.leader >= 0 for partition in topic.partitions.values()) if topic else 0
 
     def publish(
-        self,
-        tp: TopicPartition,
-        values: Iterable[bytes | None],
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
-        batched: bool = True,
+        self, tp: TopicPartition, values: Iterable[bytes | None], *, batched: bool = True, **parts: Unpack[Parts]
     ) -> None:
         producer = self.publisher.producer()
-        at: dict[str, Any] = {} if timestamp is None else {"timestamp": timestamp}
         for value in values:
-            producer.produce(tp.topic, value, key=key, partition=tp.partition, headers=list(headers), **at)
+            producer.produce(tp.topic, value, partition=tp.partition, **parts)  # type: ignore[arg-type]  # lists
             if not batched:
                 assert producer.flush(30) == 0
         assert producer.flush(30) == 0
@@ -144,8 +131,8 @@ class RealStage(Stage):
         super().until(condition, seconds)
 
     def turns(self, seconds: float) -> Iterator[None]:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        deadline = Deadline(seconds)
+        while not deadline.passed():
             yield
             time.sleep(0.002)
 
@@ -154,4 +141,3 @@ class RealStage(Stage):
             self.cluster.brokers[0].resume()
         for client in self.clients:
             client.close()
-        self.heart.__exit__(None, None, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
@@ -33,23 +32,14 @@ from inbound.controller.reset_offset import (
 from inbound.controller.reset_offset.command import PATHS, encode
 from inbound.kafka.topic_logs import KafkaTopicLogs
 from inbound.offsets.logs import Way
-from integration.harness import Scene
+from integration.books import Handed
+from integration.harness import STEADY, Scene, Scenes
 from tests.waiting import until
 
-#: A session that outlives any delay of the machine. Seconds.
-STEADY = 15.0
 #: How long a process that is killed is still the leader: its session, in seconds.
-LEADS = 8.0
+LEADS = 10.0
 #: How long a reset may take on a machine that does much else. Seconds.
 PATIENCE = 120.0
-
-
-class Batch(NamedTuple):
-    """What a processor was handed."""
-
-    at: float  # seconds, by a clock that all processes share
-    first: int
-    next: int
 
 
 @dataclass
@@ -75,14 +65,28 @@ class ResetScene(Scene):
             for file in files:
                 file.unlink()
 
-    def run_group(self, replicas: int, records: int = 0) -> list[subprocess.Popen[bytes]]:
-        """Start so many replicas; let them read so many records of each partition, and commit."""
-        processes = [self.start() for _ in range(replicas)]
-        until(lambda: self.all_owned(replicas), 90, lambda: f"all own partitions: {self.owners()}")
-        if records:
-            self.publish(records)
-            self.settle()
-        return processes
+    @contextmanager
+    def first_held(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Publish a record to each partition, and hold the first's in the callback; the others' are committed.
+
+        Its value is the consumer that is inside that batch.
+        """
+        with self.held(0):
+            self.publish(1)
+            until(
+                lambda: all(self.offset(p) == self.published[p] for p in range(1, self.partitions)), 60,
+                "the other partitions are committed",
+            )  # fmt: skip
+            holders = until(
+                lambda: [p for p in self.processes if 0 in self.inside(p.pid)], 60, "a batch of the first is held"
+            )
+            yield holders[0]
+
+    def reset_while_held(self) -> str:
+        """Submit a reset, inside `first_held`, and wait until all but the first partition are released; return its name."""
+        name = self.reset()
+        until(lambda: list(self.owners()) == [0], 60, "the other partitions are released")
+        return name
 
     # -- the operator ------------------------------------------------------------------------------------------------
 
@@ -162,15 +166,10 @@ class ResetScene(Scene):
             found[partition] = stat.version, stat.mzxid
         return found
 
-    def handed_out(self) -> dict[int, list[Batch]]:
+    def handed_out(self) -> dict[int, list[Handed]]:
         """Return the batches of each partition in the order in which any processor was handed them."""
-        found: dict[int, list[Batch]] = {p: [] for p in range(self.partitions)}
-        for path in self.seen_folder.glob("*.seen"):
-            for line in path.read_bytes().split(b"\n")[:-1]:
-                kind, partition, *rest = line.split()
-                if kind == b"B":
-                    found[int(partition)].append(Batch(float(rest[2]), int(rest[0]), int(rest[1])))
-        return {p: sorted(batches, key=lambda batch: batch.at) for p, batches in found.items()}
+        batches = self.batches()
+        return {p: [batch for batch in batches if batch.partition == p] for p in range(self.partitions)}
 
     def jumps(self) -> dict[int, list[tuple[int, int]]]:
         """Return from where to where each partition went, as processors saw it, whenever it did not simply go on."""
@@ -188,6 +187,12 @@ class ResetScene(Scene):
         """Whether the last that was handed out of each partition is its last record."""
         return all(b and b[-1].next == self.published[p] for p, b in self.handed_out().items())
 
+    def settle_at_the_ends(self) -> None:
+        """End the load; wait until each partition is read to its end, and that is committed."""
+        self.end_load()
+        until(self.read_to_the_ends, 90, lambda: f"all are read to their ends: {self.handed_out()}")
+        self.settle()
+
 
 def jumps_of(partitions: int, *resets: dict[int, Moved]) -> dict[int, list[tuple[int, int]]]:
     """Return the jumps that these resets explain: where nothing was read between two of them, it is one jump."""
@@ -204,14 +209,6 @@ def jumps_of(partitions: int, *resets: dict[int, Moved]) -> dict[int, list[tuple
 
 def maker(cluster: Any, folder: Any) -> Iterator[Callable[..., ResetScene]]:
     """Yield what makes scenes on a cluster; end what they started."""
-    made: list[ResetScene] = []
-
-    def make(**settings: Any) -> ResetScene:
-        one = folder / f"scene-{os.urandom(4).hex()}"
-        one.mkdir()
-        made.append(ResetScene(cluster, one, **settings))
-        return made[-1]
-
-    yield make
-    for scene in made:
-        scene.close()
+    scenes = Scenes(cluster, folder)
+    yield lambda **settings: scenes(ResetScene, **settings)
+    scenes.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,21 @@ def setup(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Setup:
     return setup
 
 
-def test_open_nodes_are_named_then_closed(setup: Setup, capsys: pytest.CaptureFixture[str]) -> None:
-    """From the chroot down; who does not log in can read nothing afterwards."""
+def test_open_nodes_are_named_then_closed(
+    setup: Setup, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the chroot down, by the command and by a process at its start; who does not log in can read nothing afterwards."""
+    clock = SystemClock()
+    with closing(zookeeper_client(setup.settings(), clock)) as zk:
+        zk.start()
+        tasks = Tasks(clock, lambda: None)
+        # Of a group that has no nodes yet there is nothing to say.
+        call = tasks.spawn(tell(zk, tasks, lambda: ["g", "g", "another"]), "look")
+        until(lambda: (tasks.step(), call.done)[1], 60, "looked at the nodes")
+    assert [record.getMessage() for record in caplog.records if record.name == "inbound.node_access"] == [
+        "group g: 4 of 4 folders in ZooKeeper have other access rights than zookeeper.acl asks for, such as /consumers/g: "
+        "they were made before it did; `inbound acl --apply` corrects them"
+    ]
     assert main(["acl", "-c", str(setup.config)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
@@ -85,6 +99,9 @@ def test_open_nodes_are_named_then_closed(setup: Setup, capsys: pytest.CaptureFi
         setup.read_offset(logs_in=False)
 
 
+@pytest.mark.thorough(
+    "waits for refused clients; `make test` closes open nodes, tests/access_conformance.py has other users'"
+)
 def test_a_new_password_of_digest_takes_the_nodes_over_with_the_former_one(
     setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,28 +120,9 @@ def test_a_new_password_of_digest_takes_the_nodes_over_with_the_former_one(
         setup.read_offset()
 
 
-def test_a_process_says_at_its_start_that_nodes_are_open(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
-    """With what corrects them; of a group that has no nodes yet there is nothing to say."""
-    clock = SystemClock()
-    zk = zookeeper_client(setup.settings(), clock)
-    zk.start()
-    tasks = Tasks(clock, lambda: None)
-
-    call = tasks.spawn(tell(zk, tasks, lambda: ["g", "g", "another"]), "look")
-
-    def looked() -> bool:
-        tasks.step()
-        return call.done
-
-    until(looked, 60, "looked at the nodes")
-    zk.close()
-    told = [record.getMessage() for record in caplog.records if record.name == "inbound.node_access"]
-    assert told == [
-        "group g: 4 of 4 folders in ZooKeeper have other access rights than zookeeper.acl asks for, such as /consumers/g: "
-        "they were made before it did; `inbound acl --apply` corrects them"
-    ]
-
-
+@pytest.mark.thorough(
+    "waits for refused clients; `make test` closes open nodes, tests/access_conformance.py has other users'"
+)
 def test_nodes_of_another_user_are_named_as_closed(
     setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene
-from integration.heartbeat import Heartbeat
-from integration.test_processes import admin_url
-from tests.waiting import until
+from integration.harness import Scene, Scenes
+from tests.waiting import patient, until
 
 PARTITIONS = 50
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """Fifty partitions, one worker, and batches that take long enough for all to be inside one at some time."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder, partitions=PARTITIONS, seconds_per_record=3.0, session=15.0)
+    one = scenes(partitions=PARTITIONS, seconds_per_record=3.0)
     configure(one, workers="1")
-    yield one
-    one.close()
+    return one
 
 
 def configure(scene: Scene, **channel: str) -> None:
@@ -41,35 +32,35 @@ def started(scene: Scene, pid: int) -> int:
     return len(scene.inside(pid)) if scene.first_seen(pid) is not None else 0
 
 
+@pytest.mark.thorough("fifty partitions take their time; tests/test_async_processors.py decides")
 def test_fifty_partitions_are_under_way_at_once_and_a_stop_repeats_nothing(scene: Scene) -> None:
     """SIGTERM while all of them are inside a batch: each ends, is committed, and is not handed out again."""
-    first = scene.start()
-    until(lambda: scene.all_owned(1), 60, "it owns all")
+    (first,) = scene.run_group(1)
     scene.start_load(per_second=10)
     until(lambda: started(scene, first.pid) == PARTITIONS, 60, "all are inside a batch")
-    with urlopen(f"{admin_url(scene, first)}/healthz", timeout=30) as answer:
+    with urlopen(f"{scene.admin_url(first)}/healthz", timeout=30) as answer:
         assert answer.status == 200
     assert scene.stop(first) == 0
     assert (scene.inside(first.pid), scene.owners()) == ({}, {})
     assert "abandoned" not in scene.log(first)
-    second = scene.start()
+    scene.run_group(1)
     scene.settle()
     assert scene.account().clean, scene.account()
-    assert scene.stop(second) == 0
+    assert scene.stop_all() == [0]
 
 
+@pytest.mark.thorough("tests/test_async_processors.py cancels a coroutine that hangs")
 def test_coroutines_that_hang_are_cancelled_at_shutdown_and_said_where_they_hang(scene: Scene) -> None:
     """Bounded by shutdown_timeout, all of them at once; nothing of theirs is committed."""
     scene.seconds_per_record = 600.0
     configure(scene, workers="1", shutdown_timeout="2s")
-    process = scene.start()
-    until(lambda: scene.all_owned(1), 60, "it owns all")
+    (process,) = scene.run_group(1)
     scene.publish(1)
     until(lambda: started(scene, process.pid) == PARTITIONS, 60, "all are inside a batch")
-    with Heartbeat() as heart:
-        began = time.monotonic()
-        assert scene.stop(process) == 0
-        assert time.monotonic() - began - heart.lost(began) < 8
+    began = time.monotonic()
+    assert scene.stop(process) == 0
+    took = time.monotonic() - began
+    assert took < patient(8)
     assert scene.log(process).count("its callback did not end in time; it is at:") == PARTITIONS
     assert "await asyncio.sleep(self._pause)" in scene.log(process)
     assert "was destroyed but it is pending" not in scene.log(process)

@@ -8,15 +8,12 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from integration.heartbeat import Heartbeat
 from tests.waiting import until
 
@@ -26,14 +23,16 @@ BATCH = 25
 PERIOD = 2.0
 
 
+pytestmark = pytest.mark.thorough(
+    "kills seven consumers; test_survival.py kills one, tests/test_simple_once.py and "
+    "tests/test_simple_periodic.py decide when each mode commits"
+)
+
+
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
-    """One scene on the shared cluster."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder)
-    yield one
-    one.close()
+def scene(scenes: Scenes) -> Scene:
+    """One scene, whose processes are killed, and whose others' sessions outlive the machine's delays."""
+    return scenes(session=10.0)
 
 
 def configure(scene: Scene, seconds_per_record: float = 0.0, **options: Any) -> None:
@@ -75,16 +74,9 @@ def kill_while_it_sends(scene: Scene, process: subprocess.Popen[bytes]) -> None:
 
 def sends(scene: Scene, pid: int) -> bool:
     """Whether a process is in the middle of sending a batch, with a record to come."""
-    if scene.first_seen(pid) is None:
-        return False
     seen = scene.seen(pid)
-    ends = {int(line.split()[1]): int(line.split()[3]) for line in lines(scene, pid) if line.startswith(b"B ")}
+    ends = {batch.partition: batch.next for batch in scene.batches(pid)}
     return any((partition, ends[partition] - 1) not in seen for partition in scene.inside(pid))
-
-
-def lines(scene: Scene, pid: int) -> list[bytes]:
-    """Return what a process has written down."""
-    return (scene.seen_folder / f"{pid}.seen").read_bytes().split(b"\n")[:-1]
 
 
 def has_sent(scene: Scene, process: subprocess.Popen[bytes], count: int) -> bool:
@@ -100,8 +92,7 @@ def stretches(offsets: list[int]) -> int:
 def test_at_most_once_delivers_nothing_twice_and_loses_at_most_a_batch_for_each_kill(scene: Scene) -> None:
     """Two processes under load, killed in turns while they send, four times; then a graceful end."""
     configure(scene, seconds_per_record=0.004, no_duplication=True)
-    running = [scene.start(), scene.start()]
-    until(lambda: scene.owned_by(running), 60, "both own partitions")
+    running = scene.run_group(2)
     # A batch of many records every half a second. At a steady rate, batches on a quick machine are of one record each, and
     # a look never comes between two records of the same one.
     scene.start_bursts(per_second=2, records=20)
@@ -111,7 +102,7 @@ def test_at_most_once_delivers_nothing_twice_and_loses_at_most_a_batch_for_each_
         running.append(scene.start())
     until(lambda: scene.owned_by(running), 60, "both own partitions again, and the victims none")
     scene.settle()
-    assert [scene.stop(process) for process in running] == [0, 0]
+    assert scene.stop_all() == [0, 0]
     account = scene.account()
     assert account.repeated == {}
     # The victims were inside a batch whose commit had landed, so something is lost: else this test shows nothing.
@@ -141,12 +132,8 @@ def kill_three_under_load(scene: Scene) -> tuple[list[tuple[float, int]], float]
 
     Returns who was killed, and when on the clock of the recording sink, and the seconds from the first record to the last.
     """
-    # A session that outlives a standstill of the machine: with a new one, who lives is handed a period again, rightly.
-    # If it is killed later, what it had sent before looks older than its last period.
-    scene.session = 10.0
     configure(scene, mode="periodic", period=f"{PERIOD}s")
-    running = [scene.start(), scene.start()]
-    until(lambda: scene.owned_by(running), 60, "both own partitions")
+    running = scene.run_group(2)
     scene.start_load()
     began = time.monotonic()
     deaths: list[tuple[float, int]] = []
@@ -159,7 +146,7 @@ def kill_three_under_load(scene: Scene) -> tuple[list[tuple[float, int]], float]
     until(lambda: scene.owned_by(running), 60, "both own partitions again, and the victims none")
     scene.settle()
     elapsed = time.monotonic() - began
-    assert [scene.stop(process) for process in running] == [0, 0]
+    assert scene.stop_all() == [0, 0]
     return deaths, elapsed
 
 
@@ -173,7 +160,7 @@ def too_old(scene: Scene, deaths: list[tuple[float, int]], heart: Heartbeat) -> 
     found, oldest = [], 0.0
     for died, pid in deaths:
         began: dict[bytes, float] = {}  # when the batch of a partition did that is being sent
-        for parts in map(bytes.split, lines(scene, pid)):
+        for parts in scene.journal(name=pid):
             if parts[0] == b"B":
                 began[parts[1]] = float(parts[4])
             elif parts[0] == b"R" and times[int(parts[1]), int(parts[2])] > 1:

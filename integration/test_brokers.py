@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from inbound.embedded import EmbeddedCluster
+from inbound.embedded.kafka import KafkaServer
 from integration.brokers import (
     Load,
     advertise,
@@ -21,12 +21,11 @@ from integration.brokers import (
     longest_wait,
     now,
     resumed,
-    server_of,
     status,
 )
-from integration.harness import Scene, both_clients
+from integration.harness import Scene, Scenes, serve_again
 from integration.proxy import Proxy
-from tests.waiting import until
+from tests.waiting import patient, until
 
 MakeScene = Callable[..., tuple[Scene, Load]]
 
@@ -34,9 +33,9 @@ MakeScene = Callable[..., tuple[Scene, Load]]
 #: with a copy anywhere on a dead broker, Kafka gives out nothing new of a partition until that broker is out of the
 #: in-sync replicas (`broker.session.timeout.ms`), whoever leads it.
 REPLICAS = {0: [1, 2], 1: [2, 1], 2: [3, 1], 3: [1, 2], 4: [2, 1], 5: [3, 2]}
-#: How long a record may wait to be handed out that a live broker has, of a partition that gets 40 a second, on a busy
-#: machine with three brokers on two cores, one of which was just killed. Seconds, without those in which nobody ran.
+#: How long a record may wait to be handed out that a live broker has, of a partition that gets 40 a second. Seconds.
 JITTER = 0.7
+LONGER = "waits for long outages; `make test` kills a broker"
 #: How long all brokers are down. Seconds; 60 was tried, too.
 OUTAGE = 30
 
@@ -52,33 +51,23 @@ def three(cluster_factory: Callable[..., EmbeddedCluster]) -> Iterator[EmbeddedC
 @pytest.fixture
 def scene(three: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[MakeScene]:
     """Make scenes with a replicated topic and load; afterwards all brokers are up."""
-    made: list[tuple[Scene, Load]] = []
+    # A session that outlives any delay of the machine: with a new one, records would be repeated, rightly.
+    scenes = Scenes(three, tmp_path, replicas=REPLICAS, client=client)
+    loads: list[Load] = []
 
-    def make(**settings: object) -> tuple[Scene, Load]:
-        folder = tmp_path / f"scene-{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
+    def make() -> tuple[Scene, Load]:
         # One that was frozen is fenced until its next heartbeat: of a topic that is made meanwhile it leads nothing.
         until(lambda: all(len(server.sees()) == 3 for server in three.brokers), 60, "all brokers take part")
-        # A session that outlives any delay of the machine: with a new one, records would be repeated, rightly.
-        one = Scene(three, folder, replicas=REPLICAS, client=client, session=10.0, **settings)  # type: ignore[arg-type]
+        one = scenes()
         balance(one)
-        made.append((one, Load(one)))
-        return made[-1]
+        loads.append(Load(one))
+        return one, loads[-1]
 
     yield make
-    for server in three.brokers:
-        if server.paused:
-            server.resume()
-        server.start()
-    for one, load in made:
+    serve_again(three)
+    for load in loads:
         load.end()
-        one.close()
-
-
-def admin_url(s: Scene) -> str:
-    process = s.processes[0]
-    until(lambda: "admin: http" in s.log(process), 60, "it says where its admin listener is")
-    return s.log(process).partition("admin: ")[2].partition("/status")[0]
+    scenes.close()
 
 
 def consuming(s: Scene) -> None:
@@ -93,42 +82,45 @@ def finish(s: Scene, load: Load) -> None:
     s.settle()
     account = s.account()
     assert (account.lost, account.repeated) == ({}, {})
-    assert [s.stop(process) for process in s.processes] == [0] * len(s.processes)
+    assert s.stop_all() == [0] * len(s.processes)
 
 
-@both_clients
+def halves(s: Scene, witness: KafkaServer, third: KafkaServer) -> tuple[list[int], list[int]]:
+    """Return the partitions that one broker leads, and those of the others."""
+    led = leaders(s, witness)
+    its, others = ([p for p in led if (led[p] == third.node_id) is own] for own in (True, False))
+    return its, others
+
+
 def test_a_killed_broker_stops_only_its_own_partitions_and_those_only_until_the_election(scene: MakeScene) -> None:
     """Partitions of live leaders do not notice; the others go on within a second of the election."""
     s, load = scene()
     s.start(), s.start()
     consuming(s)
-    time.sleep(1)
+    s.wait_more()
     victim, witness = s.cluster.brokers[2], s.cluster.brokers[0]
-    led = leaders(s, witness)
-    its, others = ([p for p in led if (led[p] == victim.node_id) is own] for own in (True, False))
+    its, others = halves(s, witness, victim)
     victim.kill()
     killed = now()
     elected = await_election(s, witness, its, victim.node_id)
     published = load.published_since(elected)  # the producer has to find the new leader, too
-    took = {p: span - load.starved(published[p], published[p] + span) for p, span in resumed(s, published).items()}
+    took = max(resumed(s, published).values())
     late = max(at - elected[p] for p, at in published.items())
     waited = longest_wait(s, load, others, killed - 0.5, now() - 0.2)
-    nobody_ran = load.stood_still(1.0, killed)
-    print(
-        f"elected after {max(elected.values()) - killed:.1f} s, published to {late:.2f} s later, read {max(took.values()):.2f} s"
-    )
+    print(f"elected after {max(elected.values()) - killed:.1f} s, published to {late:.2f} s later, read {took:.2f} s")
     print(f"others {waited:.2f} s")
-    assert (waited < JITTER, max(took.values()) < 1.0 + nobody_ran) == (True, True), (waited, took, nobody_ran)
+    assert (waited < patient(JITTER), took < patient(1.0)) == (True, True), (waited, took)
     victim.start()
     finish(s, load)
 
 
+@pytest.mark.thorough(LONGER)
 def test_all_brokers_down_for_half_a_minute_cost_no_session_and_no_record(scene: MakeScene) -> None:
     """The process stays healthy and says what is wrong; it goes on by itself, under the same owners and claims."""
     s, load = scene()
     s.start()
     consuming(s)
-    url = admin_url(s)
+    url = s.admin_url(s.processes[0])
     before = (s.owners(), s.claims())
     for server in s.cluster.brokers:
         server.kill()
@@ -144,13 +136,14 @@ def test_all_brokers_down_for_half_a_minute_cost_no_session_and_no_record(scene:
     up = now()
     took = resumed(s, dict.fromkeys(range(s.partitions), up))
     print(f"resumed {max(took.values()):.1f} s after the last broker was up")
-    assert max(took.values()) < 15
+    assert max(took.values()) < patient(15)
     until(lambda: status(url)["kafka_problem"] is None, 60, "the status is clean again")
     assert ((s.owners(), s.claims()), healthy(url)) == (before, True)
     finish(s, load)
 
 
-@both_clients
+@pytest.mark.thorough(LONGER)
+@pytest.mark.parametrize("client", ["confluent-kafka"])
 def test_a_frozen_broker_holds_up_only_its_own_partitions(scene: MakeScene) -> None:
     """It keeps its connections and answers nothing, for longer than requests wait; then it wakes up."""
     s, load = scene()
@@ -160,27 +153,23 @@ def test_a_frozen_broker_holds_up_only_its_own_partitions(scene: MakeScene) -> N
     s.start()
     consuming(s)
     frozen, witness = s.cluster.brokers[2], s.cluster.brokers[0]
-    led = leaders(s, witness)
-    its, others = ([p for p in led if (led[p] == frozen.node_id) is own] for own in (True, False))
+    its, others = halves(s, witness, frozen)
     frozen.pause()
     at = now()
     elected = await_election(s, witness, its, frozen.node_id)
     published = load.published_since(elected)  # the producer has waited for the frozen one, too
-    took = {p: span - load.starved(published[p], published[p] + span) for p, span in resumed(s, published).items()}
+    took = max(resumed(s, published).values())
     time.sleep(max(0.0, at + 8 - now()))
     frozen.resume()
-    time.sleep(2)
+    s.wait_more()
     waited = longest_wait(s, load, others, at - 0.5, now() - 0.2)
-    nobody_ran = load.stood_still(1.5, at)
-    print(
-        f"elected after {max(elected.values()) - at:.1f} s, resumed {max(took.values()):.2f} s later, others {waited:.2f} s"
-    )
-    assert (waited < JITTER, max(took.values()) < 1.5 + nobody_ran) == (True, True), (waited, took, nobody_ran)
+    print(f"elected after {max(elected.values()) - at:.1f} s, resumed {took:.2f} s later, others {waited:.2f} s")
+    assert (waited < patient(JITTER), took < patient(1.5)) == (True, True), (waited, took)
     finish(s, load)
 
 
-@pytest.mark.parametrize("late", [0.0, 0.45], ids=["asked-where-to-begin", "asked-for-leaders"])
-@both_clients
+@pytest.mark.thorough(LONGER)
+@pytest.mark.parametrize(("client", "late"), [("kafka-python", 0.0), ("confluent-kafka", 0.45)])
 def test_a_new_group_reads_what_live_brokers_lead_while_one_is_frozen(scene: MakeScene, late: float) -> None:
     """Where to begin is asked of each leader by itself: the one that does not answer holds up only its partitions.
 
@@ -190,8 +179,7 @@ def test_a_new_group_reads_what_live_brokers_lead_while_one_is_frozen(scene: Mak
     frozen, witness = s.cluster.brokers[2], s.cluster.brokers[0]
     live = ",".join(server.address for server in s.cluster.brokers if server is not frozen)
     s.config.write_text(s.config.read_text().replace(s.cluster.bootstrap_servers, live))
-    led = leaders(s, witness)
-    others = [p for p in led if led[p] != frozen.node_id]
+    _, others = halves(s, witness, frozen)
     s.start()
     until(lambda: bool(s.owners()), 60, "it claims")
     time.sleep(late)
@@ -205,31 +193,31 @@ def test_a_new_group_reads_what_live_brokers_lead_while_one_is_frozen(scene: Mak
     print(
         f"read {first - at:.1f} s later, frozen leader listed: {frozen.node_id in listed.values()}; others {waited:.2f} s"
     )
-    assert (frozen.node_id in listed.values(), waited < JITTER) == (True, True), waited
+    assert (frozen.node_id in listed.values(), waited < patient(JITTER)) == (True, True), waited
     frozen.resume()
     finish(s, load)
 
 
+@pytest.mark.thorough(LONGER)
 def test_a_slow_broker_slows_down_only_its_own_partitions(scene: MakeScene, three: EmbeddedCluster) -> None:
     """Every answer of one broker takes a second: the others' partitions are read as before."""
     slow, witness = three.brokers[2], three.brokers[0]
     with Proxy(slow.port) as proxy:
         advertise(slow, proxy.port)
-        until(lambda: len(witness.sees()) == 3, 60, "it is back")
         try:
+            until(lambda: len(witness.sees()) == 3, 60, "it is back")
             s, load = scene()
             s.start()
             consuming(s)
-            led = leaders(s, witness)
-            others = [p for p in led if server_of(three, led[p]) is not slow]
+            its, others = halves(s, witness, slow)
             proxy.delay = 1.0
             at = now()
             time.sleep(6)
             waited = longest_wait(s, load, others, at - 0.5, now() - 0.2)
-            own = longest_pause(s, set(led) - set(others), at - 0.5, now() - 0.2)
+            own = longest_pause(s, its, at - 0.5, now() - 0.2)
             proxy.delay = 0.0
             print(f"its own partitions {own:.2f} s, others {waited:.2f} s")
-            assert (own > 0.9, waited < JITTER) == (True, True), (own, waited)
+            assert (own > 0.9, waited < patient(JITTER)) == (True, True), (own, waited)
             finish(s, load)
         finally:
-            proxy.delay = 0.0  # it stays behind the proxy: this is the last test of these brokers
+            advertise(slow, slow.port)

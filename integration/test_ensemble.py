@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,8 +16,12 @@ from integration.ensemble import (
     there_and_back,
     variants,
 )
-from integration.harness import Scene
-from tests.waiting import until
+from integration.harness import Scene, Scenes
+
+pytestmark = pytest.mark.thorough(
+    "three ZooKeeper servers that are frozen and killed for minutes; test_survival.py has one "
+    "die, tests/test_late_requests.py decides what a late request does"
+)
 
 
 @pytest.fixture(scope="module")
@@ -101,29 +103,23 @@ def test_a_session_that_comes_back_to_a_frozen_server_finds_its_old_request_aliv
 
 
 def test_a_dying_zookeeper_server_costs_no_session_no_partition_and_no_record(
-    ensemble: EmbeddedCluster, roles: Ensemble, tmp_path: Path
+    ensemble: EmbeddedCluster, roles: Ensemble, scenes: Scenes
 ) -> None:
     """A follower, then the leader: its consumers go on at another with the sessions they had."""
-    s = Scene(ensemble, tmp_path, session=10.0)
-    try:
-        processes = [s.start() for _ in range(3)]
-        until(lambda: s.all_owned(3), 180, lambda: f"all own partitions: {s.owners()}")
-        s.start_load()
-        s.wait_read()
-        before = (s.owners(), s.claims(), sessions(s))
-        for number in (roles.followers[0], roles.leader):
-            server = roles.server(number)
-            server.kill()
-            time.sleep(1)
-            server.start()
-            roles.await_all()
-        s.settle(90)
-        account = s.account()
-        assert (account.lost, account.repeated) == ({}, {})
-        assert (s.owners(), s.claims(), sessions(s)) == before
-        assert [s.stop(process) for process in processes] == [0, 0, 0]
-    finally:
-        s.close()
+    s = scenes(cluster=ensemble)
+    s.run_group(3)
+    s.start_load()
+    s.wait_read()
+    before = (s.owners(), s.claims(), sessions(s))
+    for number in (roles.followers[0], roles.leader):
+        server = roles.server(number)
+        server.kill()
+        s.wait_more()
+        server.start()
+        roles.await_all()
+    s.settle()
+    assert (s.account().clean, (s.owners(), s.claims(), sessions(s)) == before) == (True, True)
+    assert s.stop_all() == [0, 0, 0]
 
 
 def sessions(s: Scene) -> dict[str, int]:

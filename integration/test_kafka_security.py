@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -18,6 +15,7 @@ import pytest
 from inbound.config import IngressConfig, ReaderConfig
 from inbound.embedded import EmbeddedCluster
 from inbound.errors import BrokerUnavailableError
+from inbound.http.client import fetch_status
 from inbound.ingress.producers import make_producer
 from inbound.kafka.base import LogClient, LogRange
 from inbound.kafka.clients import connector
@@ -28,10 +26,14 @@ from inbound.publishing.topics import log_ends, prepare_topic
 from inbound.topic_partition import TopicPartition
 from integration.certificates import CA
 from integration.certificates import PASSWORD as KEY_PASSWORD
-from integration.harness import Scene, both_clients
+from integration.harness import Scene, Scenes, both_clients
 from integration.heartbeat import Heartbeat
 from integration.secured import PASSWORD, USER, Mounted, TokenServer, quoted, secured, set_password, token
 from tests.waiting import until
+
+pytestmark = pytest.mark.thorough(
+    "secured brokers; tests/test_kafka_access.py decides what a client is given, and says"
+)
 
 BOB, BOBS, WRONG = "bob=b,ob", "first-s3cret-of-bob", "wr0ng-s3cret"
 SECRETS = (PASSWORD, BOBS, WRONG, KEY_PASSWORD)
@@ -269,52 +271,40 @@ def end_of(reader: LogClient, tp: TopicPartition) -> int:
     return found[tp].end
 
 
-def kafka_problem(scene: Scene, consumer: subprocess.Popen[bytes]) -> str | None:
+def kafka_problem(scene: Scene, consumer: subprocess.Popen[bytes]) -> str:
     """Return what a consumer's status says of Kafka."""
-    found = re.search(r"http://127\.0\.0\.1:\d+", scene.log(consumer))
-    assert found is not None
-    with urllib.request.urlopen(f"{found[0]}/status", timeout=30) as answer:
-        problem: str | None = json.load(answer)["channels"][0]["kafka_problem"]
-    return problem
+    return str(fetch_status(scene.admin_url(consumer), 30)["channels"][0]["kafka_problem"])
 
 
-@both_clients
-def test_a_password_is_rotated_under_load(client: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", ["confluent-kafka"])
+def test_a_password_is_rotated_under_load(cluster: EmbeddedCluster, scenes: Scenes, tmp_path: Path) -> None:
     """First at the brokers: the consumer says that it is not let in, and waits. Then in its mounted folder: it goes on by
     itself, without having lost or repeated a record."""
-    user, old, new = f"rotated-{client}", "old-s3cret-pw", "new-s3cret-pw"
+    user, old, new = "rotated", "old-s3cret-pw", "new-s3cret-pw"
     set_password(cluster, user, old)
-    folder = Mounted(
-        tmp_path / "secret", protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", user=user, password=old,
-        brokers=cluster.servers_at("AGAIN"),
-    )  # fmt: skip
-    secret = f"{{secret: {folder.folder}}}"
-    scene = Scene(cluster, tmp_path, partitions=2, client=client, kafka=secret, session=15.0)
-    with closing(scene):
-        consumer = scene.start()
-        until(lambda: scene.all_owned(1), 120, lambda: scene.log(consumer))
-        scene.start_load(20)
-        until(lambda: len(scene.seen()) > 50, 60, lambda: scene.log(consumer))
+    given = {
+        "protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", "user": user,
+        "brokers": cluster.servers_at("AGAIN"),
+    }  # fmt: skip
+    folder = Mounted(tmp_path / "secret", password=old, **given)
+    scene = scenes(cluster=cluster, partitions=2, kafka=f"{{secret: {folder.folder}}}")
+    (consumer,) = scene.run_group(1)
+    scene.start_load(20)
+    scene.wait_more(50)
 
-        set_password(cluster, user, new)
-        refused = f"authentication failed for user {user} at broker {cluster.servers_at('AGAIN')} by SCRAM-SHA-256"
-        until(lambda: refused in (kafka_problem(scene, consumer) or ""), 60, lambda: scene.log(consumer))
-        folder.swap(
-            protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", user=user, password=new,
-            brokers=cluster.servers_at("AGAIN"),
-        )  # fmt: skip
-        before = len(scene.seen())
-        until(lambda: len(scene.seen()) > before + 50, 90, lambda: scene.log(consumer))
-        scene.settle(60)
-        code = scene.stop(consumer)
+    set_password(cluster, user, new)
+    refused = f"authentication failed for user {user} at broker {cluster.servers_at('AGAIN')} by SCRAM-SHA-256"
+    until(lambda: refused in kafka_problem(scene, consumer), 60, lambda: scene.log(consumer))
+    folder.swap(password=new, **given)
+    scene.wait_more(50)
+    scene.settle()
 
-        assert code == 0, scene.log(consumer)
-        assert scene.account().clean
-        assert scene.log(consumer).count(refused) == 1  # told once, however often it was tried
-        assert not [secret for secret in (old, new) if secret in scene.log(consumer)]
+    assert scene.stop_all() == [0], scene.log(consumer)
+    assert scene.account().clean
+    assert scene.log(consumer).count(refused) == 1  # told once, however often it was tried
+    assert not [secret for secret in (old, new) if secret in scene.log(consumer)]
 
 
-@both_clients
 def test_everything_that_writes_comes_in_too(client: str, cluster: EmbeddedCluster, authority: CA) -> None:
     """Dead letters and published records, the ledger's topic, questions about topics, the ingress; all by TLS and password."""
     kafka: dict[str, Any] = {

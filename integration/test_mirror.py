@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import kafka
@@ -17,65 +15,30 @@ import pytest
 from kafka.admin import KafkaAdminClient
 
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.jars import fetch_tools
 from inbound.errors import BrokerUnavailableError
 from inbound.kafka.mirror import mirror_connector
 from inbound.kafka.mirror_base import Answer, Kind, Refusal
 from inbound.publishing.topics import prepare_topic
 from inbound.topic_partition import TopicPartition
 from integration.certificates import CA
-from integration.harness import Scene, both_clients
+from integration.harness import Scene, Scenes, consumer_groups
 from integration.secured import USER, quoted, secured, set_password
 from tests.waiting import until
 
-MIRROR = "{mirror: kafka}"
 MakeScene = Callable[..., Scene]
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[MakeScene]:
-    """Make scenes whose channel mirrors to the Kafka group of its own name; end what they started."""
-    made: list[Scene] = []
-
-    def make(cluster: EmbeddedCluster = embedded_cluster, **settings: object) -> Scene:
-        folder = tmp_path / f"scene-{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
-        extra = f"    offsets: {MIRROR}\n"
-        made.append(Scene(cluster, folder, client=client, channel_extra=extra, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
+def scene(scenes: Scenes) -> MakeScene:
+    """Make scenes whose channel mirrors to the Kafka group of its own name."""
+    return partial(scenes, channel_extra="    offsets: {mirror: kafka}\n")
 
 
-@pytest.fixture(scope="module")
-def away_cluster(cluster_factory: Callable[..., EmbeddedCluster]) -> Iterator[EmbeddedCluster]:
-    """One broker that can be stopped; closed with this file."""
-    cluster = cluster_factory()
-    yield cluster
-    cluster.close()
-
-
-@pytest.fixture
-def tools(inbound_jars: Path) -> str:
-    """The class path of Kafka's command-line tools."""
-    return os.pathsep.join(f"{folder}/*" for folder in fetch_tools(inbound_jars))
-
-
-def described(s: Scene, tools: str) -> tuple[str, dict[int, tuple[int, int]]]:
+def described(s: Scene, jars: Path) -> tuple[str, dict[int, tuple[int, int]]]:
     """Return what `kafka-consumer-groups --describe` prints, and of each partition offset and lag in it."""
-    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    ran = subprocess.run(
-        ["java", "-cp", tools, command, "--bootstrap-server", s.cluster.bootstrap_servers, "--describe", "--group", s.group],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    found = {}
-    for line in ran.stdout.splitlines():
-        words = line.split()
-        if words[:2] == [s.group, s.topic]:
-            found[int(words[2])] = (int(words[3]), int(words[5]))
-    return ran.stdout + ran.stderr, found
+    said = consumer_groups(s.bootstrap_servers, jars, "--describe", "--group", s.group)
+    rows = [words for line in said.splitlines() if (words := line.split())[:2] == [s.group, s.topic]]
+    return said, {int(words[2]): (int(words[3]), int(words[5])) for words in rows}
 
 
 def mirrored(s: Scene) -> dict[int, int]:
@@ -106,23 +69,29 @@ def in_step(s: Scene) -> bool:
     return mirrored(s) == held_in_zookeeper(s)
 
 
-@both_clients
-def test_kafkas_own_tool_shows_the_offsets_that_zookeeper_holds(scene: MakeScene, tools: str) -> None:
-    """Of two replicas, each of which sends its own; and the last ones too, when both have stopped right after them."""
-    s = scene(partitions=6)
-    running = [s.start(), s.start()]
-    until(lambda: s.owned_by(running), 90, "both own their shares")
-    s.publish(50)
-    s.settle()
+@pytest.mark.thorough(
+    "starts Kafka's tool and waits for a dead session; tests/test_mirror.py decides what goes to Kafka, and when"
+)
+def test_kafkas_own_tool_shows_the_offsets_that_zookeeper_holds(scene: MakeScene, inbound_jars: Path) -> None:
+    """Of two replicas, each of which sends its own; of one that took over from a killed one; and the last at a stop."""
+    s = scene(partitions=6, session=8.0)
+    running = s.run_group(2, records=50)
     until(lambda: in_step(s), 30, lambda: f"mirrored: {mirrored(s)} of {held_in_zookeeper(s)}")
-    said, found = described(s, tools)
+    said, found = described(s, inbound_jars)
+    s.start_load()
+    s.wait_more()
+    running[0].send_signal(signal.SIGKILL)
+    running[0].wait()
+    until(lambda: s.owned_by(running[1:]), 60, "the other one owns everything")
+    s.settle()
+    until(lambda: in_step(s), 60, lambda: f"mirrored: {mirrored(s)} of {held_in_zookeeper(s)}")
     s.publish(7)
     s.settle()
-    codes = [s.stop(process) for process in running]
+    codes = s.stop_all()
 
     assert found == dict.fromkeys(range(6), (50, 0)), said
     assert "has no active members" in said
-    assert (codes, mirrored(s)) == ([0, 0], dict.fromkeys(range(6), 57))
+    assert (codes, mirrored(s)) == ([0], dict(sorted(s.published.items())))
 
 
 class LiveGroup:
@@ -151,7 +120,8 @@ class LiveGroup:
         self._thread.join(30)
 
 
-@both_clients
+@pytest.mark.parametrize("client", ["confluent-kafka"])
+@pytest.mark.thorough("tests/test_mirror.py has a live group")
 def test_a_live_kafka_group_of_the_name_is_left_alone(scene: MakeScene) -> None:
     """It is said once, and commits go on; when its members are gone, the next replica mirrors."""
     s = scene(partitions=2)
@@ -175,61 +145,29 @@ def test_a_live_kafka_group_of_the_name_is_left_alone(scene: MakeScene) -> None:
     assert "it has members of its own" not in s.log(second)
 
 
-@both_clients
+@pytest.mark.thorough("tests/test_mirror.py has a broker that is away; test_brokers.py kills one under load")
 def test_commits_go_on_without_the_broker_and_are_there_when_it_is_back(
-    away_cluster: EmbeddedCluster, scene: MakeScene
+    mortal_cluster: EmbeddedCluster, scene: MakeScene
 ) -> None:
     """What was read ahead is processed and committed while the only broker is away; it is said once, and made good."""
-    s = scene(away_cluster, partitions=1, seconds_per_record=0.02)
+    s = scene(partitions=1, seconds_per_record=0.02)
     s.write_config(reader="{max_batch_records: 5}")
     s.publish(50)
     process = s.start()
     until(lambda: (s.offset(0) or 0) >= 50 and (mirrored(s).get(0) or 0) >= 5, 120, "it is mirrored")
     s.publish(1500)  # not before: while a broker's first group has no coordinator yet, records are consumed
     until(lambda: (s.offset(0) or 0) >= 100, 60, "it has read ahead")
-    away_cluster.brokers[0].stop()
+    mortal_cluster.brokers[0].stop()
     at = s.offset(0) or 0
     until(lambda: (s.offset(0) or 0) >= at + 200, 60, lambda: f"commits without a broker: {s.offset(0)} of {at} + 200")
     until(lambda: "offsets do not go to Kafka group" in s.log(process), 60, lambda: s.log(process))
-    away_cluster.brokers[0].start()
+    mortal_cluster.brokers[0].start()
     s.settle(180)
     until(lambda: in_step(s), 120, lambda: f"mirrored: {s.log(process)}")
     # The broker has them before its answer is there, and before the line is written.
     until(lambda: "offsets go to Kafka group" in s.log(process), 60, lambda: s.log(process))
 
     assert (mirrored(s), s.account().repeated) == ({0: 1550}, {})
-
-
-def test_whoever_takes_over_from_a_killed_replica_mirrors_its_partitions(scene: MakeScene) -> None:
-    """Under load; SIGKILL leaves nobody else to send what had landed."""
-    s = scene(partitions=4)
-    running = [s.start(), s.start()]
-    until(lambda: s.owned_by(running), 90, "both own their shares")
-    s.start_load()
-    until(lambda: len(mirrored(s)) == 4, 60, "all partitions are mirrored")
-    running[0].send_signal(signal.SIGKILL)
-    running[0].wait()
-    until(lambda: s.owned_by(running[1:]), 60, "the other one owns everything")
-    s.settle()
-    until(lambda: in_step(s), 60, lambda: f"mirrored: {mirrored(s)} of {held_in_zookeeper(s)}")
-
-    assert mirrored(s) == dict(sorted(s.published.items()))
-
-
-def test_the_kafka_group_goes_back_with_the_group(scene: MakeScene) -> None:
-    """A group's offset that is set back is followed at the next claim; it is not the highest that counts."""
-    s = scene(partitions=1)
-    s.publish(300)
-    first = s.start()
-    s.settle()
-    until(lambda: in_step(s), 30, "it is mirrored")
-    s.stop(first)
-    s.zk.set(f"/consumers/{s.group}/offsets/{s.topic}/0", b"10")
-    s.seconds_per_record = 0.3  # so that it is seen before the end is reached again
-    s.write_config(reader="{max_batch_records: 2}")
-    s.start()
-
-    until(lambda: mirrored(s)[0] < 100, 60, lambda: f"mirrored: {mirrored(s)}")
 
 
 # -- who is let in ---------------------------------------------------------------------------------------------------
@@ -261,9 +199,9 @@ def asked(client: str, properties: Mapping[str, str], group: str, offset: int) -
     return answers[-1]
 
 
-@both_clients
-def test_the_mirror_comes_in_as_the_channel_does(tmp_path: Path, client: str) -> None:
-    """With the same password and authority; with a wrong one it says so."""
+@pytest.mark.thorough("starts secured brokers; tests/test_kafka_access.py decides what a client is given")
+def test_the_mirror_comes_in_as_the_channel_does(tmp_path: Path) -> None:
+    """With the same password and authority, by each client; with a wrong one it says so."""
     authority = CA(tmp_path)
     with secured(authority, session_ms=60_000) as cluster:
         set_password(cluster, USER, "right-s3cret")
@@ -279,15 +217,16 @@ def test_the_mirror_comes_in_as_the_channel_does(tmp_path: Path, client: str) ->
                 "ssl.truststore.location": str(authority.pem),
             }
 
-        right = asked(client, given("right-s3cret"), "mirrored", 7)
-        (wrong,) = asked(client, given("wr0ng-s3cret"), "mirrored", 8).values()
-        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-        (found,) = admin.list_group_offsets({"mirrored": None})["mirrored"].values()
-        admin.close()
+        for offset, client in ((7, "kafka-python"), (9, "confluent-kafka")):
+            right = asked(client, given("right-s3cret"), "mirrored", offset)
+            (wrong,) = asked(client, given("wr0ng-s3cret"), "mirrored", offset + 1).values()
+            admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+            (found,) = admin.list_group_offsets({"mirrored": None})["mirrored"].values()
+            admin.close()
 
-    assert (right, found.offset) == ({}, 7)
-    assert (wrong.kind, f"authentication failed for user {USER}" in wrong.said, "s3cret" in wrong.said) == (
-        Kind.UNREACHABLE,
-        True,
-        False,
-    ), wrong.said
+            assert (right, found.offset) == ({}, offset)
+            assert (
+                wrong.kind,
+                f"authentication failed for user {USER}" in wrong.said,
+                "s3cret" in wrong.said,
+            ) == (Kind.UNREACHABLE, True, False), (client, wrong.said)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -22,50 +19,27 @@ from kafka.structs import TopicPartition as KafkaPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.jars import fetch_tools
-from inbound.embedded.java import check_java
-from inbound.embedded.pytest_plugin import ClusterFactory
-from integration.harness import Scene, both_clients
+from integration.harness import Scene, Scenes, consumer_groups
 from tests.waiting import until
 
 PARTITIONS = 3
-COMMAND_SECONDS = 90
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """One scene on the shared cluster."""
-    one = made(embedded_cluster, tmp_path, client=client)
-    yield one
-    one.close()
-
-
-def made(cluster: EmbeddedCluster, tmp_path: Path, **settings: Any) -> Scene:
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    return Scene(cluster, folder, partitions=PARTITIONS, **settings)
-
-
-def steady(scene: Scene) -> None:
-    """Let members live on while the machine stands still: two looks at one are not to differ for that."""
-    scene.session = 15.0
-    scene.write_config()
+    return scenes(partitions=PARTITIONS)
 
 
 def offsets(scene: Scene, *arguments: str, code: int = 0) -> str:
     """Run a command on the scene's configuration; return what it printed, after `code` 0, or what it said on stderr."""
-    command = [sys.executable, "-m", "inbound", "offsets", *arguments, "-c", str(scene.config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
-    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
+    done = scene.inbound("offsets", *arguments, code=code)
     return done.stderr if code else done.stdout
 
 
-def shown(scene: Scene, *arguments: str, code: int = 0) -> dict[str, Any]:
+def shown(scene: Scene) -> dict[str, Any]:
     """Return what `show --json` says of the scene's group."""
-    command = [sys.executable, "-m", "inbound", "offsets", "show", "--json", *arguments, "-c", str(scene.config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
-    assert done.returncode == code, f"{done.returncode}: {done.stdout}{done.stderr}"
-    (group,) = json.loads(done.stdout)["groups"]
+    (group,) = json.loads(offsets(scene, "show", "--json"))["groups"]
     return dict(group)
 
 
@@ -76,11 +50,9 @@ def of_partitions(group: dict[str, Any], key: str) -> list[Any]:
 
 
 def read_and_stop(scene: Scene, per_partition: int) -> None:
-    """Publish, let a consumer read everything, and stop it."""
-    scene.publish(per_partition)
-    process = scene.start()
-    scene.settle(90)
-    assert scene.stop(process) == 0
+    """Have a consumer read so many records of each partition, and stop it."""
+    scene.run_group(1, per_partition)
+    assert scene.stop_all() == [0]
 
 
 def node(scene: Scene, family: str, partition: int) -> Any:
@@ -88,17 +60,13 @@ def node(scene: Scene, family: str, partition: int) -> Any:
     return scene.zk.get(f"/consumers/{scene.group}/{family}/{scene.topic}/{partition}")
 
 
-@both_clients
-def test_show_says_what_the_servers_say(scene: Scene, client: str) -> None:
+def test_show_says_what_the_servers_say(scene: Scene) -> None:
     """While a member lives and afterwards: asked for by kazoo, and by a consumer of kafka-python's."""
-    steady(scene)
-    scene.publish(20)
-    process = scene.start()
-    scene.settle(90)
+    scene.run_group(1, records=20)
     alive = shown(scene)
     assert dict(enumerate(of_partitions(alive, "owner"))) == scene.owners()
     assert len(alive["members"]) == 1
-    assert scene.stop(process) == 0
+    assert scene.stop_all() == [0]
     scene.publish(7)
     group = shown(scene)
     consumer = kafka.KafkaConsumer(bootstrap_servers=scene.cluster.bootstrap_servers)
@@ -119,7 +87,6 @@ def test_show_says_what_the_servers_say(scene: Scene, client: str) -> None:
 
 def test_offsets_go_out_and_in_again_and_the_group_reads_from_there(scene: Scene) -> None:
     """What was moved back is read once more, and nothing else is."""
-    steady(scene)
     read_and_stop(scene, 20)
     kept = offsets(scene, "export")
     assert sorted(kept.splitlines()) == [f"{_quoted(scene.topic)},{p},20" for p in range(PARTITIONS)]
@@ -129,7 +96,7 @@ def test_offsets_go_out_and_in_again_and_the_group_reads_from_there(scene: Scene
     assert [scene.offset(p) for p in range(PARTITIONS)] == [20] * PARTITIONS
     assert offsets(scene, "import", str(file), "--execute") == planned
     assert of_partitions(shown(scene), "lag") == [5, 0, 20]
-    process = scene.start()
+    scene.run_group(1)
     until(lambda: sum(scene.seen().values()) == 20 * PARTITIONS + 25, 60, lambda: f"read again: {scene.seen()}")
     scene.settle()
     refused = offsets(scene, "import", str(file), "--execute", code=2)
@@ -137,37 +104,13 @@ def test_offsets_go_out_and_in_again_and_the_group_reads_from_there(scene: Scene
     assert "offsets reset" in refused
     assert scene.account().repeated == {0: list(range(15, 20)), 2: list(range(20))}
     assert not scene.account().lost
-    assert scene.stop(process) == 0
+    assert scene.stop_all() == [0]
     (scene.folder / "kept.csv").write_text(kept)
     offsets(scene, "import", str(scene.folder / "kept.csv"), "--execute")
     assert of_partitions(shown(scene), "lag") == [0] * PARTITIONS
 
 
-def test_a_consumer_that_slept_through_an_import_commits_nothing_of_before(scene: Scene) -> None:
-    """Its session has expired, the offsets were moved, and it wakes in the middle of a batch."""
-    scene.seconds_per_record = 0.05
-    scene.write_config(reader="{max_batch_records: 40}")
-    scene.publish(40)
-    process = scene.start()
-    until(
-        lambda: scene.first_seen(process.pid) is not None and scene.inside(process.pid),
-        60,
-        "it is in the middle of a batch",
-    )
-    process.send_signal(signal.SIGSTOP)
-    until(lambda: not scene.zk.get_children(f"/consumers/{scene.group}/ids"), 60, "its session has expired")
-    file = scene.folder / "moved.csv"
-    file.write_text("".join(f"{scene.topic},{p},30\n" for p in range(PARTITIONS)))
-    offsets(scene, "import", str(file), "--execute")
-    assert [scene.offset(p) for p in range(PARTITIONS)] == [30] * PARTITIONS
-    before = scene.seen()
-    process.send_signal(signal.SIGCONT)
-    scene.settle(120)
-    after = scene.seen()
-    again = {p: [o for o in range(40) if after[p, o] > before[p, o]] for p in range(PARTITIONS)}
-    assert {p: some[-10:] for p, some in again.items()} == {p: list(range(30, 40)) for p in range(PARTITIONS)}
-
-
+@pytest.mark.thorough("starts Kafka's tool twice; tests/test_offsets_csv.py has its lines")
 def test_the_csv_is_what_kafkas_tool_writes_and_reads(scene: Scene, inbound_jars: Path) -> None:
     """The same lines, for a Kafka group with the same offsets, and no complaint about ours."""
     read_and_stop(scene, 9)
@@ -177,15 +120,17 @@ def test_the_csv_is_what_kafkas_tool_writes_and_reads(scene: Scene, inbound_jars
     until(lambda: _altered(admin, name, same), 60, "Kafka has a coordinator for the group")
     admin.close()
     ours = offsets(scene, "export")
-    exported = _tool(scene, inbound_jars, name, "--to-current", "--export")
+    dry_run = ("--reset-offsets", "--group", name, "--all-topics", "--dry-run")
+    exported = consumer_groups(scene.bootstrap_servers, inbound_jars, *dry_run, "--to-current", "--export")
     assert sorted(line for line in exported.splitlines() if "," in line) == sorted(ours.splitlines())
     file = scene.folder / "ours.csv"
     file.write_text(ours)
-    read = _tool(scene, inbound_jars, name, "--from-file", str(file))
+    read = consumer_groups(scene.bootstrap_servers, inbound_jars, *dry_run, "--from-file", str(file))
     found = re.findall(rf"(?m)^{re.escape(name)}\s+{re.escape(scene.topic)}\s+(\d+)\s+(\d+)", read)
     assert sorted(found) == [(str(p), "9") for p in range(PARTITIONS)], read
 
 
+@pytest.mark.thorough("waits for a Kafka group to become empty; tests/test_offsets_command.py takes one over")
 def test_a_kafka_groups_offsets_are_taken_over(scene: Scene) -> None:
     """Not while it has members; then exactly, and the first consumer of inbound reads what that group had not."""
     scene.publish(20)
@@ -215,7 +160,7 @@ def test_a_kafka_groups_offsets_are_taken_over(scene: Scene) -> None:
     admin.close()
     assert {p: scene.offset(p) for p in range(PARTITIONS)} == {key.partition: at.offset for key, at in kept.items()}
     scene.start()
-    scene.settle(90)
+    scene.settle()
     assert scene.account().lost == {p: list(range(5 + p)) for p in range(PARTITIONS)}
     assert not scene.account().repeated
     assert "has no group" in offsets(scene, "import", "--from-kafka-group", "nobody", "--group", scene.group, code=2)
@@ -223,11 +168,11 @@ def test_a_kafka_groups_offsets_are_taken_over(scene: Scene) -> None:
 
 def test_a_group_is_deleted_only_when_it_is_silent(scene: Scene) -> None:
     """Refused while a member lives; afterwards nothing of it is left, and the next member begins anew."""
-    scene.publish(6)
-    process = scene.start()
-    scene.settle(90)
+    scene.session = 10.0  # deleting waits for one
+    scene.write_config()
+    scene.run_group(1, records=6)
     assert "1 live member" in offsets(scene, "delete", "--group", scene.group, "--execute", code=2)
-    assert scene.stop(process) == 0
+    assert scene.stop_all() == [0]
     one = f"{scene.topic}:1"
     offsets(scene, "delete", "--group", scene.group, "--topic", one, "--execute")
     assert [scene.offset(p) for p in range(PARTITIONS)] == [6, None, 6]
@@ -242,73 +187,51 @@ def test_a_group_is_deleted_only_when_it_is_silent(scene: Scene) -> None:
     assert scene.account().repeated == {p: list(range(6)) for p in range(PARTITIONS)}
 
 
+@pytest.mark.thorough("kills both servers; tests/test_offsets_exporter.py has them unavailable")
 def test_the_exporter_serves_lags_without_a_replica_and_over_a_brokers_death(
-    cluster_factory: ClusterFactory, tmp_path: Path
+    mortal_cluster: EmbeddedCluster, scene: Scene
 ) -> None:
     """Nothing rather than old numbers while a server is away; it ends on SIGTERM with 0."""
-    cluster = cluster_factory()
-    try:
-        scene = made(cluster, tmp_path)
-        try:
-            read_and_stop(scene, 10)
-            scene.publish(4)
-            arguments = (
-                "offsets",
-                "show",
-                "--metrics",
-                "--listen",
-                "127.0.0.1:0",
-                "--interval",
-                "1",
-                "-c",
-                str(scene.config),
-            )
-            with open(scene.folder / "exporter.log", "wb") as log:
-                exporter = subprocess.Popen([sys.executable, "-m", "inbound", *arguments], stderr=log)
-            scene.processes.append(exporter)
-            text = scene.folder / "exporter.log"
-            until(lambda: "/metrics" in text.read_text(), 60, "it says where it listens")
-            found = re.search(r"offsets: (http\S+)/metrics", text.read_text())
-            assert found is not None
+    read_and_stop(scene, 10)
+    scene.publish(4)
+    text = scene.folder / "exporter.log"
+    with text.open("wb") as log:
+        arguments = ("offsets", "show", "--metrics", "--listen", "127.0.0.1:0", "--interval", "1")
+        exporter = subprocess.Popen(scene.command_line(*arguments), stderr=log)
+    scene.processes.append(exporter)
+    found = until(lambda: re.search(r"offsets: (http\S+)/metrics", text.read_text()), 60, "it says where it listens")
 
-            def value(name: str) -> dict[str, float]:
-                with urlopen(f"{found.group(1)}/metrics", timeout=30) as answer:
-                    families = text_string_to_metric_families(answer.read().decode())
-                samples = [s for family in families for s in family.samples if s.name == name]
-                return {s.labels.get("partition", ""): s.value for s in samples}
+    assert found is not None
+    listening = found[1]
 
-            each = [str(p) for p in range(PARTITIONS)]
-            until(lambda: value("inbound_partition_lag") == dict.fromkeys(each, 4.0), 60, lambda: text.read_text())
-            assert value("inbound_partition_committed_offset") == dict.fromkeys(each, 10.0)
-            cluster.brokers[0].kill()
-            until(lambda: value("inbound_offsets_kafka_available") == {"": 0.0}, 60, "the broker's death is seen")
-            assert value("inbound_partition_lag") == {}
-            assert value("inbound_partition_committed_offset") == dict.fromkeys(each, 10.0)
-            assert "lag ?" in _show_text(scene)
-            cluster.brokers[0].start()
-            until(lambda: value("inbound_partition_lag") == dict.fromkeys(each, 4.0), 90, lambda: text.read_text())
-            cluster.zookeepers[0].kill()
-            until(lambda: value("inbound_offsets_zookeeper_available") == {"": 0.0}, 60, "ZooKeeper's death is seen")
-            assert value("inbound_partition_committed_offset") == {}
-            cluster.zookeepers[0].start()
-            until(lambda: value("inbound_partition_lag") == dict.fromkeys(each, 4.0), 90, lambda: text.read_text())
-            exporter.send_signal(signal.SIGTERM)
-            assert exporter.wait(timeout=40) == 0
-        finally:
-            scene.close()
-    finally:
-        cluster.close()
+    def value(name: str) -> dict[str, float]:
+        with urlopen(f"{listening}/metrics", timeout=30) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+        samples = [s for family in families for s in family.samples if s.name == name]
+        return {s.labels.get("partition", ""): s.value for s in samples}
+
+    each = [str(p) for p in range(PARTITIONS)]
+    lags, committed = dict.fromkeys(each, 4.0), dict.fromkeys(each, 10.0)
+    until(lambda: value("inbound_partition_lag") == lags, 60, text.read_text)
+    assert value("inbound_partition_committed_offset") == committed
+    mortal_cluster.brokers[0].kill()
+    until(lambda: value("inbound_offsets_kafka_available") == {"": 0.0}, 60, "the broker's death is seen")
+    assert value("inbound_partition_lag") == {}
+    assert value("inbound_partition_committed_offset") == committed
+    shown_without = scene.inbound("offsets", "show", code=1)
+    assert ("error: Kafka" in shown_without.stderr, "lag ?" in shown_without.stdout) == (True, True)
+    mortal_cluster.brokers[0].start()
+    until(lambda: value("inbound_partition_lag") == lags, 90, text.read_text)
+    mortal_cluster.zookeepers[0].kill()
+    until(lambda: value("inbound_offsets_zookeeper_available") == {"": 0.0}, 60, "ZooKeeper's death is seen")
+    assert value("inbound_partition_committed_offset") == {}
+    mortal_cluster.zookeepers[0].start()
+    until(lambda: value("inbound_partition_lag") == lags, 90, text.read_text)
+    exporter.send_signal(signal.SIGTERM)
+    assert exporter.wait(timeout=60) == 0
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
-
-
-def _show_text(scene: Scene) -> str:
-    """Return what `show` prints although it ends with 1."""
-    command = [sys.executable, "-m", "inbound", "offsets", "show", "-c", str(scene.config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
-    assert (done.returncode, "error: Kafka" in done.stderr) == (1, True), done.stderr
-    return done.stdout
 
 
 def _altered(admin: KafkaAdminClient, group: str, to: dict[KafkaPartition, OffsetAndMetadata]) -> bool:
@@ -317,19 +240,6 @@ def _altered(admin: KafkaAdminClient, group: str, to: dict[KafkaPartition, Offse
         return all(error.errno == 0 for error in admin.alter_group_offsets(group, to).values())
     except kafka.errors.RetriableError:
         return False
-
-
-def _tool(scene: Scene, jars: Path, group: str, *arguments: str) -> str:
-    """Run Kafka's own kafka-consumer-groups; return what it printed."""
-    path = os.pathsep.join(f"{folder}/*" for folder in fetch_tools(jars))
-    command = [
-        check_java(), "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path,
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", scene.cluster.bootstrap_servers,
-        "--reset-offsets", "--group", group, "--all-topics", "--dry-run", *arguments,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=COMMAND_SECONDS)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def _quoted(name: str) -> str:

@@ -3,46 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status, post
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from tests.waiting import until
-
-
-@pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Any:
-    """One scene on the shared cluster."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder, session=15.0)  # a machine that is busy for seconds is not what is looked at
-    yield one
-    one.close()
-
-
-def inbound(scene: Scene, *arguments: str) -> str:
-    """Run a command of inbound with the scene's configuration; return what it printed."""
-    command = [sys.executable, "-m", "inbound", *arguments, "-c", str(scene.config)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def admin_url(scene: Scene, process: subprocess.Popen[bytes]) -> str:
-    """Return the address of a process's admin listener, as its log says."""
-    until(lambda: "admin: http" in scene.log(process), 60, "it says where its admin listener is")
-    found = re.search(r"admin: (http\S+)/status", scene.log(process))
-    assert found is not None
-    return found.group(1)
 
 
 def evaluations(url: str) -> int:
@@ -69,14 +37,14 @@ def start_as(scene: Scene, consumer_id: str) -> subprocess.Popen[bytes]:
     return scene.start("--set", f"channels.orders.consumer_id={consumer_id}")
 
 
-def test_a_group_is_paused_by_command_and_resumed_by_post_under_load(scene: Scene) -> None:
+def test_a_group_is_paused_by_command_and_resumed_by_post_under_load(scenes: Scenes) -> None:
     """Nothing is read in between, also by one that joins; nothing is lost, and nothing is repeated."""
-    urls = [admin_url(scene, start_as(scene, name)) for name in ("a", "b")]
+    scene = scenes()
+    urls = [scene.admin_url(start_as(scene, name)) for name in ("a", "b")]
     until(lambda: scene.all_owned(2), 120, "both own partitions")
     scene.start_load(200)
     until(lambda: scene.seen().total() > 500, 60, "the load is read")
-    said = inbound(scene, "pause", "orders", "--reason", "a new disk")
-    assert "2 members alive" in said, said
+    assert "2 members alive" in scene.inbound("pause", "orders", "--reason", "a new disk").stdout
     # Twice: a status says of a partition where it is before it says that the group is paused, and is no moment.
     until(lambda: all(at_rest(url) for url in [*urls, *urls]), 60, "both have ended their batches")
     before, owners = scene.seen(), scene.owners()
@@ -92,21 +60,22 @@ def test_a_group_is_paused_by_command_and_resumed_by_post_under_load(scene: Scen
     until(lambda: scene.seen() != before, 60, "reading goes on")
     scene.settle()
     assert scene.account().clean, scene.account()
-    time.sleep(0.5)
     looks = [evaluations(url) for url in urls]
-    assert "every member looks at its share now" in inbound(scene, "rebalance")
+    assert "every member looks at its share now" in scene.inbound("rebalance").stdout
     until(lambda: all(evaluations(url) > n for url, n in zip(urls, looks, strict=True)), 20, "each has looked")
 
 
-def test_the_admin_port_of_several_processes_passes_operations_on(scene: Scene) -> None:
+@pytest.mark.thorough("`make test` pauses and resumes by command and by POST; test_processes.py runs several processes")
+def test_the_admin_port_of_several_processes_passes_operations_on(scenes: Scenes) -> None:
     """The token is read from its file, by the parent and by its children."""
+    scene = scenes()
     (scene.folder / "token").write_text("s3cret\n")
     scene.config.write_text(
         scene.config.read_text().replace(
             'admin: {listen: "127.0.0.1:0"}', f'admin: {{listen: "127.0.0.1:0", token_file: {scene.folder / "token"}}}'
         )
     )
-    url = admin_url(scene, scene.start("--processes", "2"))
+    url = scene.admin_url(scene.start("--processes", "2"))
     until(lambda: scene.all_owned(2), 120, "both own partitions")
     assert post(url, "/channels/orders/pause", None, 60)[0] == 401
     code, _, body = post(url, "/channels/orders/pause?reason=a%20test", "s3cret", 60)
@@ -116,6 +85,6 @@ def test_the_admin_port_of_several_processes_passes_operations_on(scene: Scene) 
     scene.publish(20)
     time.sleep(1.0)
     assert scene.seen().total() == 0, "something was read while the group was paused"
-    assert inbound(scene, "resume").startswith("orders: resumed")
+    assert scene.inbound("resume").stdout.startswith("orders: resumed")
     scene.settle()
     assert scene.account().clean

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import kafka
 import pytest
 
-from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from tests.waiting import until
 
 #: So many records each partition has of each time; and the times, in seconds before now. Retention must not think of them.
@@ -29,10 +25,17 @@ COUNT, TIMES = 10, (3600, 1800)
 class Resets:
     """A scene with some records of an hour ago and some of half an hour ago, and an operator."""
 
-    def __init__(self, cluster: EmbeddedCluster, folder: Path, **settings: Any) -> None:
-        self.scene = Scene(cluster, folder, session=15.0, **{"partitions": 3, **settings})
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
         self.began = time.time()
-        self.these = ("--group", self.scene.group, "--topic", self.scene.topic)
+        self.these = ("--group", scene.group, "--topic", scene.topic)
+
+    def run_group(self, replicas: int) -> list[subprocess.Popen[bytes]]:
+        """Start consumers that have read all of the history."""
+        processes = self.scene.run_group(replicas)
+        self.publish_history()
+        self.scene.settle()
+        return processes
 
     def publish_history(self) -> None:
         """Publish `COUNT` records of each of `TIMES` to each partition."""
@@ -51,10 +54,7 @@ class Resets:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `inbound offsets reset` with these arguments."""
-        return subprocess.run(self.command(*arguments), capture_output=True, text=True, check=False, timeout=180)
-
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "inbound", "offsets", "reset", *arguments, "-c", str(self.scene.config)]
+        return self.scene.inbound("offsets", "reset", *arguments, code=None)
 
     def seen(self) -> Counter[int]:
         """Return how many offsets were seen how often."""
@@ -70,36 +70,16 @@ class Resets:
         return [self.scene.offset(p) for p in range(self.scene.partitions)]
 
 
-@pytest.fixture
-def make(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Any:
-    """Make scenes on the shared cluster."""
-    made: list[Resets] = []
-
-    def one(**settings: Any) -> Resets:
-        folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-        folder.mkdir()
-        made.append(Resets(embedded_cluster, folder, **settings))
-        return made[-1]
-
-    yield one
-    for resets in made:
-        resets.scene.close()
-
-
 def moved(done: subprocess.CompletedProcess[str]) -> list[tuple[int, int, int]]:
     """Return partition, old and new offset as a command printed them in JSON."""
     assert done.returncode == 0, done.stderr
     return [(p["partition"], p["oldOffset"], p["newOffset"]) for p in json.loads(done.stdout)["partitions"]]
 
 
-def test_what_a_dry_run_prints_is_done_and_printed_again(make: Any) -> None:
+def test_what_a_dry_run_prints_is_done_and_printed_again(scenes: Scenes) -> None:
     """Latest, a time between two records, earliest; two replicas read from there, each record once for each reset."""
-    resets: Resets = make()
-    for _ in range(2):
-        resets.scene.start()
-    resets.publish_history()
-    resets.scene.settle()
-    until(lambda: resets.scene.all_owned(2), 60, "both own partitions")
+    resets = Resets(scenes(partitions=3))
+    resets.run_group(2)
     end, half = 2 * COUNT, COUNT
     for options, new in (
         (("--to-latest",), end),
@@ -118,13 +98,12 @@ def test_what_a_dry_run_prints_is_done_and_printed_again(make: Any) -> None:
     assert len(resets.run("--list").stdout.splitlines()) > 4
 
 
-def test_it_works_while_no_replica_is_alive(make: Any) -> None:
+@pytest.mark.thorough("tests/test_reset_command.py has no replica alive, and offsets from a file")
+def test_it_works_while_no_replica_is_alive(scenes: Scenes) -> None:
     """From a file too; who starts then reads from there."""
-    resets: Resets = make(partitions=2)
-    process = resets.scene.start()
-    resets.publish_history()
-    resets.scene.settle()
-    assert resets.scene.stop(process) == 0
+    resets = Resets(scenes(partitions=2))
+    resets.run_group(1)
+    assert resets.scene.stop_all() == [0]
     offsets = resets.scene.folder / "offsets.csv"
     offsets.write_text(f"{resets.scene.topic},0,5\n{resets.scene.topic},1,20\n")
 
@@ -133,35 +112,6 @@ def test_it_works_while_no_replica_is_alive(make: Any) -> None:
     assert moved(done) == [(0, 20, 5), (1, 20, 20)]
     resets.scene.start()
     resets.until_seen(once=25, twice=15)
-
-
-def test_what_cannot_be_done_is_refused_before_anything_stops(make: Any) -> None:
-    """Each with what there is, and exit code 2; nobody notices."""
-    resets: Resets = make()
-    resets.scene.start()
-    resets.publish_history()
-    resets.scene.settle()
-    group, topic, claims = resets.scene.group, resets.scene.topic, resets.scene.claims()
-    for options, message in (
-        ((*resets.these, "--to-datetime", resets.at(-3600)), f"{topic}: {resets.at(-3600)} lies ahead; it is"),
-        ((*resets.these, "--to-offset", "21"), f"{topic}/0: offset 21 is outside the log; valid is 0 to 20"),
-        (
-            (*resets.these, "--to-earliest", "--partitions", "3"),
-            f"{topic} has no partition 3; it has partitions 0 to 2",
-        ),
-        (
-            ("--group", group, "--topic", "nothing", "--to-latest"),
-            f"no offsets of topic nothing; it has offsets of {topic}",
-        ),
-        (("--group", "nobody", "--topic", topic, "--to-latest"), "group nobody: there is none"),
-        (
-            ("--ref", "channel/oders", "--to-latest"),
-            "no channel of this configuration is called 'oders'; did you mean orders?",
-        ),
-    ):
-        refused = resets.run(*options, "--execute")
-        assert (refused.returncode, message in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
-    assert (resets.offsets(), resets.scene.claims()) == ([20, 20, 20], claims)
 
 
 MANIFEST = """\
@@ -176,19 +126,18 @@ spec:
 
 def manifests_of(resets: Resets, process: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
     """Return what a process says of the manifests of resets."""
-    found = re.search(r"admin: (http\S+)/status", resets.scene.log(process))
-    return list(fetch_status(found.group(1), 30)["reset_manifests"]) if found else []
+    return list(fetch_status(resets.scene.admin_url(process), 30)["reset_manifests"])
 
 
-def test_a_manifest_in_the_watched_folder_is_carried_out_once(make: Any) -> None:
+@pytest.mark.thorough(
+    "tests/test_reset_manifests.py has two processes follow a manifest; `make test` resets by command"
+)
+def test_a_manifest_in_the_watched_folder_is_carried_out_once(scenes: Scenes) -> None:
     """By two processes that both see it; edited it is another one, wrong it does nothing, by -f it is known."""
-    resets: Resets = make(extra="manifests: {paths: [resets]}\n")
+    resets = Resets(scenes(partitions=3, extra="manifests: {paths: [resets]}\n"))
     folder = resets.scene.folder / "resets"
     folder.mkdir()
-    processes = [resets.scene.start() for _ in range(2)]
-    resets.publish_history()
-    resets.scene.settle()
-    until(lambda: resets.scene.all_owned(2), 60, "both own partitions")
+    processes = resets.run_group(2)
 
     def put(time: str, kind: str = "Channel") -> str:
         path = folder / "rewind.yaml"
@@ -215,9 +164,10 @@ def test_a_manifest_in_the_watched_folder_is_carried_out_once(make: Any) -> None
     assert len(set(said("reset"))) == 1
 
 
-def test_an_interrupted_command_leaves_the_reset_and_it_can_be_cancelled(make: Any) -> None:
+@pytest.mark.thorough("tests/test_reset_command.py interrupts one, tests/test_reset_commands.py cancels at every step")
+def test_an_interrupted_command_leaves_the_reset_and_it_can_be_cancelled(scenes: Scenes) -> None:
     """The member has ten minutes' work in hand, so nothing was moved yet; it goes on as before."""
-    resets: Resets = make(partitions=1, seconds_per_record=0.3)
+    resets = Resets(scenes(partitions=1, seconds_per_record=0.3))
     resets.scene.write_config(shutdown_timeout="900s")
     # Before anybody reads: of what comes while somebody does, a first batch of a few records would soon be over.
     resets.scene.publish(2000)
@@ -229,7 +179,9 @@ def test_an_interrupted_command_leaves_the_reset_and_it_can_be_cancelled(make: A
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with said.open("wb") as err:
         command = subprocess.Popen(
-            resets.command(*resets.these, "--to-latest", "--execute"), stderr=err, preexec_fn=heard
+            resets.scene.command_line("offsets", "reset", *resets.these, "--to-latest", "--execute"),
+            stderr=err,
+            preexec_fn=heard,
         )
     try:
         until(lambda: "(Waiting)" in said.read_text(), 120, lambda: f"it waits for the member: {said.read_text()}")

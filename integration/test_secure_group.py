@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
 import subprocess
-import urllib.request
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +11,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from inbound.cli.main import main
-from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene
+from inbound.http.client import fetch_status
+from integration.harness import Scene, Scenes
 from integration.secure_zookeeper import PASSWORD, USER, SecureZooKeeper
 from tests.waiting import until
+
+pytestmark = pytest.mark.thorough("a secured ZooKeeper; test_survival.py has a group whose ZooKeeper dies")
 
 
 @pytest.fixture
@@ -30,28 +28,23 @@ def server(tmp_path: Path) -> Iterator[SecureZooKeeper]:
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, server: SecureZooKeeper, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes, server: SecureZooKeeper) -> Scene:
     """Consumers with TLS and SASL, and a look at their nodes as their user."""
-    folder = tmp_path / f"secure-{uuid.uuid4().hex[:8]}"
-    folder.mkdir()
     login = {"mechanism": "DIGEST-MD5", "username": USER, "password": PASSWORD}
     # Without TLS: kazoo's own leaves a socket open whenever a server is away.
     look = KazooClient(server.plain, timeout=30, sasl_options=login)
     section = (
-        f'{{hosts: "{server.secure}", session_timeout: 6s, tls: {{ca_file: {server.ca.pem}}}, '
+        f'{{hosts: "{server.secure}", session_timeout: 10s, tls: {{ca_file: {server.ca.pem}}}, '
         f"auth: {{scheme: sasl, user: {USER}, password_file: {server.password_file()}}}}}"
     )
-    scene = Scene(embedded_cluster, folder, partitions=4, zookeeper=section, zk=look)
-    yield scene
-    scene.close()
+    return scenes(partitions=4, zookeeper=section, zk=look)
 
 
 def test_a_group_lives_on_a_secured_zookeeper_and_every_node_is_its_users_alone(
     scene: Scene, server: SecureZooKeeper, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Takes, commits, pauses, hands over at a death and at an end, survives the server's restart; nothing lost, all closed."""
-    first, second = scene.start(), scene.start()
-    until(lambda: scene.all_owned(2), 90, lambda: f"shared: {scene.owners()} {scene.log(first)}")
+    first, second = scene.run_group(2)
     scene.start_load()
     for command in (["pause", "orders"], ["resume", "orders"], ["rebalance", "orders"]):
         assert main([*command, "-c", str(scene.config)]) == 0, capsys.readouterr()
@@ -61,8 +54,8 @@ def test_a_group_lives_on_a_secured_zookeeper_and_every_node_is_its_users_alone(
     server.server.stop()
     server.server.start()
     until(lambda: answers(scene.zk), 90, "the server is back")
-    scene.settle(90)
-    assert scene.stop(first) == 0
+    scene.settle()
+    assert scene.stop_all() == [0]
     assert scene.account().lost == {}
     found = access_of(scene.zk)
     theirs = {path for path in found if path != "/" and not path.startswith("/zookeeper")}
@@ -90,11 +83,7 @@ def test_a_process_with_a_wrong_password_says_so_ends_when_told_and_goes_on_with
 
 def problem(scene: Scene, process: subprocess.Popen[bytes]) -> str | None:
     """Return what a process says is wrong with ZooKeeper, as soon as it says anything."""
-    found = re.search(r"admin: (http\S+/status)", scene.log(process))
-    if found is None:
-        return None
-    with urllib.request.urlopen(found[1], timeout=30) as answer:
-        said: str | None = json.load(answer)["session"]["problem"]
+    said: str | None = fetch_status(scene.admin_url(process), 30)["session"]["problem"]
     return said
 
 

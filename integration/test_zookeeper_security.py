@@ -21,6 +21,10 @@ from integration.certificates import CA
 from integration.secure_zookeeper import PASSWORD, STRANGER, STRANGERS_PASSWORD, USER, SecureZooKeeper
 from tests.waiting import until
 
+pytestmark = pytest.mark.thorough(
+    "a secured ZooKeeper; test_kazoo_zookeeper.py has log-ins by digest and access rights"
+)
+
 #: For what needs milliseconds on a quiet machine. Seconds.
 LONG = 30.0
 _names = itertools.count()
@@ -272,11 +276,17 @@ def test_a_server_that_asks_for_certificates_takes_only_good_ones(tmp_path: Path
 # -- passwords that change ---------------------------------------------------------------------------------------------
 
 
-def test_a_corrected_password_lets_a_client_in(clients: Clients, chroot: str) -> None:
-    """Its file is read at each attempt; while it is gone, or holds nothing, that is what is said."""
-    settings = clients.sasl("not-the-pw")
+def test_a_password_that_was_wrong_for_a_moment_costs_no_session(clients: Clients, chroot: str) -> None:
+    """Its file is read at each attempt; while it is gone, or holds nothing, that is what is said. Who is refused with a
+    wrong one has his ephemeral nodes still when it is corrected in time."""
+    settings = clients.sasl()
     file: Path = settings["auth"]["password_file"]
-    zk = clients(chroot=chroot, **settings)
+    zk = clients.connected(chroot=chroot, session_timeout="60s", **settings)
+    before = zk.connection
+    assert before is not None
+    answer(zk.transaction([Create("/fleeting", ephemeral=True)]))
+    file.write_text("not-the-pw")
+    zk.reconnect()
     told(zk, "wrong user or password")
     file.unlink()
     told(zk, f"{file} cannot be read: No such file")
@@ -285,20 +295,6 @@ def test_a_corrected_password_lets_a_client_in(clients: Clients, chroot: str) ->
     file.write_text(PASSWORD)
     until(lambda: zk.connection is not None, LONG, lambda: str(zk.problem))
     assert zk.problem is None
-
-
-def test_a_password_that_was_wrong_for_a_moment_costs_no_session(clients: Clients, chroot: str) -> None:
-    """Who connects anew with it is refused, and has his ephemeral nodes still when it is corrected in time."""
-    settings = clients.sasl()
-    zk = clients.connected(chroot=chroot, **settings)
-    before = zk.connection
-    assert before is not None
-    answer(zk.transaction([Create("/fleeting", ephemeral=True)]))
-    settings["auth"]["password_file"].write_text("not-the-pw")
-    zk.reconnect()
-    told(zk, "wrong user or password")
-    settings["auth"]["password_file"].write_text(PASSWORD)
-    until(lambda: zk.connection is not None, LONG, lambda: str(zk.problem))
     assert (zk.connection is not None and zk.connection.session) == before.session
     assert answer(zk.get("/fleeting")).stat.ephemeral_owner == before.session.id
 

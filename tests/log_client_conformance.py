@@ -103,17 +103,17 @@ class LogClientConformance:
 
     # -- times -------------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize(("time", "expected"), [(0, 1), (1000, 1), (1001, 2), (2000, 2), (2001, None)])
-    def test_a_time_begins_with_the_first_record_of_it_or_later(
-        self, stage: Stage, time: int, expected: int | None
-    ) -> None:
+    def test_a_time_begins_with_the_first_record_of_it_or_later(self, stage: Stage) -> None:
         """On the record, between two, behind the last; not with one that retention has deleted, nor in an empty log."""
         empty, filled = stage.topic(2)
         stage.publish(filled, [b"deleted"], timestamp=500)
         stage.publish(filled, [b"first"], timestamp=1000)
         stage.publish(filled, [b"second"], timestamp=2000)
         stage.trim(filled, 1)
-        assert stage.client().offsets_at([empty, filled], time) == {empty: None, filled: expected}
+        client = stage.client()
+        begins = {time: client.offsets_at([empty, filled], time) for time in (0, 1000, 1001, 2000, 2001)}
+        expected = {0: 1, 1000: 1, 1001: 2, 2000: 2, 2001: None}
+        assert begins == {time: {empty: None, filled: offset} for time, offset in expected.items()}
 
     def test_where_a_time_begins_is_not_guessed_while_nobody_answers(self, stage: Stage) -> None:
         """That there is no record of that time is an answer; silence is none."""
@@ -128,17 +128,18 @@ class LogClientConformance:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("position", [0, 3, 9])
-    def test_records_come_in_order_from_exactly_the_position(self, stage: Stage, position: int) -> None:
+    def test_records_come_in_order_from_exactly_the_position(self, stage: Stage) -> None:
         """Also from the midst of a batch. What they leave to be read is nothing."""
-        (tp,) = stage.topic()
-        stage.publish(tp, values(10))
+        positions = dict(zip(stage.topic(3), (0, 3, 9), strict=True))
+        for tp in positions:
+            stage.publish(tp, values(10))
         reading = Reading(stage, stage.client())
-        reading.client.read({tp: position})
-        reading.until((tp, 10 - position))
-        last = reading.fetched(tp)[-1]
-        assert reading.offsets(tp) == list(range(position, 10))
-        assert (last.next_offset, last.high_watermark) == (10, 10)
+        reading.client.read(positions)
+        reading.until(*((tp, 10 - position) for tp, position in positions.items()))
+        for tp, position in positions.items():
+            last = reading.fetched(tp)[-1]
+            assert reading.offsets(tp) == list(range(position, 10))
+            assert (last.next_offset, last.high_watermark) == (10, 10)
 
     def test_a_poll_tells_where_it_stands(self, stage: Stage) -> None:
         """After part of what there is, the next offset is that of the next record; the high watermark is the log's end."""
@@ -208,37 +209,36 @@ class LogClientConformance:
         assert reading.offsets(tp) == [3, 4, 5, 6, 8]
         assert (last.next_offset, last.high_watermark) == (13, 13)
 
-    @pytest.mark.parametrize("position", [2, 3, 6])
-    def test_offsets_without_a_record_alone_bring_nothing_until_a_record_is_behind_them(
-        self, stage: Stage, position: int
-    ) -> None:
+    def test_offsets_without_a_record_alone_bring_nothing_until_a_record_is_behind_them(self, stage: Stage) -> None:
         """Neither from before them, nor from their midst; a position in there is in the log."""
-        (tp,) = stage.topic()
-        stage.publish(tp, values(2))
-        stage.publish_aborted(tp, values(4))  # 2 to 6
+        positions = dict(zip(stage.topic(3), (2, 3, 6), strict=True))
+        for tp in positions:
+            stage.publish(tp, values(2))
+            stage.publish_aborted(tp, values(4))  # 2 to 6
         reading = Reading(stage, stage.client())
-        reading.client.read({tp: position})
+        reading.client.read(positions)
         assert reading.rest() == Poll()
-        stage.publish(tp, values(1))
-        reading.until((tp, 1))
-        assert (reading.offsets(tp), reading.fetched(tp)[0].next_offset) == ([7], 8)
+        for tp in positions:
+            stage.publish(tp, values(1))
+        reading.until(*((tp, 1) for tp in positions))
+        assert [(reading.offsets(tp), reading.fetched(tp)[0].next_offset) for tp in positions] == [([7], 8)] * 3
 
     # -- reading elsewhere -------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("position", [0, 1, 3, 5])
-    def test_read_from_another_position_discards_what_was_prefetched(self, stage: Stage, position: int) -> None:
+    def test_read_from_another_position_discards_what_was_prefetched(self, stage: Stage) -> None:
         """Backwards, forwards, and at the place where it stands anyway."""
         (tp,) = stage.topic()
         stage.publish(tp, values(8))
-        reading = Reading(stage, stage.client(max_poll_records=3))
-        reading.client.read({tp: 0})
-        reading.until((tp, 6))
-        reading.client.read({tp: position})
-        reading.until((tp, 6 + 8 - position))
-        assert reading.offsets(tp) == [*range(6), *range(position, 8)]
-        assert [fetched.next_offset for fetched in reading.fetched(tp)] == [
-            fetched.records[-1].offset + 1 for fetched in reading.fetched(tp)
-        ]
+        for position in (0, 1, 3, 5):
+            reading = Reading(stage, stage.client(max_poll_records=3))
+            reading.client.read({tp: 0})
+            reading.until((tp, 6))
+            reading.client.read({tp: position})
+            reading.until((tp, 6 + 8 - position))
+            assert reading.offsets(tp) == [*range(6), *range(position, 8)]
+            assert [fetched.next_offset for fetched in reading.fetched(tp)] == [
+                fetched.records[-1].offset + 1 for fetched in reading.fetched(tp)
+            ]
 
     def test_what_was_prefetched_of_a_deleted_topic_is_not_taken_for_the_new_one(self, stage: Stage) -> None:
         """Though its offsets are the same."""
@@ -293,21 +293,20 @@ class LogClientConformance:
 
     # -- pause -------------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("at_a_time", [3, 100], ids=["with some prefetched", "with all brought"])
-    def test_a_paused_partition_brings_nothing_and_goes_on_exactly_there(self, stage: Stage, at_a_time: int) -> None:
-        """Nothing is lost and nothing comes twice, also of what is published meanwhile."""
-        (tp,) = stage.topic()
-        stage.publish(tp, values(8))
-        reading = Reading(stage, stage.client(max_poll_records=at_a_time))
-        reading.client.read({tp: 0})
-        reading.until((tp, min(8, at_a_time)))
-        before = reading.offsets(tp)
-        reading.client.pause([tp])
-        stage.publish(tp, values(2))
-        assert (reading.rest(), reading.offsets(tp)) == (Poll(), before)
-        reading.client.resume([tp])
-        reading.until((tp, 10))
-        assert reading.offsets(tp) == list(range(10))
+    def test_a_paused_partition_brings_nothing_and_goes_on_exactly_there(self, stage: Stage) -> None:
+        """Nothing is lost and nothing comes twice: with some prefetched, and with all brought."""
+        for at_a_time, tp in zip((3, 100), stage.topic(2), strict=True):
+            stage.publish(tp, values(8))
+            reading = Reading(stage, stage.client(max_poll_records=at_a_time))
+            reading.client.read({tp: 0})
+            reading.until((tp, min(8, at_a_time)))
+            before = reading.offsets(tp)
+            reading.client.pause([tp])
+            stage.publish(tp, values(2))
+            assert (reading.rest(), reading.offsets(tp)) == (Poll(), before)
+            reading.client.resume([tp])
+            reading.until((tp, 10))
+            assert reading.offsets(tp) == list(range(10))
 
     def test_a_resumed_partition_goes_on_whatever_others_brought_meanwhile(self, stage: Stage) -> None:
         """Two were paused in the midst of what was prefetched, and a third one was read to its end."""

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypedDict, Unpack
 
 from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord, Record
 from inbound.topic_partition import TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Parts(TypedDict, total=False):
+    """What a record may have besides its value; the timestamp in milliseconds."""
+
+    key: bytes | None
+    headers: Headers
+    timestamp: int
 
 
 class Stage(ABC):
@@ -33,14 +42,7 @@ class Stage(ABC):
     def delete_topic(self, name: str) -> None: ...
     @abstractmethod
     def publish(
-        self,
-        tp: TopicPartition,
-        values: Iterable[bytes | None],
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
-        batched: bool = True,
+        self, tp: TopicPartition, values: Iterable[bytes | None], *, batched: bool = True, **parts: Unpack[Parts]
     ) -> None:
         """Append records; with `batched`, in as few batches as the producer makes of them."""
 

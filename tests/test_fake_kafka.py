@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Unpack
 
 import pytest
 
 from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.topic_partition import TopicPartition
 from tests.log_client_conformance import LogClientConformance
-from tests.log_client_stage import Headers, Stage
+from tests.log_client_stage import Parts, Stage
 
 
 class FakeStage(Stage):
@@ -34,16 +35,9 @@ class FakeStage(Stage):
         self.kafka.delete_topic(name)
 
     def publish(
-        self,
-        tp: TopicPartition,
-        values: Iterable[bytes | None],
-        *,
-        key: bytes | None = None,
-        headers: Headers = (),
-        timestamp: int | None = None,
-        batched: bool = True,
+        self, tp: TopicPartition, values: Iterable[bytes | None], *, batched: bool = True, **parts: Unpack[Parts]
     ) -> None:
-        self.kafka.publish(*tp, values, key=key, headers=headers, timestamp=timestamp or 0)
+        self.kafka.publish(*tp, values, **parts)
 
     def publish_committed(self, tp: TopicPartition, values: Sequence[bytes]) -> None:
         self.kafka.publish(*tp, values)

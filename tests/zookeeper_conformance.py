@@ -16,7 +16,8 @@ from inbound.errors import ZkAmbiguousError, ZkUnavailableError
 
 T = TypeVar("T")
 
-SESSION = 6.0
+#: Outlives what a busy machine stands still. Seconds.
+SESSION = 10.0
 
 
 class Stage(ABC):
@@ -122,14 +123,10 @@ class ZooKeeperConformance:
         assert (node.data, node.stat.version, node.stat.ephemeral_owner) == (b"\x00data\xff", 0, 0)
         assert node.stat.czxid == node.stat.mzxid > 0
 
-    def test_what_is_absent_reads_as_none(self, stage: Stage) -> None:
-        """Neither its data nor its children are an error."""
-        zk = stage.connected("a")
-        assert (stage.answer(zk.get("/node")), stage.answer(zk.children("/node"))) == (None, None)
-
     def test_children_are_listed_by_name(self, stage: Stage) -> None:
-        """Also of the root, also none at all, also with names beyond ASCII."""
+        """Also of the root, also none at all, also with names beyond ASCII; what is absent reads as None."""
         zk = stage.connected("a")
+        assert (stage.answer(zk.get("/parent")), stage.answer(zk.children("/parent"))) == (None, None)
         stage.answer(zk.transaction([Create("/parent"), Create("/parent/b"), Create("/parent/Ä-1.x"), Create("/leaf")]))
         assert sorted(stage.answer(zk.children("/parent")) or ()) == ["b", "Ä-1.x"]
         assert stage.answer(zk.children("/leaf")) == []
@@ -182,24 +179,21 @@ class ZooKeeperConformance:
 
     # -- refusals ----------------------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize(("op", "reason"), REFUSALS)
-    @pytest.mark.parametrize("alone", [True, False], ids=["alone", "among others"])
-    def test_a_refusal_names_the_operation_and_the_reason(self, stage: Stage, op: Op, reason: str, alone: bool) -> None:
-        """And nothing is done, neither what came before it nor what comes after."""
+    def test_a_refusal_names_the_operation_and_the_reason(self, stage: Stage) -> None:
+        """Alone and among others. And nothing is done, neither what came before it nor what comes after."""
         zk = stage.connected("a")
-        stage.answer(
-            zk.transaction(
-                [Create("/made"), Create("/parent"), Create("/parent/c"), Create("/fleeting", ephemeral=True)]
-            )
-        )
-        ops = [op] if alone else [SetData("/made", b"before"), Create("/new"), op, Delete("/made"), Check("/none", 3)]
-        with pytest.raises(RefusedError) as refused:
-            stage.answer(zk.transaction(ops))
-        assert (refused.value.index, refused.value.op, refused.value.reason) == (ops.index(op), op, reason)
-        assert op.path in str(refused.value)
-        made = stage.answer(zk.get("/made"))
-        assert made is not None
-        assert (made.data, made.stat.version, stage.answer(zk.get("/new"))) == (b"", 0, None)
+        made = [Create("/made"), Create("/parent"), Create("/parent/c"), Create("/fleeting", ephemeral=True)]
+        stage.answer(zk.transaction(made))
+        for op, reason in REFUSALS:
+            among = [SetData("/made", b"before"), Create("/new"), op, Delete("/made"), Check("/none", 3)]
+            for ops in ([op], among):
+                with pytest.raises(RefusedError) as refused:
+                    stage.answer(zk.transaction(ops))
+                assert (refused.value.index, refused.value.op, refused.value.reason) == (ops.index(op), op, reason)
+                assert op.path in str(refused.value)
+        node = stage.answer(zk.get("/made"))
+        assert node is not None
+        assert (node.data, node.stat.version, stage.answer(zk.get("/new"))) == (b"", 0, None)
 
     def test_a_refused_transaction_leaves_the_next_one_alone(self, stage: Stage) -> None:
         """Pipelined behind it, it is executed all the same."""
@@ -320,12 +314,15 @@ class ZooKeeperConformance:
             lambda: zk.transaction([Check("/absent", 0)]),
         ]
         for send in sends:
-            stage.pass_time(0.05)
-            sent_at = zk.clock.now()
-            call = send()
-            sent_by = zk.clock.now()
-            stage.until(lambda call=call: call.done)  # type: ignore[misc]
-            until = zk.certain_until(session)
+            while True:
+                stage.pass_time(0.05)
+                sent_at = zk.clock.now()
+                call = send()
+                sent_by = zk.clock.now()
+                stage.until(lambda call=call: call.done)  # type: ignore[misc]
+                until = zk.certain_until(session)
+                if zk.clock.now() - sent_at < SESSION / 6:
+                    break  # else a ping of the client's own may have come between
             assert sent_at + SESSION * 2 / 3 <= until <= sent_by + SESSION * 2 / 3
 
     def test_without_a_connection_nothing_is_certain_but_the_deadline_stands(self, stage: Stage) -> None:
@@ -333,8 +330,11 @@ class ZooKeeperConformance:
         zk = stage.connected("a")
         session, deadline = stage.session(zk), zk.doubtful_from(stage.session(zk))
         stage.outage()
+        down = zk.clock.now()
         stage.until(lambda: zk.connection is None)
-        assert (zk.certain(session), zk.doubtful_from(session)) == (False, deadline)
+        assert not zk.certain(session)
+        # A ping may have been answered before the servers went.
+        assert deadline <= zk.doubtful_from(session) <= down + SESSION * 2 / 3
         stage.outage_over()
         stage.until(lambda: zk.connection is not None)
         # Asked once more: a server that is only starting can take so long to answer the connect request that the answer
@@ -360,42 +360,35 @@ class ZooKeeperConformance:
         stage.settle(a)
         assert watch.times == 1
 
-    def test_a_watch_on_a_node_fires_when_it_is_deleted(self, stage: Stage) -> None:
-        """Once, though data and presence both went."""
-        zk = stage.connected("a")
-        stage.answer(zk.transaction([Create("/node")]))
-        watch = Fired()
-        stage.answer(zk.get("/node", watch))
-        stage.answer(zk.transaction([Delete("/node")]))
-        stage.settle(zk)
-        assert watch.times == 1
-
     def test_a_watch_on_an_absent_node_fires_when_it_is_created(self, stage: Stage) -> None:
-        """Once."""
+        """Once. None is set on the children of a node that is not there: its caller has to look again by other means."""
         a, b = stage.connected("a"), stage.connected("b")
-        watch = Fired()
+        watch, children = Fired(), Fired()
         assert stage.answer(a.get("/node", watch)) is None
-        stage.answer(b.transaction([Create("/node")]))
+        assert stage.answer(a.children("/node", children)) is None
+        stage.answer(b.transaction([Create("/node"), Create("/node/one")]))
         stage.until(lambda: watch.times)
         stage.answer(b.transaction([SetData("/node", b"1")]))
-        stage.answer(b.transaction([Delete("/node")]))
+        stage.answer(b.transaction([Delete("/node/one"), Delete("/node")]))
         stage.settle(a)
-        assert watch.times == 1
+        assert (watch.times, children.times) == (1, 0)
 
     def test_two_watches_on_one_node_both_fire(self, stage: Stage) -> None:
-        """The same callback given twice counts twice."""
+        """The same callback given twice counts twice; at a deletion once, though data and presence both went."""
         zk = stage.connected("a")
         stage.answer(zk.transaction([Create("/node")]))
-        watch, other = Fired(), Fired()
+        watch, other, deleted = Fired(), Fired(), Fired()
         for one in (watch, watch, other):
             stage.answer(zk.get("/node", one))
         stage.answer(zk.transaction([SetData("/node", b"1")]))
         stage.until(lambda: other.times)
+        stage.answer(zk.get("/node", deleted))
+        stage.answer(zk.transaction([Delete("/node")]))
         stage.settle(zk)
-        assert (watch.times, other.times) == (2, 1)
+        assert (watch.times, other.times, deleted.times) == (2, 1, 1)
 
     def test_a_watch_on_children_fires_once_when_one_comes_or_goes(self, stage: Stage) -> None:
-        """Not when one is written."""
+        """Not when one is written; and when their parent is deleted, the last of them gone before."""
         a, b = stage.connected("a"), stage.connected("b")
         stage.answer(a.transaction([Create("/parent"), Create("/parent/one")]))
         came, went = Fired(), Fired()
@@ -408,28 +401,12 @@ class ZooKeeperConformance:
         stage.answer(a.children("/parent", went))
         stage.answer(b.transaction([Delete("/parent/one"), Delete("/parent/two")]))
         stage.until(lambda: went.times)
+        deleted = Fired()
+        stage.answer(a.children("/parent", deleted))
+        stage.answer(b.transaction([Delete("/parent")]))
+        stage.until(lambda: deleted.times)
         stage.settle(a)
-        assert (came.times, went.times) == (1, 1)
-
-    def test_a_watch_on_children_fires_when_their_parent_is_deleted(self, stage: Stage) -> None:
-        """With the last of them gone before."""
-        zk = stage.connected("a")
-        stage.answer(zk.transaction([Create("/parent")]))
-        watch = Fired()
-        stage.answer(zk.children("/parent", watch))
-        stage.answer(zk.transaction([Delete("/parent")]))
-        stage.until(lambda: watch.times)
-        stage.settle(zk)
-        assert watch.times == 1
-
-    def test_no_watch_is_set_on_the_children_of_a_node_that_is_not_there(self, stage: Stage) -> None:
-        """Its caller has to look again by other means."""
-        zk = stage.connected("a")
-        watch = Fired()
-        assert stage.answer(zk.children("/parent", watch)) is None
-        stage.answer(zk.transaction([Create("/parent"), Create("/parent/one")]))
-        stage.settle(zk)
-        assert watch.times == 0
+        assert (came.times, went.times, deleted.times) == (1, 1, 1)
 
     def test_a_watch_does_not_outlive_its_connection(self, stage: Stage) -> None:
         """It may fire when the connection drops, and never again, whatever changes after the reconnect."""

@@ -36,19 +36,25 @@ class Recorder(BatchEventProcessor):
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def on_next_batch(self, batch: Batch) -> BatchResponse:
-        now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._write(f"B {batch.partition} {batch.first_offset} {batch.next_offset} {now:.3f}\n")
+        self._begin(batch)
         if self._pause:
             for record in batch.records:
                 self._write(f"R {batch.partition} {record.offset}\n")
                 time.sleep(self._pause)
         else:
             self._write("".join(f"R {batch.partition} {record.offset}\n" for record in batch.records))
-        self._write(f"E {batch.partition} {batch.first_offset} {batch.next_offset}\n")
+        self._end(batch)
         return BatchResponse.advance()
 
     def close(self) -> None:
         os.close(self._file)
+
+    def _begin(self, batch: Batch) -> None:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._write(f"B {batch.partition} {batch.first_offset} {batch.next_offset} {now:.3f}\n")
+
+    def _end(self, batch: Batch) -> None:
+        self._write(f"E {batch.partition} {batch.first_offset} {batch.next_offset}\n")
 
     def _write(self, text: str) -> None:
         os.write(self._file, text.encode())
