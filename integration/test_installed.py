@@ -46,7 +46,10 @@ print(json.dumps(said))
 """
 
 #: Seconds; building and installing takes minutes on a busy machine.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.thorough("installs wheels into empty environments, minutes; the unit tests of packaging decide the rest"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from jolokia import JolokiaClient
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.jars import Bundle, fetch
 from inbound.http.client import fetch_status, post
+from integration.dispatching import admin_url
 from integration.harness import Scene
-from integration.test_processes import admin_url
 from tests.waiting import until
 
 CHANNEL = "inbound:type=Channel,name=orders"
@@ -124,6 +124,7 @@ def test_a_python_client_reads_searches_calls_and_writes(scene: Scene) -> None:
     assert scene.stop(process) == 0
 
 
+@pytest.mark.thorough("starts a JVM; another client of Jolokia does the same in `make test`")
 def test_jolokias_own_client_for_java_does_all_that(scene: Scene, inbound_jars: Path) -> None:
     """By GET and POST; it gives its password only when it is asked for it, and knows errors by their Java classes."""
     token, policy = scene.folder / "token", scene.folder / "policy.yaml"
@@ -165,6 +166,7 @@ def test_jolokias_own_client_for_java_does_all_that(scene: Scene, inbound_jars: 
     until(lambda: set(scene.owners()) == {0, 2, 3}, 60, "it has given the partition up")
 
 
+@pytest.mark.thorough("the fast tests of Jolokia tell several processes apart, by a key")
 def test_several_processes_are_seen_and_operated_through_one_port(scene: Scene) -> None:
     """With a token, which is the client's password, and a policy."""
     token, policy = scene.folder / "token", scene.folder / "policy.yaml"

@@ -14,7 +14,10 @@ from integration.upgrading import LedgerFacts, MakeScene, MixedScene, Releases, 
 from tests.waiting import until
 
 #: Seconds; the first test waits for two releases to be built and installed, which takes minutes on a busy machine.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.thorough("builds and installs two releases, minutes; the fast tests of compatibility and of mixed groups decide the rest"),
+]
 
 
 def test_a_fixed_id_is_taken_over_at_once_by_the_other_release(mixed_scene: MakeScene, releases: Releases) -> None:
