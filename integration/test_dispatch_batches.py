@@ -74,7 +74,9 @@ def test_by_key_batches_keep_the_order_of_each_key(dispatching: MakeScene, sink:
 def test_batches_are_bounded_and_hold_the_events_as_they_were(dispatching: MakeScene, sink: Sink) -> None:
     """In order, with attributes and bytes; 413 for more than ten halves them, 503, 429 and a hang repeat them whole."""
     s = dispatching()
-    subscribe(s, sink, timeout="PT5S", max_bytes="20KiB")  # longer than the machine may stand still: else others hang, too
+    subscribe(
+        s, sink, timeout="PT5S", max_bytes="20KiB"
+    )  # longer than the machine may stand still: else others hang, too
 
     def too_large(request: Request) -> bool:
         return len(request.ids) > 10 and offset_of(request.ids[0]) >= 200

@@ -75,7 +75,11 @@ def test_without_order_events_overtake_each_other_within_the_window(dispatching:
     # Who would go beyond the window had the time that all of the other partition took.
     until(lambda: s.committed() == {0: 0, 1: 100}, 60, lambda: f"the other partition is through: {s.committed()}")
     sink.let_go("all")
-    until(lambda: len(by_partition(sink.taken()).get(0, [])) >= 12, 60, "seven go on beyond the hanging one, which is the sixth")
+    until(
+        lambda: len(by_partition(sink.taken()).get(0, [])) >= 12,
+        60,
+        "seven go on beyond the hanging one, which is the sixth",
+    )
     s.send(100, partitions=[1])
     until(lambda: s.committed()[1] == 200, 60, lambda: f"the other partition is through: {s.committed()}")
     before = (s.committed()[0] <= 5, sorted(by_partition(sink.taken())[0]))

@@ -70,7 +70,9 @@ def test_replicas_that_join_and_leave_under_load_repeat_nothing(dispatching: Mak
     assert (s.stop(second), "abandoned" in s.log(first) + s.log(second)) == (0, False)
 
 
-@pytest.mark.thorough("the fast tests of the dispatcher decide it on a clock of their own: a stop waits 5 s for requests")
+@pytest.mark.thorough(
+    "the fast tests of the dispatcher decide it on a clock of their own: a stop waits 5 s for requests"
+)
 def test_a_joiner_and_a_stop_are_prompt_although_the_subscriber_hangs(dispatching: MakeScene, sink: Sink) -> None:
     """Nothing that was not answered is committed, and only that is sent again: a few seconds, of a timeout of 100."""
     s = dispatching(partitions=4)

@@ -60,7 +60,9 @@ def command(scene: Scene, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.thorough("the fast tests of causes and of the detector plant each of these; one is in the command's test below")
+@pytest.mark.thorough(
+    "the fast tests of causes and of the detector plant each of these; one is in the command's test below"
+)
 def test_planted_causes_are_named_and_nobody_is_accused_where_nothing_is_wrong(stage: Stage) -> None:
     """How soon is measured by `make test-explain` on a quiet machine; here only that each is."""
     named: list[Named] = plant_in_one_process(stage, SOME)

@@ -141,7 +141,9 @@ def test_kafka_down_is_503_and_nothing_is_lost_when_it_is_back(
     ("client", "batch"),
     [
         ("kafka-python", 20),
-        pytest.param("confluent-kafka", 1, marks=pytest.mark.thorough("the other client and batches are in `make test`")),
+        pytest.param(
+            "confluent-kafka", 1, marks=pytest.mark.thorough("the other client and batches are in `make test`")
+        ),
     ],
 )
 def test_after_a_kill_under_load_every_202_is_in_the_log(scene: MakeScene, client: str, batch: int) -> None:

@@ -48,7 +48,9 @@ print(json.dumps(said))
 #: Seconds; building and installing takes minutes on a busy machine.
 pytestmark = [
     pytest.mark.timeout(900),
-    pytest.mark.thorough("installs wheels into empty environments, minutes; the unit tests of packaging decide the rest"),
+    pytest.mark.thorough(
+        "installs wheels into empty environments, minutes; the unit tests of packaging decide the rest"
+    ),
 ]
 
 

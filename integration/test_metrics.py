@@ -1,4 +1,4 @@
-"""What Prometheus and `inbound status` get of real consumers on real servers, of one process and of several behind one port."""
+"""What Prometheus and `inbound status` get of a real consumer on real servers."""
 
 from __future__ import annotations
 
@@ -115,39 +115,3 @@ def test_a_consumers_metrics_and_status_tell_of_what_it_did(scene: Scene) -> Non
     partitions = json.loads(status(url, "--json"))["channels"][0]["partitions"]
     assert [(p["position"], p["committed"], p["lag"]) for p in partitions] == [(5, 5, 0)] * 6
     assert scene.stop(process) == 0
-
-
-@pytest.mark.thorough("the fast tests of the metrics' table merge what several processes expose")
-def test_several_processes_behind_one_port_keep_their_types_and_histograms(scene: Scene) -> None:
-    """Each series says whose it is; sums over them are those of the group."""
-    parent = scene.start("--processes", "2")
-    scrape = scraper(scene, parent)
-    until(lambda: scene.all_owned(2), 120, "both own partitions")
-    scene.publish(5)
-    found: dict[str, Any] = {}
-
-    def settled() -> bool:
-        """A child that takes more than 2 s to answer is left out of that scrape."""
-        found.clear()
-        found.update(scrape(OPENMETRICS))
-        seen = totals(found)
-        # A scrape is no moment: while the last commit lands, it may be in one figure and not in the other yet.
-        counted = seen["inbound_commit_duration_seconds_count"] == seen["inbound_commits_total"] > 0
-        whole = (seen["inbound_partition_state"], seen["inbound_partition_records_total"]) == (6, 30)
-        return whole and seen["inbound_partition_lag"] == 0 and counted
-
-    until(settled, 60, "both answer, and all is committed and counted")
-    ours = {metric.family: metric for section in SECTIONS for metric in section.metrics}
-    for name, family in found.items():
-        assert (family.type, family.documentation) == (ours[name].kind, ours[name].help)
-        if name != CONSUMED:
-            assert all("pid" in sample.labels for sample in family.samples), name
-    buckets = found["inbound_batch_duration_seconds"].samples
-    pids = {s.labels["pid"] for s in buckets}
-    assert len(pids) == 2
-    for pid in pids:
-        counts = [s.value for s in buckets if s.labels["pid"] == pid and s.name.endswith("_bucket")]
-        (count,) = [s.value for s in buckets if s.labels["pid"] == pid and s.name.endswith("_count")]
-        assert counts == sorted(counts)
-        assert counts[-1] == count
-    assert scene.stop(parent) == 0

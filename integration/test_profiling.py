@@ -8,7 +8,6 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from http.client import HTTPException
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -41,21 +40,13 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
     one.close()
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    one = Browser(tmp_path / "profile")
-    yield one
-    one.close()
-
-
-def address(scene: Scene, process: subprocess.Popen[bytes], nth: int = 0) -> str:
-    """Return where a process listens for who wants profiles, as its log says: the last but `nth` time."""
+def address(scene: Scene, process: subprocess.Popen[bytes]) -> str:
+    """Return where a process listens for who wants profiles, as its log says."""
 
     def said() -> list[str]:
         return re.findall(r"profiling: (http://\S+/debug/pprof/)", scene.log(process))
 
-    until(lambda: len(said()) > nth, 120, lambda: f"it says where profiles are taken: {scene.log(process)[-2000:]}")
-    return said()[-1]
+    return until(said, 120, lambda: f"it says where profiles are taken: {scene.log(process)[-2000:]}")[-1]
 
 
 def fetch(url: str) -> bytes:
@@ -181,32 +172,3 @@ def look_at_the_flame_graph(browser: Browser, pid: int) -> None:
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     assert "busy.Busy.weigh" in browser.run("document.querySelector('table').innerText")
     assert browser.problems == []
-
-
-@pytest.mark.thorough("the listener's fast tests give each process its port, and end it while the process runs")
-def test_each_process_of_several_has_a_port_and_follows_the_configuration(scene: Scene) -> None:
-    """Profiles are taken of each; taken out of the configuration, the listeners are gone."""
-    parent = scene.start("--processes", "2")
-    found: set[str] = set()
-
-    def both() -> bool:
-        found.update(re.findall(r"profiling: (http://\S+/debug/pprof/)", scene.log(parent)))
-        return len(found) == 2
-
-    until(both, 120, lambda: f"both say where: {scene.log(parent)[-2000:]}")
-    assert all(b'thread "MainThread"' in dump_of(url) for url in found)
-
-    without = re.sub(r"(?m)^profiling: .*\n", "", scene.config.read_text())
-    scene.config.write_text(without)
-
-    def gone() -> bool:
-        for url in found:
-            try:
-                dump_of(url)
-            except (OSError, HTTPException):  # an answer can be cut by the end
-                continue
-            return False
-        return True
-
-    until(gone, 120, lambda: f"nobody listens: {scene.log(parent)[-2000:]}")
-    assert scene.stop(parent) == 0

@@ -27,14 +27,6 @@ ANSWER = "document.querySelector('#control .answer')?.innerText ?? ''"
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    one = Browser(tmp_path / "profile")
-    one.look_like(1280, 900)
-    yield one
-    one.close()
-
-
-@pytest.fixture
 def serve(browser: Browser) -> Iterator[Callable[..., Stage]]:
     """Serve a status, and open its page; returns when it is drawn."""
     with ExitStack() as open_now:
@@ -340,7 +332,7 @@ def test_nothing_is_asked_while_nobody_looks(browser: Browser, serve: Callable[.
     browser.run(hidden.format("true"))
     shows(browser, "underWay === 0")
     before = stage.looks
-    time.sleep(4.5)  # two more would have been
+    time.sleep(4.5)  # two more would have been asked for
     assert stage.looks == before
     browser.run(hidden.format("false"))
     until(lambda: stage.looks > before, 60, "it is asked again")

@@ -236,7 +236,10 @@ def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
     before = len(sink.sent("/other"))
     until(lambda: len(sink.sent("/other")) > before, 30, "what was known before goes on")
 
-    mount(manifests, {"orders.yaml": channel("orders", one, {**other, "generation": 2, "subscriberUri": f"{sink.url}/edited"})})
+    mount(
+        manifests,
+        {"orders.yaml": channel("orders", one, {**other, "generation": 2, "subscriberUri": f"{sink.url}/edited"})},
+    )
     until(lambda: sink.sent("/edited"), 60, "the edit counts")
     until(lambda: scene.problem(process) is None, 30, "nothing is wrong any more")
     until(lambda: scene.said(OTHER_UID).get("observedGeneration") == 2, 30, "the edit is observed")

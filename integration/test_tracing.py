@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from inbound.http.client import fetch_status
-from integration.dispatching import Dispatching, admin_url
+from integration.dispatching import Dispatching
 from integration.mounted import mount
 from integration.sink import Sink, reply
 from integration.zipkin import ZipkinServer, zipkin_server
@@ -105,49 +104,6 @@ def test_zipkin_has_the_whole_way_of_an_event(dispatching: MakeScene, sink: Sink
     assert zipkin.trace(other) == []
     assert span_of(sink, "/", "2").startswith(other)
     assert s.stop(process) == 0
-
-
-@pytest.mark.thorough("a mounted folder is followed in `make test` by an ingress; the exporter's fast tests have collectors that die")
-def test_settings_change_while_it_runs_and_a_collector_may_die(
-    dispatching: MakeScene, sink: Sink, collector: Sink
-) -> None:
-    """A mounted folder is followed; what is wrong in it is refused; without a collector all goes on."""
-    s = dispatching()
-    mounted = s.folder / "config-tracing"
-    mount(mounted, {"backend": "none"})
-    configured(s, sink, tracing={"folder": str(mounted)})
-    (process,) = s.run()
-    url = admin_url(s, process)
-
-    def tracing() -> dict[str, Any] | None:
-        found: dict[str, Any] | None = fetch_status(url, 30)["tracing"]
-        return found
-
-    off, settings = tracing(), {"backend": "zipkin", "zipkin-endpoint": collector.url}
-    mount(mounted, {**settings, "sample-rate": "1"})
-    until(lambda: tracing() is not None, 60, "it traces")
-    post(s, process, "1")
-    until(lambda: spans_at(collector) >= {"POST", f"send {s.topic}", f"process {s.topic}"}, 60, "spans come")
-    mount(mounted, {**settings, "sample-rate": "7"})
-    until(lambda: "sample-rate" in (fetch_status(url, 30)["config_problem"] or ""), 60, "it is refused")
-    still = tracing()
-    mount(mounted, {**settings, "sample-rate": "1.0"})
-    until(lambda: fetch_status(url, 30)["config_problem"] is None, 60, "it is put right")
-    collector.down()
-    ids = [str(number) for number in range(2, 42)]
-    for id in ids:
-        post(s, process, id)
-    until(lambda: set(sink.taken("/")) >= {"1", *ids}, 60, lambda: f"all are delivered: {sink.taken('/')}")
-    until(lambda: (tracing() or {})["problem"] is not None, 60, "it is told that spans do not go")
-
-    assert off is None
-    assert still is not None
-    assert still["sample_rate"] == 1.0
-    assert str(mounted / "sample-rate") in s.log(process)
-    assert s.stop(process) == 0
-    log = s.log(process)
-    assert log.count("spans do not go to the collector") == 1
-    assert re.search(r"tracing: \d+ spans were not sent", log)
 
 
 def spans_at(collector: Sink) -> set[str]:

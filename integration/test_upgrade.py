@@ -10,7 +10,9 @@ from tests.waiting import until
 #: Seconds; the first test waits for two releases to be built and installed, which takes minutes on a busy machine.
 pytestmark = [
     pytest.mark.timeout(900),
-    pytest.mark.thorough("builds and installs two releases, minutes; the fast tests of compatibility and of mixed groups decide the rest"),
+    pytest.mark.thorough(
+        "builds and installs two releases, minutes; the fast tests of compatibility and of mixed groups decide the rest"
+    ),
 ]
 
 

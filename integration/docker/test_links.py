@@ -17,7 +17,9 @@ MakeReplicas = Callable[..., Replicas]
 #: The first one of a session makes the images. Seconds.
 pytestmark = [
     pytest.mark.timeout(900),
-    pytest.mark.thorough("makes images and networks, minutes; `make test` kills, stops and cuts off processes of this machine"),
+    pytest.mark.thorough(
+        "makes images and networks, minutes; `make test` kills, stops and cuts off processes of this machine"
+    ),
 ]
 
 
