@@ -73,7 +73,7 @@ def status(url: str, *arguments: str) -> str:
 
 def test_a_consumers_metrics_and_status_tell_of_what_it_did(scene: Scene) -> None:
     """Every batch, commit and fsync is in its histogram, and nothing is exposed that the table does not list."""
-    process = scene.start()
+    process = scene.start("--set", "controller.rebalance_interval=600s")  # on a slow machine there would be others, too
     url = admin_url(scene, process)
     scrape = scraper(scene, process)
     until(lambda: scene.all_owned(1), 120, "it owns all")

@@ -36,7 +36,7 @@ def processes(url: str) -> list[dict[str, Any]]:
 
 def test_several_processes_share_one_admin_port_and_a_dead_one_is_started_again(scene: Scene) -> None:
     """The parent restarts a child that dies; when the parent is killed, its children release everything and end."""
-    scene.session = 2.0  # of the dead one
+    scene.session = 4.0  # of the dead one
     scene.write_config()
     parent = scene.start("--processes", "2")
     url = admin_url(scene, parent)
