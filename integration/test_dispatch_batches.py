@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from integration.dispatching import Dispatching, offset_of, partition_of, repeats
 from integration.sink import HANG, OK, Answer, Request, Sink, status
 
@@ -47,6 +49,7 @@ def test_poison_events_stand_alone_in_the_end(dispatching: MakeScene, sink: Sink
     assert codes[:4] == ["400", "413", "422", "500"]
 
 
+@pytest.mark.thorough("the dispatcher's fast tests keep each key's order through a refusal")
 def test_by_key_batches_keep_the_order_of_each_key(dispatching: MakeScene, sink: Sink) -> None:
     """Several batches of a partition are under way at once, some are refused at first, one holds a poison event."""
     s = dispatching(partitions=2)
@@ -71,6 +74,9 @@ def test_by_key_batches_keep_the_order_of_each_key(dispatching: MakeScene, sink:
     assert max(len(request.ids) for request in sink.sent("/")) == 20
 
 
+@pytest.mark.thorough(
+    "the dispatcher's fast tests decide what goes into a batch; poison events in batches are in `make test`"
+)
 def test_batches_are_bounded_and_hold_the_events_as_they_were(dispatching: MakeScene, sink: Sink) -> None:
     """In order, with attributes and bytes; 413 for more than ten halves them, 503, 429 and a hang repeat them whole."""
     s = dispatching()

@@ -6,6 +6,8 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from integration.dispatching import Dispatching, channel_status, event_headers, metrics
 from integration.sink import OK, Sink, status
 from tests.waiting import until
@@ -82,6 +84,7 @@ def test_while_the_dead_letter_sink_is_down_the_partition_does_not_advance_and_s
     assert (sorted(set(sink.taken("/dead"))), s.lost(sink.taken())) == (["0-2"], set())
 
 
+@pytest.mark.thorough("the dispatcher's fast tests hold, pass over and dead-letter what is no event")
 def test_a_record_that_is_no_event_is_dead_lettered_skipped_or_stops_its_partition(
     dispatching: MakeScene, sink: Sink
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from integration.dispatching import Dispatching, by_partition, offset_of, partition_of, repeats
 from integration.sink import OK, Answer, Request, Sink, status
 from tests.waiting import until
@@ -63,6 +65,9 @@ def test_by_key_an_event_is_overtaken_by_other_keys_within_the_window_only(dispa
     assert max(sink.most_at_once(lambda one: (partition(one), offset_of(one.ids[0]) % 4)).values()) == 1
 
 
+@pytest.mark.thorough(
+    "the fast tests of the dispatcher and of its window decide it; order by key and by partition are in `make test`"
+)
 def test_without_order_events_overtake_each_other_within_the_window(dispatching: MakeScene, sink: Sink) -> None:
     """Even of one key; never more than `max_in_flight` at once, and the commit stays before what is not done."""
     s = dispatching(partitions=2)

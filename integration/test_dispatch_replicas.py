@@ -51,6 +51,9 @@ def test_a_replica_that_is_killed_loses_nothing_and_repeats_at_most_its_window(
     assert s.stop(other) == 0
 
 
+@pytest.mark.thorough(
+    "a consumer that stops or joins has its own tests in `make test`; the dispatcher's fast tests have one that leaves"
+)
 def test_replicas_that_join_and_leave_under_load_repeat_nothing(dispatching: MakeScene, sink: Sink) -> None:
     """SIGTERM and a rebalance while requests are under way: each event is sent once, in order."""
     s = dispatching(partitions=4)

@@ -16,7 +16,7 @@ MakeScene = Callable[..., Dispatching]
 
 FAST = {"backoffDelay": "PT0.05S", "backoffPolicy": "linear", "retry": 1000, "timeout": "PT30S"}
 #: What a header cannot hold as it is, and what goes out as a header, too.
-SAID = {
+SAID: dict[str, Any] = {
     "unicode": 'größe € "100%" 日本 😀',
     "time": "2026-01-02T03:04:05.123456789Z",
     "subject": "a/b c",

@@ -129,6 +129,9 @@ def test_other_connections_to_kafka_and_zookeeper_or_what_does_not_start_is_take
     assert scene.stop(process) == 0
 
 
+@pytest.mark.thorough(
+    "the fast tests of the reload command ask several processes; in `make test` one is edited, and an ingress gets a SIGHUP"
+)
 def test_a_hangup_reaches_every_child(scene: Scene) -> None:
     """And so does the command, by the parent's admin port; each takes the change in once."""
     parent = scene.start("--processes", "2")

@@ -215,6 +215,9 @@ def channel(name: str, *subscribers: dict[str, Any]) -> str:
     )
 
 
+@pytest.mark.thorough(
+    "in `make test` eventing-kafka's pair is served from a manifest, and an ingress follows a mounted folder"
+)
 def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
     subscribed: Callable[..., Subscribed], sink: Sink
 ) -> None:
