@@ -251,21 +251,17 @@ def test_names_and_messages_that_are_markup_do_nothing(browser: Browser, serve: 
         abandoned=[f"{HOSTILE}/3"],
         paused=night(now).channels[2].paused,
     )
-    stage = Stage(process(channels=[bad], host=HOSTILE, config_problem=HOSTILE))
-    try:
-        stage.texts = {"text": HOSTILE, "todo": HOSTILE, "evidence": [HOSTILE]}
-        browser.open(stage.url)
-        shows(browser, "document.querySelectorAll('#rows tr').length", 2)
-        browser.run(f"{ROWS}[0].querySelector('button').click()")
-        shows(browser, "document.querySelector('#detail').innerText.includes('What to do')")
-        browser.run("document.querySelector('#detail .close').click()")
-        press(browser, "#channels", "Pause")
+    stage = serve(process(channels=[bad], host=HOSTILE, config_problem=HOSTILE))
+    stage.texts = {"text": HOSTILE, "todo": HOSTILE, "evidence": [HOSTILE]}
+    shows(browser, "document.querySelectorAll('#rows tr').length", 2)
+    browser.run(f"{ROWS}[0].querySelector('button').click()")
+    shows(browser, "document.querySelector('#detail').innerText.includes('What to do')")
+    browser.run("document.querySelector('#detail .close').click()")
+    press(browser, "#channels", "Pause")
 
-        assert browser.run("document.querySelectorAll('main img, dialog img, main script, dialog script').length") == 0
-        assert "<script>alert(1)</script>" in browser.run(TITLE + " + document.querySelector('#rows').innerText")
-        assert browser.problems == []
-    finally:
-        stage.close()
+    assert browser.run("document.querySelectorAll('main img, dialog img, main script, dialog script').length") == 0
+    assert "<script>alert(1)</script>" in browser.run(TITLE + " + document.querySelector('#rows').innerText")
+    assert browser.problems == []
 
 
 def test_a_thousand_partitions_stay_quick(browser: Browser, serve: Callable[..., Stage]) -> None:
