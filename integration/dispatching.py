@@ -259,6 +259,12 @@ def channel_status(scene: Scene, process: subprocess.Popen[bytes], name: str = F
     return dict(next(channel for channel in channels if channel["name"] == name))
 
 
+def reloads(url: str) -> dict[str, Any]:
+    """Return what the process behind an admin port says of changes of its configuration."""
+    found: dict[str, Any] = fetch_status(url, 30)["reload"]
+    return found
+
+
 def metrics(scene: Scene, process: subprocess.Popen[bytes]) -> dict[str, float]:
     """Return a process's metrics: name with labels as they stand, and value."""
     with urlopen(f"{admin_url(scene, process)}/metrics", timeout=30) as answer:

@@ -10,13 +10,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.ports import free_ports
-from inbound.http.client import fetch_status
+from integration.dispatching import reloads
 from integration.ingress_scene import IngressScene, Load, event
 from integration.mounted import mount
 from integration.sink import Sink
@@ -50,12 +49,6 @@ def write(s: IngressScene, **ingress: object) -> None:
         "ingress": {"listen": f"127.0.0.1:{s.port}", **ingress},
     }
     s.config.write_text(json.dumps(sections, indent=1))
-
-
-def reloads(url: str) -> dict[str, Any]:
-    """Return what the process says of changes of its configuration."""
-    found: dict[str, Any] = fetch_status(url, 30)["reload"]
-    return found
 
 
 def applied(url: str, count: int, step: str) -> None:

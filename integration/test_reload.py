@@ -8,13 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
-from integration.dispatching import admin_url
+from integration.dispatching import admin_url, reloads
 from integration.harness import Scene
 from integration.reloading.campaign import play
 from tests.waiting import until
@@ -29,12 +28,6 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
     one = Scene(embedded_cluster, folder, partitions=4, session=15.0)
     yield one
     one.close()
-
-
-def reloads(url: str) -> dict[str, Any]:
-    """Return what a process says of changes of its configuration."""
-    found: dict[str, Any] = fetch_status(url, 30)["reload"]
-    return found
 
 
 def edit(scene: Scene, old: str, new: str) -> None:

@@ -32,14 +32,6 @@ def zipkin(inbound_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield server
 
 
-@pytest.fixture
-def collector() -> Iterator[Sink]:
-    """A collector that keeps what it is sent."""
-    one = Sink()
-    yield one
-    one.close()
-
-
 def configured(s: Dispatching, sink: Sink, **sections: Any) -> None:
     """Write a configuration with an ingress, a subscription that replies, and these sections."""
     s.subscribe(subscriberUri=f"{sink.url}/", replyUri=f"{sink.url}/replies", delivery={"timeout": "PT30S"})
@@ -113,7 +105,7 @@ def spans_at(collector: Sink) -> set[str]:
 
 def otlp_spans(collector: Sink) -> list[Any]:
     """Return the spans that a collector was sent."""
-    requests = [ExportTraceServiceRequest.FromString(one.body) for one in list(collector.requests)]
+    requests = [ExportTraceServiceRequest.FromString(one.body) for one in collector.sent("/v1/traces")]
     return [
         span
         for request in requests
@@ -124,11 +116,11 @@ def otlp_spans(collector: Sink) -> list[Any]:
 
 
 def test_an_event_is_one_trace_from_its_publisher_through_the_ingress_to_the_subscriber(
-    dispatching: MakeScene, sink: Sink, collector: Sink
+    dispatching: MakeScene, sink: Sink
 ) -> None:
     """`inbound publish` begins it: to Kafka, or with `--to` to the ingress; all send OTLP."""
     s = dispatching()
-    configured(s, sink, tracing={"backend": "otlp", "endpoint": collector.url, "sample_rate": 1})
+    configured(s, sink, tracing={"backend": "otlp", "endpoint": sink.url, "sample_rate": 1})
     (process,) = s.run()
     until(lambda: "ingress: http" in s.log(process), 60, "it says where its ingress is")
     where = re.search(r"ingress: (http://127\.0\.0\.1:\d+)", s.log(process))
@@ -140,7 +132,7 @@ def test_an_event_is_one_trace_from_its_publisher_through_the_ingress_to_the_sub
         until(lambda: len(sink.taken("/")) == count, 60, lambda: f"it is delivered: {s.log(process)[-2000:]}")  # noqa: B023
 
     def found(trace: str) -> list[Any]:
-        spans = [span for span in otlp_spans(collector) if span.trace_id.hex() == trace]
+        spans = [span for span in otlp_spans(sink) if span.trace_id.hex() == trace]
         return sorted(spans, key=lambda span: int(span.start_time_unix_nano))
 
     wholes = (
