@@ -8,11 +8,14 @@ import os
 import select
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from scripts.browser import find_browser
+from tests.waiting import Deadline
 
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run"),
@@ -34,7 +37,7 @@ _ERRORS = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalle
 
 
 class Browser:
-    """One browser with one tab. `problems` is what it complained of: errors, warnings, refused resources."""
+    """One browser with one tab. `problems` is what that complained of: errors, warnings, refused resources."""
 
     def __init__(self, profile: Path) -> None:
         """Start it with an empty profile in this folder."""
@@ -43,6 +46,7 @@ class Browser:
         self.problems: list[str] = []
         self._last = 0
         self._rest = b""
+        self._session = ""
         theirs, self._write = os.pipe()
         self._read, theirs_too = os.pipe()
         command = (path, *_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank")
@@ -55,10 +59,20 @@ class Browser:
         )
         os.close(theirs)
         os.close(theirs_too)
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._context: str | None = None
+        self.fresh()
+
+    def fresh(self) -> None:
+        """Take a new tab of usual size, with storage of its own, in the place of the one before."""
+        before, self._context = self._context, self.call("Target.createBrowserContext")["browserContextId"]
+        target = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        if before is not None:
+            self.call("Target.disposeBrowserContext", browserContextId=before)
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable", here=True)
+        self.look_like(1280, 900)
+        self.problems.clear()
 
     def open(self, page: Path | str) -> None:
         """Show a file, or what a URL names, and wait until it is loaded."""
@@ -99,7 +113,7 @@ class Browser:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 result: dict[str, Any] = answer["result"]
                 return result
-            if answer.get("method") in _ERRORS:
+            if answer.get("method") in _ERRORS and answer.get("sessionId") == self._session:
                 self.problems.append(json.dumps(answer["params"]))
 
     def close(self) -> None:
@@ -110,13 +124,30 @@ class Browser:
         os.close(self._write)
 
     def _next(self) -> dict[str, Any]:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = Deadline(_PATIENCE)
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._read], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, f"Chromium said nothing for {_PATIENCE:.0f} s"
+            ready, _, _ = select.select([self._read], [], [], 1.0)
+            if not ready:
+                assert not deadline.passed(), f"Chromium said nothing for {deadline.took():.0f} s"
+                continue
             piece = os.read(self._read, 2**20)
             assert piece, f"Chromium ended with {self._process.poll()}"
             self._rest += piece
         line, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(line)
         return message
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The browser of a session; tests take `browser`."""
+    one = Browser(tmp_path_factory.mktemp("chromium") / "profile")
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    """A browser that knows nothing of other tests."""
+    chromium.fresh()
+    return chromium

@@ -12,13 +12,24 @@ import pytest
 from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.pytest_plugin import cluster_factory, embedded_cluster
+from integration.browser import browser, chromium
 from integration.dispatching import Dispatching
 from integration.harness import Scenes, serve_again
 from integration.sink import Sink
 from integration.spark_stage import spark
 from integration.upgrading import mixed_scene, releases
 
-__all__ = ["client", "cluster_factory", "embedded_cluster", "inbound_jars", "mixed_scene", "releases", "spark"]
+__all__ = [
+    "browser",
+    "chromium",
+    "client",
+    "cluster_factory",
+    "embedded_cluster",
+    "inbound_jars",
+    "mixed_scene",
+    "releases",
+    "spark",
+]
 
 #: A test here waits for servers and processes, and each of its waits has a bound of its own, which grows with the machine. Seconds.
 HANGS_AFTER = 900

@@ -67,7 +67,6 @@ class Dispatching(Scene):
     #: Longer than the machine may stand still: after a session that expired, events would be sent again, rightly.
     session: float = 15.0
     subscriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    channels: dict[str, dict[str, Any]] = field(default_factory=dict)
     reader: dict[str, Any] = field(default_factory=dict)
     topic_configs: dict[str, str] = field(default_factory=dict)
     events: dict[str, Event] = field(default_factory=dict)
@@ -77,31 +76,33 @@ class Dispatching(Scene):
 
     def write_config(self, **channel: str) -> None:
         """Write the configuration; JSON is YAML too."""
-        if channel:
-            raise TypeError("give the channel's settings to `subscribe`")
+        assert not channel, "its settings are options of the dispatcher"
         body = {
             "zookeeper": {"hosts": self.cluster.zookeeper_hosts, "session_timeout": f"{self.session}s"},
             "kafka": {"bootstrap.servers": self.cluster.bootstrap_servers},
             "admin": {"listen": "127.0.0.1:0"},
             "controller": {"join_delay": "200ms"},
             "ledger": {"path": str(self.folder / "ledger")},
-            "channels": {
-                name: {
-                    "topics": [self.topic],
-                    "group": self.group_of(name),
-                    "reader": {"client": self.client, **self.reader},
-                    "processor": {"type": "dispatch", "options": options},
-                    **self.channels[name],
-                }
-                for name, options in self.subscriptions.items()
-            },
+            **self._sections(),
         }
         self.config.write_text(json.dumps(body, indent=1))
 
-    def subscribe(self, name: str = FIRST, *, channel: dict[str, Any] | None = None, **options: Any) -> None:
+    def _sections(self) -> dict[str, Any]:
+        """Return what the configuration says of the subscriptions."""
+        channels = {
+            name: {
+                "topics": [self.topic],
+                "group": self.group_of(name),
+                "reader": {"client": self.client, **self.reader},
+                "processor": {"type": "dispatch", "options": options},
+            }
+            for name, options in self.subscriptions.items()
+        }
+        return {"channels": channels}
+
+    def subscribe(self, name: str = FIRST, **options: Any) -> None:
         """Have the processes that are started from now on dispatch to `options["subscriberUri"]`."""
         self.subscriptions[name] = options
-        self.channels[name] = channel or {}
         self.write_config()
 
     def group_of(self, name: str) -> str:
@@ -256,6 +257,12 @@ def channel_status(scene: Scene, process: subprocess.Popen[bytes], name: str = F
     """Return what a process's /status says of one subscription."""
     channels = fetch_status(admin_url(scene, process), 30)["channels"]
     return dict(next(channel for channel in channels if channel["name"] == name))
+
+
+def reloads(url: str) -> dict[str, Any]:
+    """Return what the process behind an admin port says of changes of its configuration."""
+    found: dict[str, Any] = fetch_status(url, 30)["reload"]
+    return found
 
 
 def metrics(scene: Scene, process: subprocess.Popen[bytes]) -> dict[str, float]:

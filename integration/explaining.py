@@ -25,7 +25,7 @@ from inbound.partition import Partition
 from inbound.processors.base import Context
 from inbound.topic_partition import TopicPartition
 from integration.dispatching import event_headers
-from tests.waiting import until
+from tests.waiting import Deadline, until
 
 Behaviour = Callable[[Batch], BatchResponse]
 #: What the processor of a channel does with a batch; by the channel's name.
@@ -222,8 +222,8 @@ def watch(planted: Sequence[tuple[str, str, float, Callable[[], str | None]]], p
     """Wait until each of (plant, cause, monotonic time of planting, what tells the cause) is named, `patience` seconds at most."""
     said: dict[str, str | None] = {}
     found: dict[str, float] = {}
-    deadline = time.monotonic() + patience
-    while len(found) < len(planted) and time.monotonic() < deadline:
+    deadline = Deadline(patience)
+    while len(found) < len(planted) and not deadline.passed():
         for plant, cause, at, tell in planted:
             if plant not in found:
                 said[plant] = tell()

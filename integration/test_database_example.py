@@ -19,6 +19,8 @@ from tests.waiting import until
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "database" / "payments.py"
 KILLS = 5
 
+pytestmark = pytest.mark.thorough("five kills under load; the fast tests of the examples decide where a claim begins")
+
 
 @pytest.fixture
 def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:

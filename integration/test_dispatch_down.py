@@ -1,4 +1,4 @@
-"""A subscriber that is down for half a minute, under load."""
+"""A subscriber that is down, under load."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 from integration.dispatching import Dispatching, channel_status, cpu_seconds, peak_memory, repeats, reset_peak
 from integration.heartbeat import Heartbeat
 from integration.sink import Sink
-from tests.waiting import until
+from tests.waiting import patient, slowness, until
 
-OUTAGE = 30.0
+#: Seconds.
+OUTAGE = 10.0
 #: Events of 100 KiB: several times what may wait in memory.
 LARGE, LARGE_EVENTS = b"x" * 100 * 1024, 500
 #: Events of a partition that are open: with as many as are by default, those of both subscriptions are half the bound.
@@ -26,7 +27,7 @@ def test_a_subscriber_that_is_down_holds_its_own_channel_and_is_served_when_it_i
     """No busy loop, no growing memory, the other subscription untouched; each event arrives, and once only."""
     with closing(Sink()) as other, Heartbeat() as heart:
         s = dispatching(partitions=4, reader={"prefetch_bytes": "8MiB"})
-        delivery = {"retry": 1000, "backoffPolicy": "linear", "backoffDelay": "PT0.1S", "timeout": "PT5S"}
+        delivery = {"retry": 1000, "backoffPolicy": "linear", "backoffDelay": "PT0.1S", "timeout": "PT30S"}
         how: dict[str, Any] = {"delivery": delivery, "ordering": "key", "max_in_flight": WINDOW}
         s.subscribe(subscriberUri=f"{sink.url}/", **how)
         s.subscribe("others", subscriberUri=f"{other.url}/", **how)
@@ -41,7 +42,7 @@ def test_a_subscriber_that_is_down_holds_its_own_channel_and_is_served_when_it_i
         held = s.committed()
         s.start_load(20)
         began, cpu = time.monotonic(), cpu_seconds(process)
-        until(lambda: time.monotonic() - began >= OUTAGE, OUTAGE + 5, "the outage is over")
+        until(lambda: time.monotonic() - began >= OUTAGE, OUTAGE + 60, "the outage is over")
         cores = (cpu_seconds(process) - cpu) / (time.monotonic() - began)
         published, looked = set(s.events), time.monotonic()
         until(lambda: published <= set(other.taken()), 60, "the other subscription gets what was published by then")
@@ -53,9 +54,11 @@ def test_a_subscriber_that_is_down_holds_its_own_channel_and_is_served_when_it_i
         sink.up()
         s.drained()
         s.drained("others")
-    assert cores < 0.2, f"{cores:.2f} cores to wait for a subscriber, with 80 events per second for another one"
+    assert cores < 0.2 * slowness()[0], (
+        f"{cores:.2f} cores to wait for a subscriber, with 80 events per second for another one"
+    )
     assert grown < 100, f"{grown:.0f} MiB more, of a backlog of {len(LARGE) * LARGE_EVENTS >> 20} MiB"
-    assert behind < 1.0, f"the other subscription is {behind:.2f} s behind"
+    assert behind < patient(1.0), f"the other subscription is {behind:.2f} s behind"
     assert "refused" in str(said).lower() or "connect" in str(said).lower(), said
     assert [(s.lost(x.taken()), repeats(x.taken())) for x in (sink, other)] == [(set(), {})] * 2
     assert Counter(x.connection for x in other.sent()).most_common(1)[0][1] > 10, "connections are used again"

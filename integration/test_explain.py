@@ -60,18 +60,14 @@ def command(scene: Scene, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_planted_causes_are_named(stage: Stage) -> None:
+@pytest.mark.thorough(
+    "the fast tests of causes and of the detector plant each of these; one is in the command's test below"
+)
+def test_planted_causes_are_named_and_nobody_is_accused_where_nothing_is_wrong(stage: Stage) -> None:
     """How soon is measured by `make test-explain` on a quiet machine; here only that each is."""
     named: list[Named] = plant_in_one_process(stage, SOME)
+    named += [*plant_no_member(stage), *plant_suspended(stage), *plant_in_doubt(stage)]
     assert [one for one in named if one.seconds is None] == []
-
-
-def test_what_only_zookeeper_knows_is_named(stage: Stage) -> None:
-    named = [*plant_no_member(stage), *plant_suspended(stage), *plant_in_doubt(stage)]
-    assert [one for one in named if one.seconds is None] == []
-
-
-def test_nobody_is_accused_where_nothing_is_wrong(stage: Stage) -> None:
     account = run_mixed_load(stage, 20, per_second=20.0)
     assert account.records > 0
     assert account.false == []

@@ -20,7 +20,7 @@ from tests.waiting import until
 
 #: The first of these many seeds a run plays; `make fuzz` plays more, and others.
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "8"))
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "4"))
 #: No run is so slow that it plays fewer against each port.
 LEAST = 200
 #: What the attacks of a run are answered with, among others; a slow machine plays on until each was there, up to so many.

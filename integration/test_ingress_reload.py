@@ -10,16 +10,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.ports import free_ports
-from inbound.http.client import fetch_status
+from integration.dispatching import reloads
 from integration.ingress_scene import IngressScene, Load, event
+from integration.mounted import mount
 from integration.sink import Sink
-from integration.test_tracing import mount, spans_at
+from integration.test_tracing import spans_at
 from tests.waiting import until
 
 
@@ -40,14 +40,6 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Ingress
     one.close()
 
 
-@pytest.fixture
-def collector() -> Iterator[Sink]:
-    """A collector that keeps what it is sent."""
-    one = Sink()
-    yield one
-    one.close()
-
-
 def write(s: IngressScene, **ingress: object) -> None:
     """Write the configuration with these keys of the ingress; it is JSON, which is YAML."""
     sections = {
@@ -59,12 +51,6 @@ def write(s: IngressScene, **ingress: object) -> None:
     s.config.write_text(json.dumps(sections, indent=1))
 
 
-def reloads(url: str) -> dict[str, Any]:
-    """Return what the process says of changes of its configuration."""
-    found: dict[str, Any] = fetch_status(url, 30)["reload"]
-    return found
-
-
 def applied(url: str, count: int, step: str) -> None:
     """Wait until the change with that number is applied, which is this one step."""
     until(lambda: reloads(url)["applied_total"] >= count, 60, lambda: f"{step} is applied: {reloads(url)}")
@@ -72,12 +58,12 @@ def applied(url: str, count: int, step: str) -> None:
 
 
 def test_everything_that_is_answered_with_202_is_in_kafka_whatever_is_edited(
-    scene: IngressScene, started: list[Load], collector: Sink
+    scene: IngressScene, started: list[Load], sink: Sink
 ) -> None:
     """Limits, the client's options, a bad edit, a mounted folder, by itself, by the command and by SIGHUP."""
     s = scene
     (s.port,) = free_ports(1)
-    mount(s.folder / "config-tracing", backend="none")
+    mount(s.folder / "config-tracing", {"backend": "none"})
     write(s)
     s.start()
     assert s.process is not None
@@ -103,9 +89,10 @@ def test_everything_that_is_answered_with_202_is_in_kafka_whatever_is_edited(
     os.replace(_without_linger(s), s.config)
     s.process.send_signal(signal.SIGHUP)
     applied(url, 3, "ingress: linger")
-    mount(s.folder / "config-tracing", backend="zipkin", zipkin_endpoint=collector.url, sample_rate="1")
+    zipkin = {"backend": "zipkin", "zipkin-endpoint": sink.url, "sample-rate": "1"}
+    mount(s.folder / "config-tracing", zipkin)
     applied(url, 4, "tracing: files")
-    until(lambda: spans_at(collector) >= {"POST", f"send {s.topic}"}, 60, "spans come")
+    until(lambda: spans_at(sink) >= {"POST", f"send {s.topic}"}, 60, "spans come")
     count = len(load.accepted)
     until(lambda: len(load.accepted) > count + 200, 60, "events are accepted")
     code = s.stop()

@@ -46,7 +46,12 @@ print(json.dumps(said))
 """
 
 #: Seconds; building and installing takes minutes on a busy machine.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.thorough(
+        "installs wheels into empty environments, minutes; the unit tests of packaging decide the rest"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +125,17 @@ def brought_by_extras() -> set[str]:
 
 
 def test_a_first_processor_is_written_checked_and_tested(installed: Environment, tmp_path: Path) -> None:
-    """The first five minutes of a user, offline: new, check, pytest; from what is installed."""
+    """The first five minutes of a user, offline: new, check, pytest, schema, the examples; from what is installed."""
     installed.run("inbound", "new", "processor", "orders", within=tmp_path)
     checked = installed.run("inbound", "check", within=tmp_path / "orders")
     tested = installed.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", within=tmp_path / "orders")
 
     assert "orders:Orders" in checked
     assert re.search(r"^\d+ passed", tested, re.MULTILINE), tested
+    schema = json.loads(installed.run("inbound", "schema", within=tmp_path))
+    examples = installed.packages / "inbound" / "config" / "examples"
+    assert {"zookeeper", "kafka", "channels", "ledger"} <= set(schema["properties"])
+    assert installed.run("inbound", "check", "-c", examples / "minimal.yaml", within=tmp_path)
 
 
 def test_every_command_explains_itself(installed: Environment, tmp_path: Path) -> None:
@@ -136,15 +145,6 @@ def test_every_command_explains_itself(installed: Environment, tmp_path: Path) -
 
     assert {name for name, text in said.items() if not text.startswith(f"usage: inbound {name}")} == set()
     assert {"run", "check", "status", "offsets", "spark", "new"} <= set(said)
-
-
-def test_the_schema_is_that_of_the_checkout(installed: Environment, tmp_path: Path) -> None:
-    """JSON, complete, and the shipped examples are good by `check`."""
-    schema = json.loads(installed.run("inbound", "schema", within=tmp_path))
-    examples = installed.packages / "inbound" / "config" / "examples"
-
-    assert {"zookeeper", "kafka", "channels", "ledger"} <= set(schema["properties"])
-    assert installed.run("inbound", "check", "-c", examples / "minimal.yaml", within=tmp_path)
 
 
 def test_what_is_no_python_is_there_too(dist: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from jolokia import JolokiaClient
 
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.jars import Bundle, fetch
-from inbound.http.client import fetch_status, post
+from inbound.http.client import fetch_status
+from integration.dispatching import admin_url
 from integration.harness import Scene
-from integration.test_processes import admin_url
 from tests.waiting import until
 
 CHANNEL = "inbound:type=Channel,name=orders"
@@ -51,21 +50,6 @@ def value(answer: Any) -> Any:
     """Return the value of an answer that is no error."""
     assert answer["status"] == 200, answer
     return answer["value"]
-
-
-def at_last(ask: Callable[[], Any]) -> Any:
-    """Return the value of an answer that is no error, of several processes behind one port.
-
-    One that takes more than 2 s to answer is left out of it, as if it had nothing; then nothing was done either.
-    """
-    answers: list[Any] = []
-
-    def good() -> bool:
-        answers.append(ask())
-        return bool(answers[-1]["status"] == 200)
-
-    until(good, 60, lambda: f"an answer: {answers[-1]}")
-    return answers[-1]["value"]
 
 
 def test_a_python_client_reads_searches_calls_and_writes(scene: Scene) -> None:
@@ -124,6 +108,7 @@ def test_a_python_client_reads_searches_calls_and_writes(scene: Scene) -> None:
     assert scene.stop(process) == 0
 
 
+@pytest.mark.thorough("starts a JVM; another client of Jolokia does the same in `make test`")
 def test_jolokias_own_client_for_java_does_all_that(scene: Scene, inbound_jars: Path) -> None:
     """By GET and POST; it gives its password only when it is asked for it, and knows errors by their Java classes."""
     token, policy = scene.folder / "token", scene.folder / "policy.yaml"
@@ -163,49 +148,3 @@ def test_jolokias_own_client_for_java_does_all_that(scene: Scene, inbound_jars: 
         "without a password=401 java.lang.SecurityException",
     ], talk.stderr
     until(lambda: set(scene.owners()) == {0, 2, 3}, 60, "it has given the partition up")
-
-
-def test_several_processes_are_seen_and_operated_through_one_port(scene: Scene) -> None:
-    """With a token, which is the client's password, and a policy."""
-    token, policy = scene.folder / "token", scene.folder / "policy.yaml"
-    token.write_text("secret\n")
-    policy.write_text("deny:\n- {bean: 'inbound:type=Channel,*', exec: [pause]}\n")
-    paced(scene, f", token_file: {token}, policy: {policy}")
-    parent = scene.start("--processes", "2")
-    url = admin_url(scene, parent)
-    operator, reader = JolokiaClient(f"{url}/jolokia", "operator", "secret"), JolokiaClient(f"{url}/jolokia")
-    until(lambda: scene.all_owned(2), 120, "both own partitions")
-    until(lambda: len(value(reader.search(mbean="inbound:type=Partition,*"))) == 4, 60, "both say so")
-
-    beans = [f"{CHANNEL},process={number}" for number in (0, 1)]
-    until(lambda: value(reader.search(mbean="inbound:type=Channel,*")) == beans, 60, "both have a channel")
-    ids = [at_last(partial(reader.get_attribute, mbean=bean, attribute="ConsumerId")) for bean in beans]
-    assert set(scene.owners().values()) == set(ids)
-
-    def partitions_of(number: int) -> set[int]:
-        return {partition for partition, owner in scene.owners().items() if owner == ids[number]}
-
-    (mine, _) = sorted(partitions_of(1))
-    release = {"mbean": beans[1], "operation": "release", "arguments": [scene.topic, mine, 3600]}
-    assert reader.execute(**release)["status"] == 401
-    assert operator.execute(mbean=beans[0], operation="pause", arguments=[])["status"] == 403
-    assert operator.execute(**{**release, "mbean": beans[0]})["status"] == 404  # the other one holds it
-    assert mine in partitions_of(1)
-    at_last(lambda: operator.execute(**release))
-    until(lambda: mine not in scene.owners(), 60, "that member has given it up")
-    at_last(lambda: operator.execute(mbean=beans[0], operation="rebalance", arguments=[]))
-    until(lambda: mine in partitions_of(1), 60, "it has taken it again")
-    at_last(lambda: operator.set_attribute(mbean=beans[1], attr_value_pairs=("MaxReadRate", 7)))
-
-    def rates(kind: str) -> list[Any]:
-        found = at_last(lambda: reader.get_attribute(mbean=f"inbound:type={kind},*", attribute="MaxReadRate"))
-        return [one["MaxReadRate"] for one in found.values()]
-
-    until(lambda: rates("Processor") == [None, 7.0], 60, lambda: f"only that one has a rate: {rates('Processor')}")
-
-    def both_have_it() -> bool:
-        code, _, _ = post(url, "/channels/orders/rate?per_second=9", "secret", 30.0)
-        return (code, rates("Channel")) == (200, [9.0, 9.0])
-
-    until(both_have_it, 60, lambda: f"both have the rate: {rates('Channel')}")
-    assert scene.stop(parent) == 0

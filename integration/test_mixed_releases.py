@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from functools import partial
 
 import pytest
 
 from inbound.http.client import fetch_status
+from integration.dispatching import admin_url
 from integration.upgrading import LedgerFacts, MakeScene, MixedScene, Releases, ledger_facts
 from tests.waiting import until
 
 #: Seconds; the first test waits for two releases to be built and installed, which takes minutes on a busy machine.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.thorough(
+        "builds and installs two releases, minutes; the fast tests of compatibility and of mixed groups decide the rest"
+    ),
+]
 
 
 def test_a_fixed_id_is_taken_over_at_once_by_the_other_release(mixed_scene: MakeScene, releases: Releases) -> None:
@@ -71,14 +76,6 @@ def test_each_release_shows_and_pauses_members_of_the_other(mixed_scene: MakeSce
         assert handed_out == sum(s.published.values()) - 2 * s.partitions
     assert [s.stop(process) for process, _ in running] == [0, 0]
     assert (s.account().clean, s.no_traceback()) == (True, True), s.ends()
-
-
-def admin_url(s: MixedScene, process: subprocess.Popen[bytes]) -> str:
-    """Return the address of a process's admin listener, as its log says."""
-    until(lambda: "admin: http" in s.log(process), 60, "it says where its admin listener is")
-    found = re.search(r"admin: (http\S+)/status", s.log(process))
-    assert found is not None
-    return found.group(1)
 
 
 def paused(s: MixedScene, process: subprocess.Popen[bytes]) -> bool:

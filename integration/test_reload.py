@@ -8,15 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
+from integration.dispatching import admin_url, reloads
 from integration.harness import Scene
 from integration.reloading.campaign import play
-from integration.test_processes import admin_url
 from tests.waiting import until
 
 
@@ -29,12 +28,6 @@ def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
     one = Scene(embedded_cluster, folder, partitions=4, session=15.0)
     yield one
     one.close()
-
-
-def reloads(url: str) -> dict[str, Any]:
-    """Return what a process says of changes of its configuration."""
-    found: dict[str, Any] = fetch_status(url, 30)["reload"]
-    return found
 
 
 def edit(scene: Scene, old: str, new: str) -> None:
@@ -57,8 +50,8 @@ def command(scene: Scene, url: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_what_needs_no_other_member_changes_while_partitions_stay(scene: Scene) -> None:
-    """Workers, sizes, times, options of a processor that cannot change its own: no claim is made anew, nothing repeated."""
+def test_what_needs_no_other_member_changes_while_partitions_stay_and_a_bad_edit_is_refused(scene: Scene) -> None:
+    """Workers, sizes, times, options: no new claim, nothing repeated; a refusal has file and line, by the command, too."""
     process = scene.start()
     url = admin_url(scene, process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
@@ -78,38 +71,28 @@ def test_what_needs_no_other_member_changes_while_partitions_stay(scene: Scene) 
     until(
         lambda: len([t for t in fetch_status(url)["threads"] if "-worker-" in t["name"]]) == 1, 60, "one worker is left"
     )
-    scene.settle()
-
-    assert (scene.account().clean, scene.claims()) == (True, claims)
     assert reloads(url)["last_steps"] == ["channel orders: edited (workers)"]
-    assert scene.stop(process) == 0
 
-
-def test_a_bad_edit_is_refused_and_the_old_goes_on(scene: Scene) -> None:
-    """With file and line; by the command too, which tells by its exit code."""
-    process = scene.start()
-    url = admin_url(scene, process)
-    until(lambda: scene.all_owned(1), 120, "it owns all")
     good = scene.config.read_text()
     edit(scene, "    processor:", "    workrs: 3\n    processor:")
     line = 1 + good.splitlines().index(next(x for x in good.splitlines() if "processor:" in x))
     refusal = f"inbound.yaml:{line}: channels.orders.workrs: unknown key"
     # A machine that stands still between the truncation and the write has the empty file refused before.
     until(lambda: refusal in (reloads(url)["problem"] or ""), 60, lambda: f"it is refused: {reloads(url)}")
-
-    scene.publish(3)
-    until(scene.everything_committed, 60, "the old goes on")
     refused = command(scene, url)
     assert (refused.returncode, "refused" in refused.stdout, "workrs" in refused.stderr) == (2, True, True)
     scene.config.write_text(good)
     until(lambda: reloads(url)["problem"] is None, 60, "it is good again")
     same = command(scene, url)
     assert (same.returncode, same.stdout) == (0, "nothing has changed\n")
+    scene.settle()
+    assert (scene.account().clean, scene.claims()) == (True, claims)
     assert scene.stop(process) == 0
 
 
-def test_one_that_does_not_start_is_taken_back(scene: Scene) -> None:
-    """Kafka where nobody listens, ZooKeeper the same: what runs is not given up for it; status and command say so."""
+@pytest.mark.thorough("waits for servers that do not answer; the fast tests of a reconfiguration take back what fails")
+def test_other_connections_to_kafka_and_zookeeper_or_what_does_not_start_is_taken_back(scene: Scene) -> None:
+    """New clients read on; for another ZooKeeper session all is released and claimed again: nothing is repeated."""
     process = scene.start()
     url = admin_url(scene, process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
@@ -122,25 +105,16 @@ def test_one_that_does_not_start_is_taken_back(scene: Scene) -> None:
     scene.config.write_text(good.replace(scene.cluster.zookeeper_hosts, "127.0.0.1:1"))
     until(lambda: reloads(url)["rolled_back_total"] == 2, 60, lambda: f"it is taken back: {reloads(url)}")
     assert "ZooKeeper at 127.0.0.1:1 does not answer" in reloads(url)["problem"]
-    scene.settle()
-    assert (scene.account().clean, scene.claims()) == (True, claims)
-    assert scene.stop(process) == 0
+    scene.config.write_text(good)
+    until(lambda: reloads(url)["problem"] is None, 60, "it is good again")
+    done = reloads(url)["applied_total"]
 
-
-def test_other_connections_to_kafka_and_zookeeper(scene: Scene) -> None:
-    """Kafka is read on by new clients; for another ZooKeeper session all is released and taken again: nothing is repeated."""
-    process = scene.start()
-    url = admin_url(scene, process)
-    until(lambda: scene.all_owned(1), 120, "it owns all")
-    scene.start_load()
-    scene.wait_read()
-    claims = scene.claims()
     edit(scene, "kafka: {", 'kafka: {client.rack: "there", ')
-    applied(url, 1)
+    applied(url, done + 1)
     until(lambda: "with the new settings" in scene.log(process), 60, "it reads by a new client")
     assert scene.claims() == claims
     edit(scene, "session_timeout: 15.0s", "session_timeout: 12s")
-    applied(url, 2)
+    applied(url, done + 2)
     until(lambda: scene.all_owned(1), 120, "it owns all again")
     assert fetch_status(url)["session"]["timeout"] == 12.0
     scene.settle()
@@ -148,6 +122,9 @@ def test_other_connections_to_kafka_and_zookeeper(scene: Scene) -> None:
     assert scene.stop(process) == 0
 
 
+@pytest.mark.thorough(
+    "the fast tests of the reload command ask several processes; in `make test` one is edited, and an ingress gets a SIGHUP"
+)
 def test_a_hangup_reaches_every_child(scene: Scene) -> None:
     """And so does the command, by the parent's admin port; each takes the change in once."""
     parent = scene.start("--processes", "2")
@@ -168,6 +145,7 @@ def test_a_hangup_reaches_every_child(scene: Scene) -> None:
     assert scene.stop(parent) == 0
 
 
+@pytest.mark.thorough("25 edits, minutes; the fast tests of a reconfiguration and the reload above are in `make test`")
 def test_random_edits_under_load(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """The short form of `make test-reload`: nothing lost or repeated, nothing bad accepted, nobody else disturbed."""
     figures = play(embedded_cluster, tmp_path, edits=25, seed=7)

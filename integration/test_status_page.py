@@ -27,14 +27,6 @@ ANSWER = "document.querySelector('#control .answer')?.innerText ?? ''"
 
 
 @pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    one = Browser(tmp_path / "profile")
-    one.look_like(1280, 900)
-    yield one
-    one.close()
-
-
-@pytest.fixture
 def serve(browser: Browser) -> Iterator[Callable[..., Stage]]:
     """Serve a status, and open its page; returns when it is drawn."""
     with ExitStack() as open_now:
@@ -117,9 +109,14 @@ def test_the_answer_stands_first_then_the_reasons(
     assert browser.problems == []
 
 
-def test_rows_are_found_and_sorted(browser: Browser, serve: Callable[..., Stage]) -> None:
-    """By words, by whether they have a problem, by any column; the worst stand first, of these the oldest."""
-    serve(night(time.time()))
+def test_rows_are_found_and_sorted_and_a_press_on_one_tells_its_story(
+    browser: Browser, serve: Callable[..., Stage], tmp_path: Path
+) -> None:
+    """By words, by a problem, by any column; the worst stand first, of these the oldest.
+
+    The story is that of `inbound explain`, kept up to date while it is open; Escape closes it.
+    """
+    stage = serve(night(time.time()))
     names = f"{ROWS}.map(row => row.cells[0].innerText)"
 
     assert browser.run(names)[:6] == ["orders/5", "bills/0", "bills/1", "bills/2", "orders/6", "orders/7"]
@@ -138,12 +135,7 @@ def test_rows_are_found_and_sorted(browser: Browser, serve: Callable[..., Stage]
     assert browser.run(f"{ROWS}.map(row => row.cells[4].innerText)")[0] == "0"
     assert browser.run("document.querySelector('th[aria-sort=ascending]').innerText") == "Lag"
     assert browser.run("document.activeElement.id") == "filter", "what is typed goes on there"
-    assert browser.problems == []
 
-
-def test_a_press_on_a_partition_tells_its_story(browser: Browser, serve: Callable[..., Stage], tmp_path: Path) -> None:
-    """The same as `inbound explain`, kept up to date while it is open; Escape closes it."""
-    stage = serve(night(time.time()))
     browser.run(f"{ROWS}.find(row => row.cells[0].innerText === 'orders/6').querySelector('button').click()")
     story = "document.querySelector('#detail').innerText"
     shows(browser, f"{story}.includes('What to do')")
@@ -259,21 +251,17 @@ def test_names_and_messages_that_are_markup_do_nothing(browser: Browser, serve: 
         abandoned=[f"{HOSTILE}/3"],
         paused=night(now).channels[2].paused,
     )
-    stage = Stage(process(channels=[bad], host=HOSTILE, config_problem=HOSTILE))
-    try:
-        stage.texts = {"text": HOSTILE, "todo": HOSTILE, "evidence": [HOSTILE]}
-        browser.open(stage.url)
-        shows(browser, "document.querySelectorAll('#rows tr').length", 2)
-        browser.run(f"{ROWS}[0].querySelector('button').click()")
-        shows(browser, "document.querySelector('#detail').innerText.includes('What to do')")
-        browser.run("document.querySelector('#detail .close').click()")
-        press(browser, "#channels", "Pause")
+    stage = serve(process(channels=[bad], host=HOSTILE, config_problem=HOSTILE))
+    stage.texts = {"text": HOSTILE, "todo": HOSTILE, "evidence": [HOSTILE]}
+    shows(browser, "document.querySelectorAll('#rows tr').length", 2)
+    browser.run(f"{ROWS}[0].querySelector('button').click()")
+    shows(browser, "document.querySelector('#detail').innerText.includes('What to do')")
+    browser.run("document.querySelector('#detail .close').click()")
+    press(browser, "#channels", "Pause")
 
-        assert browser.run("document.querySelectorAll('main img, dialog img, main script, dialog script').length") == 0
-        assert "<script>alert(1)</script>" in browser.run(TITLE + " + document.querySelector('#rows').innerText")
-        assert browser.problems == []
-    finally:
-        stage.close()
+    assert browser.run("document.querySelectorAll('main img, dialog img, main script, dialog script').length") == 0
+    assert "<script>alert(1)</script>" in browser.run(TITLE + " + document.querySelector('#rows').innerText")
+    assert browser.problems == []
 
 
 def test_a_thousand_partitions_stay_quick(browser: Browser, serve: Callable[..., Stage]) -> None:
@@ -340,7 +328,7 @@ def test_nothing_is_asked_while_nobody_looks(browser: Browser, serve: Callable[.
     browser.run(hidden.format("true"))
     shows(browser, "underWay === 0")
     before = stage.looks
-    time.sleep(4.5)  # two more would have been
+    time.sleep(4.5)  # two more would have been asked for
     assert stage.looks == before
     browser.run(hidden.format("false"))
     until(lambda: stage.looks > before, 60, "it is asked again")

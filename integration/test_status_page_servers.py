@@ -99,14 +99,6 @@ def night(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Night]:
     one.close()
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    one = Browser(tmp_path / "profile")
-    one.look_like(1280, 900)
-    yield one
-    one.close()
-
-
 def row(night: Night, name: str, partition: int = 0) -> str:
     """Return what finds the row of a partition."""
     return f"{ROWS}.find(row => row.cells[0].innerText === '{night.stage.topic(name)}/{partition}')"
@@ -196,6 +188,9 @@ def test_a_night_with_one_process(browser: Browser, night: Night, tmp_path: Path
     shows(browser, "document.body.classList.contains('away')")
 
 
+@pytest.mark.thorough(
+    "the page of several processes is drawn from a status made by hand, and `--processes` has a test of its own"
+)
 def test_a_night_with_several_processes(browser: Browser, night: Night, tmp_path: Path) -> None:
     """Behind the parent's one port: rows of both, and a pause that all members hear of."""
     browser.open(f"{night.start('--processes', '2')}/")

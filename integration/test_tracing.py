@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import secrets
 import subprocess
@@ -16,8 +15,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from inbound.http.client import fetch_status
-from integration.dispatching import Dispatching, admin_url
+from integration.dispatching import Dispatching
+from integration.mounted import mount
 from integration.sink import Sink, reply
 from integration.zipkin import ZipkinServer, zipkin_server
 from tests.waiting import until
@@ -33,32 +32,11 @@ def zipkin(inbound_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield server
 
 
-@pytest.fixture
-def collector() -> Iterator[Sink]:
-    """A collector that keeps what it is sent."""
-    one = Sink()
-    yield one
-    one.close()
-
-
 def configured(s: Dispatching, sink: Sink, **sections: Any) -> None:
     """Write a configuration with an ingress, a subscription that replies, and these sections."""
     s.subscribe(subscriberUri=f"{sink.url}/", replyUri=f"{sink.url}/replies", delivery={"timeout": "PT30S"})
     body = json.loads(s.config.read_text())
     s.config.write_text(json.dumps({**body, "ingress": {"listen": "127.0.0.1:0"}, **sections}))
-
-
-def mount(folder: Path, **files: str) -> None:
-    """Let a folder hold these files as a mounted ConfigMap does; `_` stands for `-` in their names."""
-    folder.mkdir(exist_ok=True)
-    data = folder / f"..{secrets.token_hex(4)}"
-    data.mkdir()
-    for name, text in files.items():
-        (data / name.replace("_", "-")).write_text(text)
-        if not (folder / name.replace("_", "-")).is_symlink():
-            (folder / name.replace("_", "-")).symlink_to(f"..data/{name.replace('_', '-')}")
-    (folder / "..new").symlink_to(data.name)
-    os.replace(folder / "..new", folder / "..data")
 
 
 def post(s: Dispatching, process: subprocess.Popen[bytes], id: str, headers: dict[str, str] | None = None) -> None:
@@ -84,11 +62,12 @@ def span_of(sink: Sink, path: str, id: str) -> str:
     return "-".join(request.headers["traceparent"].split("-")[1:3])
 
 
+@pytest.mark.thorough("starts a Zipkin; a collector of OTLP is sent the whole way of an event in `make test`")
 def test_zipkin_has_the_whole_way_of_an_event(dispatching: MakeScene, sink: Sink, zipkin: ZipkinServer) -> None:
     """From a sender that speaks B3 to the reply; what a sender does not want recorded is not."""
     s = dispatching()
     mounted = s.folder / "config-tracing"
-    mount(mounted, _example="", backend="zipkin", zipkin_endpoint=zipkin.spans_url, sample_rate="0")
+    mount(mounted, {"_example": "", "backend": "zipkin", "zipkin-endpoint": zipkin.spans_url, "sample-rate": "0"})
     configured(s, sink, tracing={"folder": str(mounted)})
     (process,) = s.run()
     trace, sender, other = secrets.token_hex(16), secrets.token_hex(8), secrets.token_hex(16)
@@ -119,48 +98,6 @@ def test_zipkin_has_the_whole_way_of_an_event(dispatching: MakeScene, sink: Sink
     assert s.stop(process) == 0
 
 
-def test_settings_change_while_it_runs_and_a_collector_may_die(
-    dispatching: MakeScene, sink: Sink, collector: Sink
-) -> None:
-    """A mounted folder is followed; what is wrong in it is refused; without a collector all goes on."""
-    s = dispatching()
-    mounted = s.folder / "config-tracing"
-    mount(mounted, backend="none")
-    configured(s, sink, tracing={"folder": str(mounted)})
-    (process,) = s.run()
-    url = admin_url(s, process)
-
-    def tracing() -> dict[str, Any] | None:
-        found: dict[str, Any] | None = fetch_status(url, 30)["tracing"]
-        return found
-
-    off = tracing()
-    mount(mounted, backend="zipkin", zipkin_endpoint=collector.url, sample_rate="1")
-    until(lambda: tracing() is not None, 60, "it traces")
-    post(s, process, "1")
-    until(lambda: spans_at(collector) >= {"POST", f"send {s.topic}", f"process {s.topic}"}, 60, "spans come")
-    mount(mounted, backend="zipkin", zipkin_endpoint=collector.url, sample_rate="7")
-    until(lambda: "sample-rate" in (fetch_status(url, 30)["config_problem"] or ""), 60, "it is refused")
-    still = tracing()
-    mount(mounted, backend="zipkin", zipkin_endpoint=collector.url, sample_rate="1.0")
-    until(lambda: fetch_status(url, 30)["config_problem"] is None, 60, "it is put right")
-    collector.down()
-    ids = [str(number) for number in range(2, 42)]
-    for id in ids:
-        post(s, process, id)
-    until(lambda: set(sink.taken("/")) >= {"1", *ids}, 60, lambda: f"all are delivered: {sink.taken('/')}")
-    until(lambda: (tracing() or {})["problem"] is not None, 60, "it is told that spans do not go")
-
-    assert off is None
-    assert still is not None
-    assert still["sample_rate"] == 1.0
-    assert str(mounted / "sample-rate") in s.log(process)
-    assert s.stop(process) == 0
-    log = s.log(process)
-    assert log.count("spans do not go to the collector") == 1
-    assert re.search(r"tracing: \d+ spans were not sent", log)
-
-
 def spans_at(collector: Sink) -> set[str]:
     """Return the names of the spans that a Zipkin was sent."""
     return {span["name"] for request in list(collector.requests) for span in json.loads(request.body)}
@@ -168,7 +105,7 @@ def spans_at(collector: Sink) -> set[str]:
 
 def otlp_spans(collector: Sink) -> list[Any]:
     """Return the spans that a collector was sent."""
-    requests = [ExportTraceServiceRequest.FromString(one.body) for one in list(collector.requests)]
+    requests = [ExportTraceServiceRequest.FromString(one.body) for one in collector.sent("/v1/traces")]
     return [
         span
         for request in requests
@@ -178,50 +115,35 @@ def otlp_spans(collector: Sink) -> list[Any]:
     ]
 
 
-def test_a_published_event_is_one_trace_across_processes(dispatching: MakeScene, sink: Sink, collector: Sink) -> None:
-    """`inbound publish` begins it, and a consumer goes on; both send OTLP."""
-    s = dispatching()
-    configured(s, sink, tracing={"backend": "otlp", "endpoint": collector.url, "sample_rate": 1})
-    (process,) = s.run()
-    command = [sys.executable, "-m", "inbound", "publish", s.topic, "-c", str(s.config), "--generate", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-
-    def found() -> dict[str, Any]:
-        return {span.name: span for span in otlp_spans(collector)}
-
-    until(lambda: len(found()) == 3, 60, lambda: f"3 spans: {list(found())}, {s.log(process)[-2000:]}")
-    spans = found()
-    send, work, request = spans[f"send {s.topic}"], spans[f"process {s.topic}"], spans["POST"]
-    assert len({span.trace_id for span in spans.values()}) == 1
-    assert [span.parent_span_id for span in (send, work, request)] == [b"", send.span_id, work.span_id]
-    assert span_of(sink, "/", "1") == f"{request.trace_id.hex()}-{request.span_id.hex()}"
-
-
-def test_an_event_that_is_posted_is_one_trace_through_the_ingress(
-    dispatching: MakeScene, sink: Sink, collector: Sink
+def test_an_event_is_one_trace_from_its_publisher_through_the_ingress_to_the_subscriber(
+    dispatching: MakeScene, sink: Sink
 ) -> None:
-    """`inbound publish --to` begins it; it goes on in ingress, Kafka and dispatcher, and ends at the subscriber."""
+    """`inbound publish` begins it: to Kafka, or with `--to` to the ingress; all send OTLP."""
     s = dispatching()
-    configured(s, sink, tracing={"backend": "otlp", "endpoint": collector.url, "sample_rate": 1})
+    configured(s, sink, tracing={"backend": "otlp", "endpoint": sink.url, "sample_rate": 1})
     (process,) = s.run()
     until(lambda: "ingress: http" in s.log(process), 60, "it says where its ingress is")
     where = re.search(r"ingress: (http://127\.0\.0\.1:\d+)", s.log(process))
     assert where is not None
-    command = [sys.executable, "-m", "inbound", "publish", s.topic, "--to", where[1], "-c", str(s.config)]
-    done = subprocess.run([*command, "--generate", "1"], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    for count, way in enumerate(((), ("--to", where[1])), 1):
+        command = [sys.executable, "-m", "inbound", "publish", s.topic, *way, "-c", str(s.config), "--generate", "1"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        until(lambda: len(sink.taken("/")) == count, 60, lambda: f"it is delivered: {s.log(process)[-2000:]}")  # noqa: B023
 
-    until(lambda: "1" in sink.taken("/"), 60, lambda: f"it is delivered: {s.log(process)[-2000:]}")
-    trace = span_of(sink, "/", "1").partition("-")[0]
-
-    def found() -> list[Any]:
-        spans = [span for span in otlp_spans(collector) if span.trace_id.hex() == trace]
+    def found(trace: str) -> list[Any]:
+        spans = [span for span in otlp_spans(sink) if span.trace_id.hex() == trace]
         return sorted(spans, key=lambda span: int(span.start_time_unix_nano))
 
-    until(lambda: len(found()) >= 5, 60, lambda: f"5 spans: {found()}, {s.log(process)[-2000:]}")
-    spans = found()
-    assert [span.name for span in spans] == ["POST", "POST", f"send {s.topic}", f"process {s.topic}", "POST"]
-    assert [span.parent_span_id for span in spans] == [b"", *[span.span_id for span in spans[:4]]]
-    assert span_of(sink, "/", "1") == f"{trace}-{spans[4].span_id.hex()}"
+    wholes = (
+        [f"send {s.topic}", f"process {s.topic}", "POST"],
+        ["POST", "POST", f"send {s.topic}", f"process {s.topic}", "POST"],
+    )
+    for request, names in zip(sink.sent("/"), wholes, strict=True):
+        trace = request.headers["traceparent"].split("-")[1]
+        until(lambda: len(found(trace)) >= len(names), 60, lambda: f"{names}: {found(trace)}")  # noqa: B023
+        spans = found(trace)
+        assert [span.name for span in spans] == names
+        assert [span.parent_span_id for span in spans] == [b"", *[span.span_id for span in spans[:-1]]]
+        assert request.headers["traceparent"].split("-")[2] == spans[-1].span_id.hex()
     assert s.stop(process) == 0

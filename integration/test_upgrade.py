@@ -8,7 +8,12 @@ from integration.upgrading import LedgerFacts, MakeScene, MixedScene, Releases, 
 from tests.waiting import until
 
 #: Seconds; the first test waits for two releases to be built and installed, which takes minutes on a busy machine.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.thorough(
+        "builds and installs two releases, minutes; the fast tests of compatibility and of mixed groups decide the rest"
+    ),
+]
 
 
 def test_three_replicas_are_upgraded_one_by_one_under_load_and_one_is_put_back(

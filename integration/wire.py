@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from types import TracebackType
 
 _CREATE, _GET, _SET, _CHECK, _MULTI = 1, 4, 5, 13, 14
-SESSION_MOVED = -118
 
 
 def _text(value: bytes) -> bytes:

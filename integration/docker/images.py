@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docker.errors import APIError, ImageNotFound
-from packaging.requirements import Requirement
 from packaging.tags import parse_tag, sys_tags
-from packaging.utils import canonicalize_name
 
 from inbound.cli.places import jar_cache, java_command
 from inbound.embedded.jars import Jars, fetch_jars
@@ -23,6 +21,7 @@ from inbound.embedded.java import check_java
 from inbound.spark.wheel import make_wheel
 from integration.docker.engine import CONTENT, NAME
 from integration.docker.rootfs import RootFs, with_java, with_python
+from integration.installing import closure
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What inbound's wheel is made of.
@@ -103,7 +102,7 @@ def _forget_others(client: Any, name: str, tag: str) -> None:
 
 def _replica(client: Any, folder: Path, base: str) -> str:
     """Build `deploy/Dockerfile` from wheels: of this checkout, and of what it needs as it is installed here."""
-    needed = list(_distributions("inbound-kafka", EXTRAS))
+    needed = [one for one in closure([f"inbound-kafka[{','.join(EXTRAS)}]"]) if one.name != "inbound-kafka"]
     key = _content(base, needed)
     tag = f"inbound-tests/replica:{key}"
     if _has(client, tag):
@@ -140,26 +139,6 @@ def _content(base: str, needed: Iterable[metadata.Distribution]) -> str:
 
 def _is_source(file: Path) -> bool:
     return file.is_file() and "__pycache__" not in file.parts
-
-
-def _distributions(name: str, extras: Iterable[str]) -> Iterator[metadata.Distribution]:
-    """Yield what a distribution needs to be installed, all the way down, as it is installed here; not itself."""
-    left: list[tuple[str, frozenset[str]]] = [(name, frozenset(extras))]
-    asked = set(left)
-    found = {canonicalize_name(name)}
-    while left:
-        one, extras = left.pop()
-        for wanted in map(Requirement, metadata.distribution(one).requires or ()):
-            if wanted.marker is not None and not any(
-                wanted.marker.evaluate({"extra": extra}) for extra in ("", *extras)
-            ):
-                continue
-            if (needed := (wanted.name, frozenset(wanted.extras))) not in asked:
-                asked.add(needed)
-                left.append(needed)
-            if canonicalize_name(wanted.name) not in found:
-                found.add(canonicalize_name(wanted.name))
-                yield metadata.distribution(wanted.name)
 
 
 def _packed(installed: metadata.Distribution, folder: Path) -> None:

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from integration.docker.engine import OWNER, labels, remove, sweep, unique
+
+pytestmark = pytest.mark.thorough("needs a Docker engine, as all tests of this folder; only they use what it decides")
 
 
 def test_what_a_dead_run_has_left_is_swept_and_what_a_living_one_has_stays(docker_engine: Any) -> None:

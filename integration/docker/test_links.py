@@ -15,7 +15,12 @@ from tests.waiting import until
 
 MakeReplicas = Callable[..., Replicas]
 #: The first one of a session makes the images. Seconds.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.thorough(
+        "makes images and networks, minutes; `make test` kills, stops and cuts off processes of this machine"
+    ),
+]
 
 
 def cause(s: Replicas, replica: Replica, partition: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import shutil
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from inbound.http.client import fetch_status
 from inbound.reconfiguration import SETTLE
 from integration.harness import PLUGINS
 from integration.heartbeat import Heartbeat
+from integration.mounted import mount
 from integration.reloading.edits import APPLIED, REFUSED, ROLLED_BACK, Edit, Tree, text_of
 from tests.waiting import until
 
@@ -38,30 +38,16 @@ LIMIT = 90.0
 
 
 class Mount:
-    """A folder with one file, as the kubelet keeps it: the file is a link into `..data`, and that one to a dated folder."""
+    """A folder with one file, which changes in each of the ways in which files change."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._number = 0
-        folder.mkdir()
         self.path = folder / name
 
     def swap(self, text: bytes) -> None:
-        """Put a new version in the place of the old one, in one go; the old one's folder goes."""
-        self._number += 1
-        version = self._folder / f"..2026_11_22_10_00_00.{self._number:09d}"
-        version.mkdir()
-        (version / self._name).write_bytes(text)
-        link = self._folder / "..data_tmp"
-        link.symlink_to(version.name)
-        os.rename(link, self._folder / "..data")
-        if not self.path.is_symlink():
-            self.path.unlink(missing_ok=True)
-            self.path.symlink_to(Path("..data") / self._name)
-        for old in self._folder.glob("..2026*"):
-            if old != version:
-                shutil.rmtree(old)
+        """Put a new version in the place of the old one, as the kubelet does."""
+        mount(self._folder, {self._name: text})
 
     def overwrite(self, text: bytes, pieces: int, rng: random.Random) -> float:
         """Write into the file, in so many pieces: whoever reads between them sees a half.
