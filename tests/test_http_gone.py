@@ -1,11 +1,10 @@
-"""Whoever answers for long can see that nobody waits for it any more."""
+"""A long answer can see that its client has hung up."""
 
 from __future__ import annotations
 
 import logging
 import socket
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from inbound.http.pages import Page, text
 from inbound.http.server import Limits, Request, Server
 from inbound.http.tls import Certificates
 from tests.test_admin_tls import SERVER, trusting
+from tests.waiting import until, wait_for
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +29,8 @@ def test_a_client_that_hangs_up_is_seen(certificate: Path | None) -> None:
     def answer(request: Request) -> Page:
         before.append(request.gone())
         answering.set()
-        deadline = time.monotonic() + 60
-        while not request.gone() and time.monotonic() < deadline:
-            threading.Event().wait(0.01)
-        if request.gone():
-            seen.set()
+        until(request.gone, 60, "the client's end is seen", look=0.01)
+        seen.set()
         return text(200, "done")
 
     certificates = Certificates(AdminTlsConfig(cert_file=certificate), log) if certificate is not None else None
@@ -44,9 +41,9 @@ def test_a_client_that_hangs_up_is_seen(certificate: Path | None) -> None:
         if certificate is not None:
             client = trusting().wrap_socket(client, server_hostname="127.0.0.1")
         client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\nGET /next HTTP/1.1\r\n")
-        assert answering.wait(60)
+        wait_for(answering, 60, "the server answers")
 
         client.close()
 
-        assert seen.wait(60)
+        wait_for(seen, 60, "the server sees the end")
     assert before == [False]
