@@ -96,42 +96,32 @@ def test_of_a_ledger_behind_a_uri_the_spool_is_what_may_go() -> None:
 CONFIG = "channels: {orders: {topics: [orders], group: g, processor: {type: simple, options: {sinks: [log]}}}}\n"
 
 
-def test_no_ledger_at_all_is_warned_of_and_still_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code stays 0."""
-    (tmp_path / "inbound.yaml").write_text(CONFIG + "ledger: {type: none}\n")
+@pytest.mark.parametrize(
+    ("ledger", "pyarrow", "code", "said"),
+    [
+        (
+            "type: none", True, 0,
+            "warning: ledger.type none: what is lost or repeated can't be proven; set it to files, or to kafka\n",
+        ),
+        (
+            "path: 's3://bucket/ledger'", False, 2,
+            "error: ledger.path s3://bucket/ledger: a URI needs pyarrow, which is not installed; "
+            "run: pip install 'inbound-kafka[ledger]'\n",
+        ),
+        (
+            "path: 'floppy://a/ledger'", True, 2,
+            "error: ledger.path floppy://a/ledger: Unrecognized filesystem type in URI: floppy://a/ledger; "
+            "give a folder, or another URI\n",
+        ),
+    ],
+)  # fmt: skip
+def test_check_looks_at_the_ledger_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    ledger: str, pyarrow: bool, code: int, said: str,
+) -> None:  # fmt: skip
+    """No ledger is only a warning; a URI that cannot be used is an error."""
+    if not pyarrow:
+        monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
+    (tmp_path / "inbound.yaml").write_text(f"{CONFIG}ledger: {{{ledger}}}\n")
 
-    code = main(["check", "-c", str(tmp_path / "inbound.yaml")])
-
-    assert (code, capsys.readouterr().err) == (
-        0,
-        "warning: ledger.type none: what is lost or repeated can't be proven; set it to files, or to kafka\n",
-    )
-
-
-def test_a_uri_without_pyarrow_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error names the extra."""
-    monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
-    (tmp_path / "inbound.yaml").write_text(CONFIG + "ledger: {path: 's3://bucket/ledger'}\n")
-
-    code = main(["check", "-c", str(tmp_path / "inbound.yaml")])
-
-    assert (code, capsys.readouterr().err) == (
-        2,
-        "error: ledger.path s3://bucket/ledger: a URI needs pyarrow, which is not installed; "
-        "run: pip install 'inbound-kafka[ledger]'\n",
-    )
-
-
-def test_a_uri_that_pyarrow_does_not_know_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything is started."""
-    (tmp_path / "inbound.yaml").write_text(CONFIG + "ledger: {path: 'floppy://a/ledger'}\n")
-
-    code = main(["check", "-c", str(tmp_path / "inbound.yaml")])
-
-    assert (code, capsys.readouterr().err) == (
-        2,
-        "error: ledger.path floppy://a/ledger: Unrecognized filesystem type in URI: floppy://a/ledger; "
-        "give a folder, or another URI\n",
-    )
+    assert (main(["check", "-c", str(tmp_path / "inbound.yaml")]), capsys.readouterr().err) == (code, said)

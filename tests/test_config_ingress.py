@@ -16,19 +16,6 @@ def test_an_ingress_alone_is_a_configuration() -> None:
     assert (config.ingress.host, config.ingress.port, config.channels) == ("127.0.0.1", 8080, {})
 
 
-def test_environment_and_flags_reach_it() -> None:
-    """As every other section."""
-    config = load(
-        "ingress: {}",
-        filename="f",
-        environ={"INBOUND__INGRESS__TOPICS": "orders,returns"},
-        overrides={"ingress.listen": "[::1]:9000"},
-    ).config
-
-    assert config.ingress is not None
-    assert (config.ingress.topics, config.ingress.host, config.ingress.port) == (("orders", "returns"), "::1", 9000)
-
-
 @pytest.mark.parametrize(
     ("section", "said"),
     [

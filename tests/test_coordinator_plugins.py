@@ -150,6 +150,10 @@ def test_a_listed_topic_must_match_the_pattern() -> None:
             f"{line_of('not today')})",
         ),
         (
+            "made_coordinators:NoOptions", 7,
+            "type: made_coordinators:NoOptions cannot be made with its options: TypeError: NoOptions.__init__() takes 1",
+        ),
+        (
             "made_coordinators:Secretive", 7,
             "type: made_coordinators:Secretive.parameters cannot stand in the id node: TypeError: Object of type object is "
             "not JSON serializable",
@@ -176,14 +180,6 @@ def test_one_that_cannot_be_used_is_named_with_its_line(
     expected = f"inbound.yaml:{line}: channels.orders.coordinator.{problem.format(path=module)}"
     assert str(caught.value).startswith(expected)
     assert "\n" not in str(caught.value)
-
-
-def test_a_constructor_without_options_is_told_that_it_gets_some() -> None:
-    """Python's own words say enough."""
-    with pytest.raises(
-        ConfigError, match=r"NoOptions cannot be made with its options: TypeError: .*__init__\(\) takes 1"
-    ):
-        plan_channels(load(FILE % "made_coordinators:NoOptions", filename="inbound.yaml"))
 
 
 def test_what_is_wrong_with_processor_and_coordinator_is_said_at_once() -> None:

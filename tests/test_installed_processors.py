@@ -65,7 +65,7 @@ def check(site: Path, capsys: pytest.CaptureFixture[str], name: str, options: st
 def test_a_processor_is_used_by_the_name_that_its_distribution_gives_it(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And `check` says which class that is, and whose."""
+    """`check` says which class that is, and whose; its own model checks its options and gives their schema."""
     install(site, "shop-processors", "orders = shop_made:Orders", module="shop_made")
 
     assert check(site, capsys, "orders") == (
@@ -73,16 +73,15 @@ def test_a_processor_is_used_by_the_name_that_its_distribution_gives_it(
         "channel shop: group g reads orders with orders (shop_made:Orders of shop-processors 1.2), coordinator dynamic\n"
         "inbound.yaml: good\n",
     )
-
-
-def test_its_options_are_checked_like_any_other(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its own model, at the line of the file."""
-    install(site, "shop-processors", "orders = shop_made:Orders", module="shop_made")
-
     assert check(site, capsys, "orders", "limit: many") == (
         2,
         "error: inbound.yaml:1: channels.shop.processor.options.limit: need a whole number, got 'many'\n",
     )
+    assert main(["schema", "--processor", "orders"]) == 0
+    assert json.loads(capsys.readouterr().out)["properties"] == {"limit": {"default": 3, "type": "integer"}}
+
+    install(site, "shop-processors-new", "orders = shop_made:Orders")  # as after a distribution was renamed
+    assert check(site, capsys, "orders")[0] == 0
 
 
 def test_two_distributions_that_mean_different_classes_by_one_name_are_reported(
@@ -99,16 +98,6 @@ def test_two_distributions_that_mean_different_classes_by_one_name_are_reported(
     )
     assert check(site, capsys, "returns")[0] == 0
     assert check(site, capsys, '"other_made:Orders"')[0] == 0
-
-
-def test_two_distributions_that_mean_the_same_class_do_not_conflict(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As after a distribution was renamed."""
-    install(site, "shop-processors", "orders = shop_made:Orders", module="shop_made")
-    install(site, "shop-processors-new", "orders = shop_made:Orders")
-
-    assert check(site, capsys, "orders")[0] == 0
 
 
 def test_inbounds_own_names_cannot_be_taken(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,12 +147,3 @@ def test_an_offer_that_cannot_be_used_is_named_with_its_distribution(
     install(site, "shop-processors", entry, module="shop_made", source=source)
 
     assert check(site, capsys, "orders") == (2, f"error: inbound.yaml:1: channels.shop.processor.type: {problem}\n")
-
-
-def test_the_schema_of_its_options_is_printed_by_name(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """As for inbound's own."""
-    install(site, "shop-processors", "orders = shop_made:Orders", module="shop_made")
-
-    assert main(["schema", "--processor", "orders"]) == 0
-
-    assert json.loads(capsys.readouterr().out)["properties"] == {"limit": {"default": 3, "type": "integer"}}

@@ -21,6 +21,7 @@ from inbound.json_schema import configuration_schema, options_schema
 from inbound.planning import plan_channels
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse
+from tests.test_config_effective import scalars
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "config" / "examples").glob("*.yaml"))
 SCHEMA = with_units(configuration_schema())
@@ -156,12 +157,6 @@ def test_every_key_is_described() -> None:
 
 
 FULL = yaml.safe_load((EXAMPLES[0].parent / "full.yaml").read_text())
-
-
-def scalars(tree: Any, *path: Any) -> list[tuple[Any, ...]]:
-    """Return the paths of all values of a document."""
-    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else []
-    return [found for key, value in inner for found in ((*path, key), *scalars(value, *path, key))]
 
 
 VALUES = (
