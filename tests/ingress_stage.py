@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import http.client
-import time
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from inbound.ingress.receiver import Receiver
 from inbound.ingress.server import Ingress
 from inbound.ingress.topics import TopicWatch
 from inbound.processors.cloudevents_bridge import RecordParts
+from tests.waiting import until
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/tests", "ce-type": "t", "content-type": "text/plain"}
 
@@ -189,6 +190,26 @@ def statuses(answers: bytes) -> list[int]:
     return found
 
 
+def await_topics(ingress: Ingress) -> None:
+    """Wait until an ingress has asked Kafka for its topics."""
+    until(lambda: ingress.status().away != "not asked yet", 10, "the ingress knows its topics", look=0.001)
+
+
+def await_in_flight(ingress: Ingress) -> None:
+    """Wait until an event is in flight."""
+    until(lambda: ingress.status().in_flight_events, 10, "an event is in flight", look=0.001)
+
+
+def acknowledge_once(condition: Callable[[], object], producer: MemoryProducer) -> None:
+    """Let Kafka acknowledge, in another thread, as soon as `condition` holds: such as that the ingress is draining."""
+
+    def acknowledge() -> None:
+        until(condition, 10, "Kafka may acknowledge", look=0.001)
+        producer.held = False
+
+    threading.Thread(target=acknowledge).start()
+
+
 @contextmanager
 def running(
     config: IngressConfig | None = None, *topics: str, token: str | None = None
@@ -199,8 +220,7 @@ def running(
     ingress = Ingress(settings, {}, producer=producer, token=(lambda: token) if token is not None else None)
     ingress.start()
     try:
-        while ingress.status().away == "not asked yet":
-            time.sleep(0.001)
+        await_topics(ingress)
         yield ingress, producer
     finally:
         ingress.stop(1.0)

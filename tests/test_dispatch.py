@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from inbound.processors.dispatch.transport import Answer
 from tests.dispatch_stage import DEAD, OK, REPLIES, SUBSCRIBER, Request, Stage
 
@@ -27,13 +29,17 @@ def names(count: int, prefix: str = "e") -> list[str]:
     return [f"{prefix}{n}" for n in range(count)]
 
 
-def test_events_arrive_in_order_and_are_committed() -> None:
-    """One at a time, as the partition has them."""
-    stage = Stage()
-    stage.publish(*names(20))
+@pytest.mark.parametrize(("options", "most"), [({}, 1), ({"ordering": "none", "max_in_flight": 10}, 10)])
+def test_all_events_arrive_and_are_committed(options: dict[str, Any], most: int) -> None:
+    """In the partition's order, one at a time; without order as many at once as the window has."""
+    stage = Stage(**options)
+    stage.publish(*names(100))
     stage.start()
-    stage.run(2)
-    assert (stage.got(), stage.most(), stage.commits()) == (names(20), 1, {0: 20})
+    stage.run(4)
+    got = stage.got()
+    assert (got if most == 1 else sorted(got, key=names(100).index), stage.most(), stage.commits()) == (
+        names(100), most, {0: 100},
+    )  # fmt: skip
 
 
 def test_a_request_carries_the_records_bytes_and_nothing_else() -> None:
@@ -69,15 +75,6 @@ def test_events_of_different_keys_overtake_each_other_and_those_of_one_do_not() 
     )  # fmt: skip
 
 
-def test_without_order_as_many_are_under_way_as_the_window_has() -> None:
-    """And all are committed in the end."""
-    stage = Stage(ordering="none", max_in_flight=10)
-    stage.publish(*names(100))
-    stage.start()
-    stage.run(4)
-    assert (sorted(stage.got()), stage.most(), stage.commits()) == (sorted(names(100)), 10, {0: 100})
-
-
 def test_what_is_not_taken_is_sent_again_after_a_growing_while() -> None:
     """And the partition waits for it."""
     stage = Stage(delivery={**FAST, "retry": 5, "backoffDelay": "1s"})
@@ -103,31 +100,22 @@ def test_the_subscriber_says_when_to_come_again() -> None:
     assert 7.0 <= second - first < 7.2
 
 
-def test_what_is_given_up_goes_to_the_dead_letter_sink_with_the_reason() -> None:
-    """After the last attempt; then the partition goes on."""
+@pytest.mark.parametrize(("status", "attempts"), [(500, 3), (400, 1)])
+def test_what_is_given_up_goes_to_the_dead_letter_sink_with_the_reason(status: int, attempts: int) -> None:
+    """After the last attempt, or at once where it is refused for good; then the partition goes on."""
     stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
-    stage.behaviour = refusing("bad", answer=Answer(500, body=b"no!"))
+    stage.behaviour = refusing("bad", answer=Answer(status, body=b"no!"))
     stage.publish("bad", "good")
     stage.start()
     stage.run(5)
     (letter,) = [request for request in stage.requests if request.url == DEAD]
     assert (stage.got(), letter.ids, letter.body, stage.commits()) == (
-        ["bad", "bad", "bad", "good"], ("bad",), b"data of bad", {0: 2},
+        [*["bad"] * attempts, "good"], ("bad",), b"data of bad", {0: 2},
     )  # fmt: skip
     told = {name: value for name, value in letter.headers.items() if "knative" in name}
     assert told == {
-        "ce-knativeerrordest": SUBSCRIBER, "ce-knativeerrorcode": "500", "ce-knativeerrordata": "bm8h",
+        "ce-knativeerrordest": SUBSCRIBER, "ce-knativeerrorcode": str(status), "ce-knativeerrordata": "bm8h",
     }  # fmt: skip
-
-
-def test_what_is_refused_for_good_is_not_tried_again() -> None:
-    """400 is an answer, too."""
-    stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
-    stage.behaviour = refusing("bad", answer=Answer(400))
-    stage.publish("bad", "good")
-    stage.start()
-    stage.run(5)
-    assert (stage.got(), stage.got(DEAD)) == (["bad", "good"], ["bad"])
 
 
 def test_while_the_dead_letter_sink_is_down_the_partition_waits_and_says_so() -> None:
@@ -216,16 +204,6 @@ def test_a_record_that_is_no_event_holds_its_partition() -> None:
     assert "offset 0: the record is no event: no CloudEvent" in status["partitions"]["orders/0"]
 
 
-def test_records_that_are_no_events_can_be_passed_over() -> None:
-    """They are counted."""
-    stage = Stage(on_undecodable="skip")
-    stage.world.kafka.publish("orders", 0, [b"nonsense"])
-    stage.publish("after")
-    stage.start()
-    stage.run(2)
-    assert (stage.got(), stage.commits(), stage.status()["skipped_total"]) == (["after"], {0: 2}, 1)
-
-
 def test_records_that_are_no_events_go_to_the_dead_letter_sink() -> None:
     """As the data of an event whose id says where the record stands."""
     stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
@@ -256,6 +234,20 @@ def batches(stage: Stage) -> list[list[str]]:
 
 def batched(**more: Any) -> Stage:
     return Stage(batch={"max_events": 8, "max_delay": "50ms"}, **more)
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": {"max_events": 8, "max_delay": "50ms"}}], ids=["single", "batched"])
+def test_records_that_are_no_events_can_be_passed_over(options: dict[str, Any]) -> None:
+    """They are counted, once; the others go as they would without them."""
+    stage = Stage(on_undecodable="skip", **options)
+    stage.publish("e0", "e1")
+    stage.world.kafka.publish("orders", 0, [b"nonsense"])
+    stage.publish("e2", "e3")
+    stage.start()
+    stage.run(2)
+    status = stage.status()
+    assert (stage.got(), stage.commits()) == (names(4), {0: 5})
+    assert (status["undecodable_total"], status["skipped_total"]) == (1, 1)
 
 
 def test_events_go_out_together_where_the_subscriber_asks_for_it() -> None:
@@ -372,19 +364,6 @@ def test_another_order_counts_when_what_is_open_is_finished() -> None:
     stage.run(20)
     rest = stage.got()
     assert (rest == sorted(rest, key=lambda one: int(one[1:])), stage.commits()) == (True, {0: 12})
-
-
-def test_a_record_that_is_no_event_is_set_apart_from_its_batch() -> None:
-    """The others go as they would without it; it is counted once."""
-    stage = batched(on_undecodable="skip")
-    stage.publish("e0", "e1")
-    stage.world.kafka.publish("orders", 0, [b"nonsense"])
-    stage.publish("e2", "e3")
-    stage.start()
-    stage.run(2)
-    status = stage.status()
-    assert (stage.got(), stage.commits()) == (names(4), {0: 5})
-    assert (status["undecodable_total"], status["skipped_total"]) == (1, 1)
 
 
 def test_without_a_dead_letter_sink_one_event_that_breaks_connections_does_not_hold_up_its_batch() -> None:

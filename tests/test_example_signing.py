@@ -6,24 +6,17 @@ import hashlib
 import hmac
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from inbound.testing.world import World
 from tests.dispatch_stage import event_headers
-from tests.http_receiver import Receiver
+from tests.http_receiver import Receiver, receiver
+
+__all__ = ["receiver"]  # the fixture
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "signing"
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    """A receiver that answers 204."""
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
 
 
 @pytest.mark.slow  # virtual time runs on while real requests are under way

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,9 @@ from inbound.processors.batch import Batch, BatchResponse, PlainRecord
 from inbound.processors.simple import SimpleProcessor
 from inbound.processors.sinks.http import HttpBatchSink, HttpOptions, HttpSink
 from inbound.processors.sinks.http_client import MOST_READ
-from tests.http_receiver import CERTIFICATES, Dripping, Receiver
+from tests.http_receiver import CERTIFICATES, Dripping, Receiver, receiver
+
+__all__ = ["receiver"]  # the fixture
 
 EVENT = [("ce_specversion", b"1.0"), ("ce_source", b"/s"), ("ce_type", "größer".encode())]
 
@@ -30,12 +31,6 @@ def batch(*ids: str | None) -> Batch:
         for number, name in enumerate(ids)
     ]
     return Batch("orders", 3, 10, 10 + len(records), records)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with closing(Receiver()) as made:
-        yield made
 
 
 Opener = Callable[..., HttpSink | HttpBatchSink]
@@ -135,14 +130,6 @@ def test_every_2xx_is(receiver: Receiver, opened: Opener, status: int) -> None:
     assert len(receiver.requests) == 1
 
 
-def test_a_receiver_that_is_not_there_is_an_error_that_says_so(opened: Opener) -> None:
-    """At once."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(SinkError, match="no connection: Connection refused; start the receiver, or correct `url`"):
-        send(opened(f"http://127.0.0.1:{port}/"), "a")
-
-
 @pytest.mark.parametrize(
     ("first", "drip"),
     [
@@ -155,14 +142,13 @@ def test_a_receiver_that_is_not_there_is_an_error_that_says_so(opened: Opener) -
 def test_an_answer_that_does_not_come_whole_in_time_is_an_error(opened: Opener, first: bytes, drip: bytes) -> None:
     """However the bytes come in: the time is for all of it."""
     with closing(Dripping(first, drip)) as dripping:
-        sink, began = opened(dripping.url, timeout=0.15), time.monotonic()
+        sink = opened(dripping.url, timeout=0.15)
         with pytest.raises(SinkError, match=r"no whole answer within timeout \(150ms\)"):
             send(sink, "a")
-        assert time.monotonic() - began < 10  # the bytes would come for ever
 
 
 def test_a_request_that_is_not_taken_in_time_is_an_error(opened: Opener) -> None:
-    """The receiver accepts, and reads nothing."""
+    """The receiver accepts, and reads nothing; or nobody is there, which is an error at once."""
     large = PlainRecord(10, value=b"x" * 20_000_000, headers=[*EVENT, ("ce_id", b"a")])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sink = opened(f"http://127.0.0.1:{listener.getsockname()[1]}/", connect_timeout=0.1)
@@ -172,13 +158,15 @@ def test_a_request_that_is_not_taken_in_time_is_an_error(opened: Opener) -> None
 
 
 def test_a_connection_that_breaks_is_an_error(opened: Opener) -> None:
-    """The receiver may have got the event: at least once."""
+    """The receiver may have got the event: at least once. Where nobody listens the error comes at once."""
     with closing(Dripping(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", b"c" * 100)) as dripping:
         send(opened(dripping.url), "a")  # more than was announced: what belongs to the answer came
     with (
         closing(Dripping(b"no http at all\r\n\r\n", b"")) as dripping,
         pytest.raises(SinkError, match="the connection broke"),
     ):
+        send(opened(dripping.url), "a")
+    with pytest.raises(SinkError, match="no connection: Connection refused; start the receiver, or correct `url`"):
         send(opened(dripping.url), "a")
 
 
@@ -225,22 +213,16 @@ def test_a_secret_that_cannot_be_read_is_named_at_the_start(
         opened("http://127.0.0.1:1/", headers={"x-key": {"file": file}})
 
 
-def test_over_tls_the_receiver_must_be_who_it_says(opened: Opener) -> None:
-    """By `ca_file`, or by what the system trusts."""
-    with closing(Receiver(tls=True)) as receiver:
-        send(opened(receiver.url, ca_file=CERTIFICATES / "ca.pem"), "a")
-        with pytest.raises(SinkError, match=r"TLS: .*certificate verify failed.*; correct `ca_file` or `client_cert`"):
-            send(opened(receiver.url), "b")
-        assert [request.headers["ce-id"] for request in receiver.requests] == ["a"]
-
-
-def test_a_client_certificate_is_shown_where_it_is_asked_for(opened: Opener) -> None:
-    """Without it the receiver hangs up."""
+def test_over_tls_both_sides_show_who_they_are(opened: Opener) -> None:
+    """The receiver by `ca_file` or what the system trusts; the sink by `client_cert`, without which it is hung up on."""
+    ca, client = CERTIFICATES / "ca.pem", CERTIFICATES / "client.pem"
     with closing(Receiver(tls=True, client_certificate=True)) as receiver:
+        with pytest.raises(SinkError, match=r"TLS: .*certificate verify failed.*; correct `ca_file` or `client_cert`"):
+            send(opened(receiver.url, client_cert=client), "a")
         with pytest.raises(SinkError):
-            send(opened(receiver.url, ca_file=CERTIFICATES / "ca.pem"), "a")
-        send(opened(receiver.url, ca_file=CERTIFICATES / "ca.pem", client_cert=CERTIFICATES / "client.pem"), "b")
-        assert [request.headers["ce-id"] for request in receiver.requests] == ["b"]
+            send(opened(receiver.url, ca_file=ca), "b")
+        send(opened(receiver.url, ca_file=ca, client_cert=client), "c")
+        assert [request.headers["ce-id"] for request in receiver.requests] == ["c"]
 
 
 @pytest.mark.parametrize("name", ["ca_file", "client_cert"])
@@ -276,19 +258,14 @@ def test_a_batch_that_is_refused_is_refused_whole(receiver: Receiver) -> None:
         simple.on_next_batch(batch("a", "b"))
 
 
-def test_records_that_are_no_events_stop_a_batch_before_them(receiver: Receiver) -> None:
-    """They are nothing that this sink could send, and are not passed over silently."""
-    with closing(processor({"type": "http", "url": receiver.url, "batch": True})) as simple:
+def test_records_that_are_no_events_stop_a_batch_before_them_or_are_passed_over(receiver: Receiver) -> None:
+    """Only where that is configured; then a batch of nothing else makes no request."""
+    options = {"type": "http", "url": receiver.url, "batch": True}
+    with closing(processor(options)) as simple:
         assert simple.on_next_batch(batch("a", None, "c")) == BatchResponse.advance(11)
         with pytest.raises(UndecodableError):
             simple.on_next_batch(batch(None, "c"))
-    assert [len(json.loads(request.body)) for request in receiver.requests] == [1]
-
-
-def test_records_that_are_no_events_can_be_passed_over(receiver: Receiver) -> None:
-    """A batch of nothing else makes no request."""
-    options = {"type": "http", "url": receiver.url, "batch": True}
     with closing(processor(options, undecodable="skip")) as simple:
         assert simple.on_next_batch(batch("a", None, "c")) == BatchResponse.advance()
         assert simple.on_next_batch(batch(None)) == BatchResponse.advance()
-    assert [len(json.loads(request.body)) for request in receiver.requests] == [2]
+    assert [len(json.loads(request.body)) for request in receiver.requests] == [1, 2]

@@ -22,7 +22,8 @@ from inbound.reconfiguration import TRY_AGAIN, Outcome
 from inbound.sections import Makers
 from inbound.testing.clock import ManualClock
 from tests.http_receiver import CERTIFICATES
-from tests.ingress_stage import MemoryProducer, ask
+from tests.ingress_stage import MemoryProducer, acknowledge_once, ask, await_in_flight, await_topics
+from tests.waiting import until
 
 
 @dataclass
@@ -52,11 +53,14 @@ class Stage:
         self.file.write_text(yaml.safe_dump({**self.sections, **sections}))
         return self.process.reload(30.0)
 
+    def edit_ingress(self, **keys: object) -> Outcome | None:
+        """Change keys of the section `ingress`."""
+        return self.edit(ingress={"listen": "127.0.0.1:0", **keys})
+
     def post(self, body: bytes = b"x") -> int:
         """Post to the ingress as it is now, when it knows its topics. Returns the status of the answer."""
         ingress = self.made[-1]
-        while ingress.status().away == "not asked yet":
-            pass
+        await_topics(ingress)
         return ask(ingress, body=body)[0]
 
 
@@ -72,7 +76,7 @@ def test_another_limit_holds_from_now_on(stage: Stage) -> None:
     """The ingress starts anew with it; status says what was done."""
     before = stage.post(b"x" * 200_000)
 
-    outcome = stage.edit(ingress={"listen": "127.0.0.1:0", "max_request_bytes": "100kB"})
+    outcome = stage.edit_ingress(max_request_bytes="100kB")
 
     after = stage.post(b"x" * 200_000)
     reload = stage.process.status().reload
@@ -87,17 +91,16 @@ def under_way(stage: Stage) -> tuple[threading.Thread, list[int]]:
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(stage.post()))
     asking.start()
-    while not stage.made[0].status().in_flight_events:
-        pass
+    await_in_flight(stage.made[0])
     return asking, answers
 
 
 def test_what_is_under_way_is_answered_before_another_ingress_takes_over(stage: Stage) -> None:
     """By the one that took it, with 202."""
     asking, answers = under_way(stage)
-    threading.Timer(0.5, setattr, (stage.producer, "held", False)).start()
+    acknowledge_once(lambda: stage.made[0].status().draining, stage.producer)
 
-    outcome = stage.edit(ingress={"listen": "127.0.0.1:0", "max_connections": 7})
+    outcome = stage.edit_ingress(max_connections=7)
 
     asking.join()
     assert (outcome and outcome.outcome, answers, len(stage.made)) == ("applied", [202], 2)
@@ -105,7 +108,7 @@ def test_what_is_under_way_is_answered_before_another_ingress_takes_over(stage: 
 
 def test_a_bad_edit_is_refused_and_the_old_goes_on(stage: Stage) -> None:
     """With file and line, in the answer and in status."""
-    outcome = stage.edit(ingress={"listen": "127.0.0.1:0", "max_conections": 7})
+    outcome = stage.edit_ingress(max_conections=7)
 
     status = stage.process.status()
     assert outcome is not None
@@ -130,7 +133,9 @@ def test_a_port_that_is_taken_brings_the_old_ingress_back(stage: Stage) -> None:
         outcome = stage.edit(ingress={"listen": address, "max_request_bytes": "100kB"})
 
     assert (outcome and outcome.outcome, stage.post(b"x" * 200_000)) == ("rolled-back", 202)
-    assert f"ingress.listen: cannot listen on {address}" in str(stage.process.status().config_problem)
+    problem = str(stage.process.status().config_problem)
+    assert f"ingress.listen: cannot listen on {address}" in problem
+    assert "in use; stop what listens there" in problem
 
 
 def test_both_sections_of_the_ingress_make_it_start_anew_once(stage: Stage) -> None:
@@ -149,7 +154,7 @@ def test_another_certificate_in_the_same_file_is_taken(stage: Stage) -> None:
     """The content of the files counts, not only their names."""
     cert = stage.folder / "cert.pem"
     cert.write_bytes((CERTIFICATES / "server.pem").read_bytes())
-    stage.edit(ingress={"listen": "127.0.0.1:0", "tls": {"cert": str(cert), "key": str(cert)}})
+    stage.edit_ingress(tls={"cert": str(cert), "key": str(cert)})
     cert.write_bytes(cert.read_bytes() + b"\n")
 
     outcome = stage.process.reload(30.0)
@@ -194,11 +199,10 @@ def test_sections_that_it_has_no_use_for_change_nothing(stage: Stage) -> None:
 def test_a_stop_while_the_ingress_starts_anew_answers_what_is_under_way(stage: Stage) -> None:
     """And no other one is started."""
     asking, answers = under_way(stage)
-    changing = threading.Thread(target=lambda: stage.edit(ingress={"listen": "127.0.0.1:0", "max_connections": 7}))
+    changing = threading.Thread(target=lambda: stage.edit_ingress(max_connections=7))
     changing.start()
-    while stage.process.status().ingress is not None:
-        pass
-    threading.Timer(0.5, setattr, (stage.producer, "held", False)).start()
+    until(lambda: stage.process.status().ingress is None, 10, "the ingress is taken down", look=0.001)
+    acknowledge_once(lambda: stage.process.status().stopping, stage.producer)
 
     answered = stage.process.stop(20.0, at_once=lambda: False)
 
