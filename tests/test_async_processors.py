@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from inbound import Batch, BatchEventProcessor, BatchResponse, Context, TopicPar
 from inbound.driver import Driver
 from inbound.testing.world import World
 from tests.one_partition import publish, world
+from tests.waiting import until, wait_for
 
 __all__ = ["world"]  # the fixture
 
@@ -357,7 +357,7 @@ def test_a_callback_that_awaits_is_not_stuck_and_one_that_blocks_the_loop_is(wor
     async def answer(batch: Batch) -> object:
         await asyncio.sleep(10)
         blocked.set()
-        let_go.wait(10)
+        wait_for(let_go, 10, "the test lets go")
         return BatchResponse.advance()
 
     join(world, Watching(answer))
@@ -368,7 +368,7 @@ def test_a_callback_that_awaits_is_not_stuck_and_one_that_blocks_the_loop_is(wor
     await_step(loop, world)
     awaiting = [t for t in channel.threads() if t.name == loop.name]
     world.clock.advance(5)
-    assert blocked.wait(10)
+    wait_for(blocked, 10, "the callback blocks the loop")
     world.clock.advance(61)
     blocking = [t for t in channel.threads() if t.name == loop.name]
     stack = loop.stack()
@@ -376,11 +376,9 @@ def test_a_callback_that_awaits_is_not_stuck_and_one_that_blocks_the_loop_is(wor
     channel.close()
     assert [(t.last_step_age, t.in_callback) for t in awaiting] == [(0, False)]
     assert [(t.last_step_age >= 61, t.in_callback) for t in blocking] == [(True, False)]
-    assert "let_go.wait" in stack
+    assert "wait_for(let_go" in stack
 
 
 def await_step(driver: Driver, world: World) -> None:
     """Wait until the part has come back since the clock went on."""
-    deadline = time.monotonic() + 10
-    while driver.last_step < world.clock.now() and time.monotonic() < deadline:
-        threading.Event().wait(0.001)
+    until(lambda: driver.last_step >= world.clock.now(), 10, f"{driver.name} takes a step", look=0.001)

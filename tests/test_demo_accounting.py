@@ -76,7 +76,7 @@ def test_the_table_says_who_saw_what_and_who_repeated() -> None:
 
 
 def test_an_event_that_nobody_saw_is_lost_and_named() -> None:
-    """In the middle and at the end of a partition."""
+    """In the middle and at the end of a partition, and whole partitions that no journal mentions."""
     found = figures([*VICTIM, counted("a", 104.1, 0, 2, 3, 5), counted("c", 105.0, 1, 2)])
 
     assert found.lost == 2
@@ -85,44 +85,39 @@ def test_an_event_that_nobody_saw_is_lost_and_named() -> None:
     assert "2 events were lost, among them (partition: offsets) 0: 4-4; 1: 3-3" in found.problems(
         {"AA": Sums(8, 8, 24)}
     )
+    whole = figures([entry for entry in VICTIM + HEIR if entry.partition == 0])
+    assert (whole.lost, whole.missing) == (4, {1: [(0, 4)]})
 
 
-def test_a_partition_that_nobody_saw_is_lost_whole() -> None:
-    """Also when no journal mentions it."""
-    found = figures([entry for entry in VICTIM + HEIR if entry.partition == 0])
-
-    assert found.lost == 4
-    assert found.missing == {1: [(0, 4)]}
-
-
-def test_a_repeat_of_what_was_committed_is_too_much() -> None:
-    """One more than the kill explains fails the demo."""
-    found = figures([*VICTIM, *HEIR, counted("c", 106.0, 1, 1)])
-
-    assert found.duplicated == 3
-    assert found.problems(CSV) == ["3 events were repeated, but the kill explains 2"]
+@pytest.mark.parametrize(
+    ("commits", "allowed"),
+    [
+        ({0: 2, 1: 4}, 2),  # it never read what was committed: nobody may repeat it
+        ({0: 0, 1: 0}, 4 + 2),  # no commit at all
+    ],
+)
+def test_what_the_victim_saw_beyond_its_commit_may_be_repeated(commits: dict[int, int], allowed: int) -> None:
+    """And nothing else."""
+    assert figures(VICTIM + HEIR, kill=Kill("b", 100.0, commits)).duplicates_allowed == allowed
 
 
-def test_nothing_is_allowed_where_the_commit_is_ahead_of_what_was_seen() -> None:
-    """A partition that the victim owned and never read does not make others' repeats legal."""
-    found = figures(VICTIM + HEIR, kill=Kill("b", 100.0, {0: 2, 1: 4}))
-
-    assert found.duplicates_allowed == 2
-
-
-def test_a_victim_without_any_commit_may_repeat_all_it_saw() -> None:
-    """Its commit counts as 0."""
-    found = figures(VICTIM + HEIR, kill=Kill("b", 100.0, {0: 0, 1: 0}))
-
-    assert found.duplicates_allowed == 4 + 2
-
-
-def test_a_kill_between_batches_shows_nothing() -> None:
-    """All batches had ended: 0 in flight is a problem, whatever the rest says."""
-    ended = [*VICTIM, end("b", 99.9, 0, 6)]
-
-    assert figures(ended + HEIR).in_flight_at_kill == 0
-    assert any("nothing was in flight" in problem for problem in figures(ended + HEIR).problems(CSV))
+@pytest.mark.parametrize(
+    ("entries", "published", "problem"),
+    [
+        ([*VICTIM, *HEIR, counted("c", 106.0, 1, 1)], 10, "3 events were repeated, but the kill explains 2"),
+        ([*VICTIM, end("b", 99.9, 0, 6), *HEIR], 10, "nothing was in flight"),
+        # Even if the victim had seen all of it.
+        (
+            [entry for entry in VICTIM + HEIR if (entry.consumer, entry.partition) != ("c", 1)], 10,
+            "a partition of the killed process was seen by nobody else",
+        ),
+        # Otherwise an event that never came into the topic would be nobody's loss.
+        (VICTIM + HEIR, 11, "the topic holds 10 events, but 11 were published"),
+    ],
+)  # fmt: skip
+def test_what_must_not_be_is_a_problem(entries: list[Entry], published: int, problem: str) -> None:
+    """Whatever the rest says."""
+    assert any(problem in said for said in figures(entries, published=published).problems(CSV))
 
 
 def test_the_failover_is_that_of_the_slowest_partition() -> None:
@@ -131,21 +126,6 @@ def test_the_failover_is_that_of_the_slowest_partition() -> None:
     found = figures([*VICTIM, *HEIR, early])
 
     assert found.failover_seconds == pytest.approx(5.0)
-
-
-def test_a_partition_that_nobody_took_over_is_a_problem() -> None:
-    """Even if the victim had seen all of it."""
-    found = figures([entry for entry in VICTIM + HEIR if (entry.consumer, entry.partition) != ("c", 1)])
-
-    assert found.failover_seconds is None
-    assert "a partition of the killed process was seen by nobody else" in found.problems(CSV)
-
-
-def test_a_log_that_does_not_hold_what_was_published_is_a_problem() -> None:
-    """Otherwise an event that never came into the topic would be nobody's loss."""
-    found = figures(VICTIM + HEIR, published=11)
-
-    assert found.problems(CSV) == ["the topic holds 10 events, but 11 were published"]
 
 
 @pytest.mark.parametrize(
