@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from inbound.embedded import guardian
 from inbound.embedded.locks import alive
 from inbound.embedded.server import Server
 from inbound.errors import EmbeddedClusterError
+from tests.waiting import until
 
 
 class Program(Server):
@@ -54,12 +54,9 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def stopped(pid: int, seconds: float = 5.0) -> bool:
-    """Whether a process stops soon: one that is on another processor just then runs on for a moment."""
-    deadline = time.monotonic() + seconds
-    while state(pid) != "T" and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return state(pid) == "T"
+def await_stopped(pid: int) -> None:
+    """Wait until a process stops: one that is on another processor just then runs on for a moment."""
+    until(lambda: state(pid) == "T", 5, f"process {pid} stops", look=0.005)
 
 
 def test_a_killed_server_can_be_started_again(servers: list[Server], tmp_path: Path) -> None:
@@ -73,38 +70,31 @@ def test_a_killed_server_can_be_started_again(servers: list[Server], tmp_path: P
 
     program.start(timeout=10)
 
+    second = program.pid
+    program.start()  # does nothing: it runs
+
     assert program.running
-    assert program.pid not in (None, first)
+    assert program.pid == second not in (None, first)
     assert program.log_path.read_text() == "up\nup\n"
 
 
-def test_starting_twice_keeps_the_one_that_runs(servers: list[Server], tmp_path: Path) -> None:
-    """`start` on a running server does nothing."""
-    program = started(servers, tmp_path, "echo up; exec sleep 60")
-    first = program.pid
-
-    program.start()
-
-    assert program.pid == first
-
-
-def test_stop_lets_a_server_end_in_good_order(servers: list[Server], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "timeout", "log"),
+    [
+        ("trap 'echo bye; exit 0' TERM; echo up; sleep 60 & wait", None, "up\nbye\n"),
+        ("trap '' TERM; echo up; while :; do sleep 60; done", 0.05, "up\n"),  # is killed when its time is over
+    ],
+)
+def test_stop_lets_a_server_end_in_good_order(
+    servers: list[Server], tmp_path: Path, script: str, timeout: float | None, log: str
+) -> None:
     """It is asked by SIGTERM, and what it does then is waited for."""
-    program = started(servers, tmp_path, "trap 'echo bye; exit 0' TERM; echo up; sleep 60 & wait")
+    program = started(servers, tmp_path, script)
 
-    program.stop()
-
-    assert not program.running
-    assert program.log_path.read_text() == "up\nbye\n"
-
-
-def test_stop_kills_one_that_does_not_listen(servers: list[Server], tmp_path: Path) -> None:
-    """After its time it is killed."""
-    program = started(servers, tmp_path, "trap '' TERM; echo up; while :; do sleep 60; done")
-
-    program.stop(timeout=0.05)
+    program.stop(**({} if timeout is None else {"timeout": timeout}))
 
     assert not program.running
+    assert program.log_path.read_text() == log
 
 
 def test_a_paused_server_runs_on_after_resume(servers: list[Server], tmp_path: Path) -> None:
@@ -115,7 +105,7 @@ def test_a_paused_server_runs_on_after_resume(servers: list[Server], tmp_path: P
 
     program.pause()
     assert (program.running, program.paused) == (True, True)
-    assert stopped(pid)
+    await_stopped(pid)
     program.resume()
     assert (program.paused, state(pid) == "T") == (False, False)
     program.pause()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import logging
 import shutil
@@ -25,24 +24,20 @@ from inbound.config import load
 from inbound.coordinators.zookeeper import SetData
 from inbound.demo.flights import Flight, encoded
 from inbound.testing import World
+from tests import loaded_module
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def load_module(folder: str, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded_module.load_module(f"examples/{folder}/{name}.py")
 
 
 payments = load_module("database", "payments")
 scores = load_module("model", "scores")
 posting = load_module("async_http", "posting")
 signing = load_module("signing", "signing")
+delays = load_module("delays", "delays")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +47,7 @@ signing = load_module("signing", "signing")
         ("model", "scores", scores.Scores),
         ("async_http", "posting", posting.Posting),
         ("signing", "orders", signing.SigningDispatch),
+        ("delays", "delays", delays.DelaysPerCarrier),
     ],
 )
 def test_the_configuration_is_good(folder: str, channel: str, cls: Any) -> None:
@@ -59,7 +55,7 @@ def test_the_configuration_is_good(folder: str, channel: str, cls: Any) -> None:
     loaded = load((EXAMPLES / folder / "inbound.yaml").read_text(), filename="inbound.yaml")
     processor = loaded.config.channels[channel].processor
 
-    assert processor.type == f"{cls.__module__.removeprefix('example_')}:{cls.__name__}"
+    assert processor.type == f"{cls.__module__.removeprefix('loaded_')}:{cls.__name__}"
     assert loaded.validate(cls.Options, f"channels.{channel}.processor.options", processor.options)
 
 
