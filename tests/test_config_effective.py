@@ -83,6 +83,14 @@ def test_the_defaults_are_those_that_are_promised() -> None:
     }
 
 
+def test_an_ingress_alone_is_a_configuration() -> None:
+    """It needs no channel; `{}` is one with all defaults."""
+    config = load("ingress: {}", filename="f").config
+
+    assert config.ingress is not None
+    assert (config.ingress.host, config.ingress.port, config.channels) == ("127.0.0.1", 8080, {})
+
+
 def test_every_key_there_is_appears_in_the_full_example() -> None:
     """A new key without a line in the example fails here."""
     missing = fields(Config) - keys(yaml.safe_load(FULL))

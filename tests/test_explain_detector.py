@@ -35,6 +35,12 @@ class Watched:
     def publish(self, count: int = 100) -> None:
         self.world.kafka.publish("orders", 0, [b"x"] * count)
 
+    def cure(self) -> None:
+        """Let the processor take all there is from now on."""
+        processor = self.consumer.processor
+        assert isinstance(processor, Recording)
+        processor.answer = None
+
     @property
     def partition(self) -> Partition:
         found = self.consumer.channel.parts.schedule.get(TP)
@@ -53,17 +59,6 @@ class Watched:
         return found
 
 
-def failing(batch: Batch) -> object:
-    raise ValueError("no such account")
-
-
-def test_nothing_to_read_is_idle_and_no_stall() -> None:
-    s = Watched()
-    s.named("idle")
-    s.world.run(30)
-    assert (s.partition.cause, s.partition.stalled_since, s.events("stalled")) == ("idle", None, [])
-
-
 def test_a_revert_loop_is_named_then_told_as_a_stall_and_over_when_it_moves() -> None:
     s = Watched(lambda batch: BatchResponse.revert(wait=0.1))
     s.publish()
@@ -75,9 +70,7 @@ def test_a_revert_loop_is_named_then_told_as_a_stall_and_over_when_it_moves() ->
         "revert-loop",
         {"cause": "revert-loop", "since": s.partition.stalled_since},
     )
-    processor = s.consumer.processor
-    assert isinstance(processor, Recording)
-    processor.answer = None
+    s.cure()
     s.world.run_until(lambda: s.partition.stalled_since is None, within=3 * INTERVAL)
     s.world.run(1)
     assert [event.kind for event in s.events("stalled", "stall-over")] == ["stalled", "stall-over"]
@@ -114,6 +107,7 @@ def test_a_rest_that_the_processor_asked_for_is_named_and_is_no_stall() -> None:
 
 
 def test_brokers_away_and_back() -> None:
+    """Also one broker, the partition's leader, although others answer. Nothing to read is idle, and no stall."""
     s = Watched()
     s.publish(10)
     s.world.run(5)
@@ -125,14 +119,13 @@ def test_brokers_away_and_back() -> None:
         "broker-away",
         "broker-back",
     ]
-
-
-def test_a_leader_that_is_away_is_named_although_other_brokers_answer() -> None:
-    s = Watched()
     s.world.kafka.lose_leader("orders", 0)
     s.named("broker-away")
     s.world.kafka.elect_leader("orders", 0)
     s.named("idle")
+    stalls = len(s.events("stalled"))
+    s.world.run(30)
+    assert (s.partition.cause, s.partition.stalled_since, len(s.events("stalled"))) == ("idle", None, stalls)
 
 
 def test_a_client_that_has_forgotten_a_partition_is_found_out() -> None:
@@ -211,9 +204,7 @@ def test_what_was_at_a_time_is_told_from_the_journal() -> None:
     began = s.world.clock.wall()
     s.publish()
     s.world.run(20)
-    processor = s.consumer.processor
-    assert isinstance(processor, Recording)
-    processor.answer = None
+    s.cure()
     s.world.run(20)
     then = s.answer(at=began + 15)
     assert (then["cause"], then["known"], then["was_held"]) == ("revert-loop", True, True)

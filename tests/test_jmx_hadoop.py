@@ -119,13 +119,6 @@ def test_one_attribute_is_got_by_name(port: Port, query: str, code: int, body: d
     assert beans(port, f"/jmx?{query}") == (code, body)
 
 
-@pytest.mark.parametrize("method", ["TRACE", "POST", "PUT", "DELETE"])
-def test_nothing_but_reading_is_allowed(port: Port, method: str) -> None:
-    """TRACE above all."""
-    answer = port.ask("/jmx", method=method)
-    assert (answer.code, answer.headers["Allow"]) == (405, "GET, HEAD")
-
-
 def test_a_policy_hides_what_may_not_be_read(make_port: MakePort) -> None:
     """Also when it is asked for by name: whether it is there is not told either."""
     port = make_port(policy="deny:\n- {bean: 'inbound:type=Controller', read: ['Session*', State]}\n")
