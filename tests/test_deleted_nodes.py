@@ -84,7 +84,7 @@ def test_a_running_group_recovers_from_a_deleted_node(
     }[kind]
     delete(world, path)
     publish(world, 2)
-    world.run(70)
+    world.run_until(lambda: path in world.ensemble.tree.nodes and set(world.commits().values()) == {7}, within=70)
     goes_on(world)
     in_hand = {"epoch": {partition}, "epochs": set(range(4))}.get(kind, set())
     assert seen(world) == once(10) + Counter((p, offset) for p in in_hand for offset in (5, 6))

@@ -33,9 +33,7 @@ def names(count: int, prefix: str = "e") -> list[str]:
 def test_all_events_arrive_and_are_committed(options: dict[str, Any], most: int) -> None:
     """In the partition's order, one at a time; without order as many at once as the window has."""
     stage = Stage(**options)
-    stage.publish(*names(100))
-    stage.start()
-    stage.run(4)
+    stage.dispatch(*names(100), seconds=4)
     got = stage.got()
     assert (got if most == 1 else sorted(got, key=names(100).index), stage.most(), stage.commits()) == (
         names(100), most, {0: 100},
@@ -65,9 +63,7 @@ def test_events_of_different_keys_overtake_each_other_and_those_of_one_do_not() 
     stage = Stage(ordering="key", max_in_flight=8)
     stage.seconds = lambda request: 10.0 if request.ids == ("slow",) else 0.02
     keys = ["s", "s", *(f"k{n}" for n in range(20))]
-    stage.publish("slow", "after", *names(20), keys=keys)
-    stage.start()
-    stage.run(4)
+    stage.dispatch("slow", "after", *names(20), keys=keys, seconds=4)
     behind = stage.got()
     stage.run(10)
     assert (behind, stage.got()[7:9], sorted(stage.got()[9:]), stage.commits()) == (
@@ -80,9 +76,7 @@ def test_what_is_not_taken_is_sent_again_after_a_growing_while() -> None:
     stage = Stage(delivery={**FAST, "retry": 5, "backoffDelay": "1s"})
     answers = [Answer(503), Answer(500), NO_ANSWER]
     stage.behaviour = lambda request: answers.pop(0) if answers else OK
-    stage.publish("one", "two")
-    stage.start()
-    stage.run(20)
+    stage.dispatch("one", "two", seconds=20)
     first, *again, _ = [request.at for request in stage.requests]
     waits = [round(b - a) for a, b in pairwise([first, *again])]
     assert (stage.got(), waits, stage.commits()) == (["one", "one", "one", "one", "two"], [1, 2, 4], {0: 2})
@@ -93,9 +87,7 @@ def test_the_subscriber_says_when_to_come_again() -> None:
     stage = Stage(delivery=FAST)
     answers = [Answer(429, retry_after=7.0)]
     stage.behaviour = lambda request: answers.pop(0) if answers else OK
-    stage.publish("one")
-    stage.start()
-    stage.run(20)
+    stage.dispatch("one", seconds=20)
     first, second = [request.at for request in stage.requests]
     assert 7.0 <= second - first < 7.2
 
@@ -105,9 +97,7 @@ def test_what_is_given_up_goes_to_the_dead_letter_sink_with_the_reason(status: i
     """After the last attempt, or at once where it is refused for good; then the partition goes on."""
     stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
     stage.behaviour = refusing("bad", answer=Answer(status, body=b"no!"))
-    stage.publish("bad", "good")
-    stage.start()
-    stage.run(5)
+    stage.dispatch("bad", "good", seconds=5)
     (letter,) = [request for request in stage.requests if request.url == DEAD]
     assert (stage.got(), letter.ids, letter.body, stage.commits()) == (
         [*["bad"] * attempts, "good"], ("bad",), b"data of bad", {0: 2},
@@ -124,9 +114,7 @@ def test_while_the_dead_letter_sink_is_down_the_partition_waits_and_says_so() ->
     down = [True]
     stage.behaviour = lambda r: (Answer(400) if r.url == SUBSCRIBER and r.ids == ("bad",) else
                                  Answer(503) if r.url == DEAD and down else OK)  # fmt: skip
-    stage.publish("good", "bad", "later")
-    stage.start()
-    stage.run(30)
+    stage.dispatch("good", "bad", "later", seconds=30)
     before, said = stage.commits(), stage.status()["standing"]
     down.clear()
     stage.run(10)
@@ -140,9 +128,7 @@ def test_a_dead_letter_sink_that_hangs_is_told_of_while_it_hangs() -> None:
     hangs = [True]
     stage.behaviour = lambda r: Answer(400) if r.url == SUBSCRIBER else Answer(0, problem="no answer") if hangs else OK
     stage.seconds = lambda r: 2.0 if r.url == DEAD and hangs else 0.02
-    stage.publish("bad")
-    stage.start()
-    stage.run(5)
+    stage.dispatch("bad", seconds=5)
     told = set()
     for _ in range(40):
         stage.run(0.25)
@@ -159,9 +145,7 @@ def test_without_a_dead_letter_sink_an_event_is_tried_until_it_is_taken() -> Non
     stage = Stage(delivery=FAST)
     broken = [True]
     stage.behaviour = lambda request: Answer(400) if broken else OK
-    stage.publish("one")
-    stage.start()
-    stage.run(60)
+    stage.dispatch("one", seconds=60)
     before = stage.commits()
     at = [request.at for request in stage.requests]
     broken.clear()
@@ -222,9 +206,7 @@ def test_a_reply_is_posted_where_the_options_say() -> None:
     )
     answers = [Answer(503), OK]
     stage.behaviour = lambda request: reply if request.url == SUBSCRIBER else answers.pop(0)
-    stage.publish("one")
-    stage.start()
-    stage.run(5)
+    stage.dispatch("one", seconds=5)
     assert (stage.got(), stage.got(REPLIES), stage.commits()) == (["one"], ["r", "r"], {0: 1})
 
 
@@ -242,9 +224,7 @@ def test_records_that_are_no_events_can_be_passed_over(options: dict[str, Any]) 
     stage = Stage(on_undecodable="skip", **options)
     stage.publish("e0", "e1")
     stage.world.kafka.publish("orders", 0, [b"nonsense"])
-    stage.publish("e2", "e3")
-    stage.start()
-    stage.run(2)
+    stage.dispatch("e2", "e3", seconds=2)
     status = stage.status()
     assert (stage.got(), stage.commits()) == (names(4), {0: 5})
     assert (status["undecodable_total"], status["skipped_total"]) == (1, 1)
@@ -253,9 +233,7 @@ def test_records_that_are_no_events_can_be_passed_over(options: dict[str, Any]) 
 def test_events_go_out_together_where_the_subscriber_asks_for_it() -> None:
     """In the partition's order, so many to a request."""
     stage = batched()
-    stage.publish(*names(20))
-    stage.start()
-    stage.run(2)
+    stage.dispatch(*names(20), seconds=2)
     assert (batches(stage), stage.commits()) == ([names(20)[:8], names(20)[8:16], names(20)[16:]], {0: 20})
 
 
@@ -263,9 +241,7 @@ def test_a_refused_batch_is_halved_until_the_poison_stands_alone() -> None:
     """It is dead-lettered; no other event is refused, and each is taken once."""
     stage = batched(delivery={**FAST, "deadLetterSink": DEAD})
     stage.behaviour = refusing("e5", answer=Answer(400))
-    stage.publish(*names(16))
-    stage.start()
-    stage.run(5)
+    stage.dispatch(*names(16), seconds=5)
     taken = [one for batch in batches(stage) if "e5" not in batch for one in batch]
     assert (taken, stage.got(DEAD), stage.commits()) == ([n for n in names(16) if n != "e5"], ["e5"], {0: 16})
 
@@ -275,9 +251,7 @@ def test_a_batch_keeps_the_order_of_each_key_through_a_refusal() -> None:
     stage = batched(ordering="key", delivery={**FAST, "retry": 9})
     broken = [True]
     stage.behaviour = lambda r: Answer(500) if broken and "e2" in r.ids else OK
-    stage.publish(*names(12), keys=["k"] * 12)
-    stage.start()
-    stage.run(1)
+    stage.dispatch(*names(12), keys=["k"] * 12, seconds=1)
     broken.clear()
     stage.run(20)
     taken = [one for batch in batches(stage) for one in batch]
@@ -289,9 +263,7 @@ def test_after_a_crash_no_more_is_repeated_than_the_window() -> None:
     """Counted from the commit: what was finished behind an open event is sent again, too."""
     stage = Stage(ordering="none", max_in_flight=16)
     stage.seconds = lambda request: 100.0 if request.ids == ("e40",) else 0.02
-    stage.publish(*names(200))
-    stage.start()
-    stage.run(3)
+    stage.dispatch(*names(200), seconds=3)
     stage.world.kill("a")
     stage.seconds = lambda request: 0.02
     stage.start("b")
@@ -341,9 +313,7 @@ def test_new_options_count_at_once_and_keep_what_is_open() -> None:
     """Also for an event that waits for another attempt."""
     stage = Stage(delivery=FAST)
     stage.behaviour = to(SUBSCRIBER, Answer(400))
-    stage.publish("one", "two")
-    processor = stage.start()
-    stage.run(10)
+    processor = stage.dispatch("one", "two", seconds=10)
     options = processor.Options.model_validate({"subscriberUri": "http://new/"})
     processor.reconfigure(options, 2, wait=0.0)
     stage.run(2)
@@ -370,9 +340,7 @@ def test_without_a_dead_letter_sink_one_event_that_breaks_connections_does_not_h
     """When the attempts of the batch are used up, it stands alone soon, and the others are taken."""
     stage = batched(ordering="none", delivery={**FAST, "retry": 2})
     stage.behaviour = refusing("e3", answer=NO_ANSWER)
-    stage.publish(*names(8))
-    stage.start()
-    stage.run(10)
+    stage.dispatch(*names(8), seconds=10)
     taken = {one for batch in batches(stage) if "e3" not in batch for one in batch}
     assert (taken, stage.commits(), "offset 3: " in stage.status()["standing"]) == (
         set(names(8)) - {"e3"},

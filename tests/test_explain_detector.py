@@ -22,15 +22,18 @@ INTERVAL = 2.0
 
 
 class Watched:
-    """One consumer of one partition, and the detector beside it."""
+    """One consumer of one partition that has read so many records, and the detector beside it."""
 
-    def __init__(self, answer: Callable[[Batch], object] | None = None, **settings: Any) -> None:
+    def __init__(self, answer: Callable[[Batch], object] | None = None, *, read: int = 0, **settings: Any) -> None:
         self.world = World()
         self.world.kafka.create_topic("orders", 1)
         self.consumer: Consumer = self.world.join("a", Recording(answer), **settings)
         self.detector = StallDetector(lambda: [self.consumer.channel], self.world.clock, INTERVAL)
         self.consumer.parts.append(self.detector)
         self.world.run(5)
+        if read:
+            self.publish(read)
+            self.world.run(5)
 
     def publish(self, count: int = 100) -> None:
         self.world.kafka.publish("orders", 0, [b"x"] * count)
@@ -108,9 +111,7 @@ def test_a_rest_that_the_processor_asked_for_is_named_and_is_no_stall() -> None:
 
 def test_brokers_away_and_back() -> None:
     """Also one broker, the partition's leader, although others answer. Nothing to read is idle, and no stall."""
-    s = Watched()
-    s.publish(10)
-    s.world.run(5)
+    s = Watched(read=10)
     s.world.kafka.down()
     s.named("broker-away", within=10)
     s.world.kafka.up()
@@ -130,9 +131,7 @@ def test_brokers_away_and_back() -> None:
 
 def test_a_client_that_has_forgotten_a_partition_is_found_out() -> None:
     """Assigned, healthy and frozen: no fetch, no error, and the lag that fetches tell stays 0."""
-    s = Watched()
-    s.publish(10)
-    s.world.run(5)
+    s = Watched(read=10)
     s.consumer.log_clients[-1].paused.add(TP)  # behind the reader's back
     s.publish(50)
     s.named("not-fetching")
@@ -144,9 +143,7 @@ def test_a_client_that_has_forgotten_a_partition_is_found_out() -> None:
 
 
 def test_the_session_suspended_then_in_doubt_then_certain_again() -> None:
-    s = Watched()
-    s.publish(10)
-    s.world.run(5)
+    s = Watched(read=10)
     s.world.ensemble.down()
     s.named("session-suspended", within=8)
     s.named("in-doubt", within=15)

@@ -18,6 +18,10 @@ CONTROLLER = {
 }  # fmt: skip
 
 
+def error(message: str) -> dict[str, str]:
+    return {"result": "ERROR", "message": message}
+
+
 def beans(port: Port, path: str) -> Any:
     answer = port.ask(path)
     return answer.code, json.loads(answer.text)
@@ -93,24 +97,18 @@ def test_a_query_finds_beans_by_pattern(port: Port, query: str, names: int) -> N
             },
         ),
         ("get=inbound:type=Nobody::Lag", 200, {"beans": []}),
-        (f"get={CHANNEL}", 400, {"result": "ERROR", "message": "query format is not as expected."}),
-        (f"get={CHANNEL}::", 400, {"result": "ERROR", "message": "query format is not as expected."}),
-        (f"get={CHANNEL}::Group::x", 400, {"result": "ERROR", "message": "query format is not as expected."}),
+        (f"get={CHANNEL}", 400, error("query format is not as expected.")),
+        (f"get={CHANNEL}::", 400, error("query format is not as expected.")),
+        (f"get={CHANNEL}::Group::x", 400, error("query format is not as expected.")),
         (
             "qry=kaputt",
             400,
-            {
-                "result": "ERROR",
-                "message": "'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*",
-            },
+            error("'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*"),
         ),
         (
             "get=kaputt::Lag",
             400,
-            {
-                "result": "ERROR",
-                "message": "'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*",
-            },
+            error("'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*"),
         ),
     ],
 )  # fmt: skip
