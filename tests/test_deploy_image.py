@@ -47,6 +47,16 @@ DOCKERFILE = instructions((DEPLOY / "Dockerfile").read_text())
 FINAL = DOCKERFILE[max(i for i, (word, _) in enumerate(DOCKERFILE) if word == "FROM") :]
 
 
+def test_both_stages_stand_on_the_base_that_is_asked_for() -> None:
+    """An image that is on the machine already can be built on; nothing else is fetched. The recipe needs no bash."""
+    assert DOCKERFILE[0] == ("ARG", "BASE=python:3.11-slim")
+    assert {rest.split()[0] for word, rest in DOCKERFILE if word == "FROM"} == {"${BASE}"}
+    assert not [rest for word, rest in DOCKERFILE if word == "ADD"]
+    assert not (DEPLOY / "Dockerfile").read_text().startswith("# syntax")
+    ran = subprocess.run(["sh", "-n", str(DEPLOY / "install.sh")], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_a_container_is_nobody_says_how_it_is_and_ends_in_good_order() -> None:
     """As Kubernetes' runAsNonRoot asks: a number; SIGTERM goes to inbound itself, which no shell stands in front of."""
     said = dict(FINAL)
@@ -59,14 +69,6 @@ def test_a_container_is_nobody_says_how_it_is_and_ends_in_good_order() -> None:
     entry, arguments = json.loads(said["ENTRYPOINT"]), json.loads(said["CMD"])
     assert entry == ["/opt/inbound/bin/inbound"]
     assert parser().parse_args(arguments).config == Path("/etc/inbound/config/inbound.yaml")
-
-
-def test_both_stages_stand_on_the_base_that_is_asked_for() -> None:
-    """So an image that is on the machine already can be built on; nothing else is fetched from a registry."""
-    assert DOCKERFILE[0] == ("ARG", "BASE=python:3.11-slim")
-    assert {rest.split()[0] for word, rest in DOCKERFILE if word == "FROM"} == {"${BASE}"}
-    assert not [rest for word, rest in DOCKERFILE if word == "ADD"]
-    assert not (DEPLOY / "Dockerfile").read_text().startswith("# syntax")
 
 
 def context() -> list[str]:
@@ -97,13 +99,6 @@ def test_the_extras_of_the_image_are_those_of_the_package() -> None:
 
     assert set(given) <= set(setup["options.extras_require"]) - {"dev", "spark", "embedded"}
     assert {"fast", "requests", "ledger", "tracing"} <= set(given)
-
-
-def test_the_recipe_is_a_script_that_a_plain_shell_reads() -> None:
-    """Slim images have no bash."""
-    ran = subprocess.run(["sh", "-n", str(DEPLOY / "install.sh")], capture_output=True, text=True)
-
-    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_pins_are_the_locks_entries_with_their_hashes() -> None:

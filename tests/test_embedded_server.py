@@ -113,21 +113,17 @@ def test_a_paused_server_runs_on_after_resume(servers: list[Server], tmp_path: P
     assert not program.running
 
 
-def test_what_does_not_run_cannot_be_paused(tmp_path: Path) -> None:
-    """The message names the server and what to do."""
-    program = Program("true", tmp_path / "program")
-
-    with pytest.raises(EmbeddedClusterError, match=r"program: cannot be paused, it does not run\. Start it first"):
-        program.pause()
-    program.kill()
-    program.stop()
-    assert program.pid is None
-
-
-def test_a_server_that_dies_at_start_tells_its_last_words(servers: list[Server], tmp_path: Path) -> None:
-    """The error has the exit code, the log's end and the log's path; words of an earlier start are not among them."""
+@pytest.mark.parametrize(
+    ("words", "taken"), [("java.net.BindException: Address already in use", True), ("no disk", False)]
+)
+def test_a_server_that_dies_at_start_tells_its_last_words(
+    servers: list[Server], tmp_path: Path, words: str, taken: bool
+) -> None:
+    """The error has the exit code, the log's end and the log's path; words of an earlier start are not among them.
+    Only a taken port is a reason to choose other ports. What does not run cannot be paused.
+    """
     (tmp_path / "program.log").write_text("old news\n")
-    program = Program("echo no disk >&2; exit 3", tmp_path / "program")
+    program = Program(f"echo '{words}' >&2; exit 3", tmp_path / "program")
     servers.append(program)
 
     with pytest.raises(EmbeddedClusterError) as caught:
@@ -135,9 +131,13 @@ def test_a_server_that_dies_at_start_tells_its_last_words(servers: list[Server],
 
     message = str(caught.value)
     assert "program: the server ended with exit code 3" in message
-    assert "no disk" in message
-    assert str(program.log_path) in message
-    assert "old news" not in message
+    assert (words in message, str(program.log_path) in message, "old news" in message) == (True, True, False)
+    assert program.died_of_a_taken_port() is taken
+    with pytest.raises(EmbeddedClusterError, match=r"program: cannot be paused, it does not run\. Start it first"):
+        program.pause()
+    program.kill()
+    program.stop()
+    assert program.pid is None
 
 
 def test_a_server_that_never_answers_is_given_up(servers: list[Server], tmp_path: Path) -> None:
@@ -147,20 +147,6 @@ def test_a_server_that_never_answers_is_given_up(servers: list[Server], tmp_path
 
     with pytest.raises(EmbeddedClusterError, match=r"runs but has not answered on 127\.0\.0\.1:15000"):
         program.start(timeout=0.1)
-
-
-@pytest.mark.parametrize(
-    ("words", "taken"),
-    [("java.net.BindException: Address already in use", True), ("out of memory", False)],
-)
-def test_a_taken_port_is_recognised(servers: list[Server], tmp_path: Path, words: str, taken: bool) -> None:
-    """Only that death is a reason to choose other ports."""
-    program = Program(f"echo '{words}'; exit 1", tmp_path / "program")
-    servers.append(program)
-    with pytest.raises(EmbeddedClusterError):
-        program.start(timeout=10)
-
-    assert program.died_of_a_taken_port() is taken
 
 
 def guarded(log: Path, script: str) -> subprocess.Popen[bytes]:
@@ -184,28 +170,27 @@ def ended(pid: int, seconds: float = 5.0) -> bool:
         os.close(handle)
 
 
-def test_the_guardian_kills_its_command_when_the_pipe_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "killed",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.skipif(sys.platform != "linux", reason="needs Linux' parent-death signal")
+        ),
+    ],
+)
+def test_no_command_outlives_its_guardian_or_its_owner(tmp_path: Path, killed: bool) -> None:
     """The end of its input, which is all that a killed owner leaves, is enough; also while the command is frozen."""
     with guarded(tmp_path / "log", "trap '' TERM; sleep 60; exit 0") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         pid = int(process.stdout.readline())
-        os.kill(pid, signal.SIGSTOP)
-
-        process.stdin.close()
-
-        assert process.wait(5) == 128 + signal.SIGKILL
-        assert ended(pid)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
-def test_a_killed_guardian_takes_its_command_along(tmp_path: Path) -> None:
-    """Nothing is left unguarded."""
-    with guarded(tmp_path / "log", "exec sleep 60") as process:
-        assert process.stdout is not None
-        pid = int(process.stdout.readline())
-
-        process.kill()
+        if killed:
+            process.kill()
+        else:
+            os.kill(pid, signal.SIGSTOP)
+            process.stdin.close()
+            assert process.wait(5) == 128 + signal.SIGKILL
 
         assert ended(pid)
 
