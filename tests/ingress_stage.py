@@ -154,10 +154,16 @@ class Stage:
         connection.connection_made(wire)
         return connection, wire
 
-    def settle(self) -> None:
+    def settle(self, times: int = 1) -> None:
         """Let the producer acknowledge, and the connections write."""
-        self.producer.poll()
-        self.loop.run()
+        for _ in range(times):
+            self.producer.poll()
+            self.loop.run()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and the listener look for connections that have waited too long."""
+        self.loop.now += seconds
+        self.listener.tick(0.0)
 
     def post(self, message: bytes) -> bytes:
         """Send `message` on a connection of its own. Returns all that was answered."""

@@ -18,8 +18,7 @@ def test_a_request_is_read_in_whatever_pieces_it_comes() -> None:
 
     for byte in request(body=b"in pieces"):
         connection.data_received(bytes([byte]))
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
 
     assert statuses(wire.written) == [202]
     ((topic, record),) = stage.producer.written
@@ -78,8 +77,7 @@ def test_a_declared_body_that_is_too_large_is_refused_before_it_is_read() -> Non
     connection.data_received(b"x" * 51)
 
     assert (statuses(wire.written), wire.ended, wire.closed) == ([413], True, False)
-    stage.loop.now += 10
-    stage.listener.tick(0.0)
+    stage.advance(10)
     assert wire.closed
 
 
@@ -141,11 +139,9 @@ def test_an_upgrade_is_ignored() -> None:
     }
 
     connection.data_received(request(headers=asked))
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
     connection.data_received(request())
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
 
     assert statuses(wire.written) == [202, 202]
     assert [record.value for _, record in stage.producer.written] == [b"hello"] * 2
@@ -159,8 +155,7 @@ def test_a_client_that_asks_whether_to_send_is_told_to() -> None:
     connection.data_received(request(headers=ASKS, body=b""))
     told = wire.written
     connection.data_received(b"hello")
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
 
     assert (told, statuses(wire.written)) == (b"HTTP/1.1 100 Continue\r\n\r\n", [100, 202])
 
@@ -172,8 +167,7 @@ def test_who_is_too_slow_is_told_so() -> None:
     _, silent_wire = stage.connect()
     slow.data_received(request()[:60])
 
-    stage.loop.now += 31
-    stage.listener.tick(0.0)
+    stage.advance(31)
     stage.loop.run()
 
     assert (statuses(slow_wire.written), silent_wire.written, silent_wire.closed) == ([408], b"", True)
@@ -187,13 +181,11 @@ def test_a_kept_connection_ends_when_nothing_comes() -> None:
     stage.producer.held = True
     connection.data_received(request())
 
-    stage.loop.now += 1000
-    stage.listener.tick(0.0)
+    stage.advance(1000)
     waits = not wire.closed
     stage.producer.held = False
     stage.settle()
-    stage.loop.now += 76
-    stage.listener.tick(0.0)
+    stage.advance(76)
 
     assert (waits, statuses(wire.written), wire.closed) == (True, [202], True)
 
@@ -205,8 +197,7 @@ def test_a_client_that_takes_no_answers_is_not_read_and_ends() -> None:
 
     connection.pause_writing()
     reading = wire.reading
-    stage.loop.now += 31
-    stage.listener.tick(0.0)
+    stage.advance(31)
 
     assert (reading, wire.closed) == (False, True)
 
@@ -257,8 +248,7 @@ def test_draining_answers_what_is_under_way_and_ends_the_rest() -> None:
     _, fresh_wire = stage.connect()
     busy, busy_wire = stage.connect()
     served.data_received(request())
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
     stage.producer.held = True
     busy.data_received(request())
 
@@ -266,8 +256,7 @@ def test_draining_answers_what_is_under_way_and_ends_the_rest() -> None:
     ended_at_once = fresh_wire.closed
     stage.producer.held = False
     served.data_received(request())
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
 
     assert (ended_at_once, statuses(served_wire.written), statuses(busy_wire.written)) == (True, [202, 202], [202])
     assert (served_wire.closed, busy_wire.closed) == (True, True)

@@ -91,8 +91,7 @@ def test_a_topic_that_was_just_made_is_found() -> None:
     before = wire.written
     stage.producer.existing.add("new")
     stage.look()
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
 
     assert (before, statuses(wire.written), statuses(other_wire.written)) == (b"", [202], [404])
     assert b"topic missing: does not exist; create it, or check the name" in other_wire.written
@@ -107,8 +106,7 @@ def test_a_missing_topic_is_made_only_where_that_is_configured() -> None:
     connection.data_received(request(target="/topics/new-one") + request(target="/topics/other"))
     stage.settle()
     stage.look()
-    stage.settle()
-    stage.settle()
+    stage.settle(2)
 
     assert (statuses(wire.written), stage.producer.made) == ([202, 404], [("new-one", 3)])
 
