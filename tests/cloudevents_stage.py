@@ -6,15 +6,30 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from cloudevents.core.v1.event import CloudEvent
 from hypothesis import strategies as st
 
 from inbound.processors.batch import PlainRecord
-from inbound.processors.cloudevents_bridge import HttpParts, RecordParts, http_to_records
+from inbound.processors.cloudevents_bridge import (
+    HttpParts,
+    RecordParts,
+    http_to_records,
+    record_to_binary,
+    record_to_json,
+    record_to_structured,
+)
 from inbound.processors.cloudevents_kafka import decode_record
 from inbound.processors.cloudevents_values import Kind, Refused, content_type, write_text
 
 HttpHeaders = list[tuple[bytes, bytes]]
+
+#: The attributes that every event has: in JSON, as headers of a record and of a request, and as a request's lines.
+ENVELOPE: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+KAFKA: list[tuple[str, bytes]] = [(f"ce_{name}", text.encode()) for name, text in ENVELOPE.items()]
+HTTP: HttpHeaders = [(f"ce-{name}".encode(), text.encode()) for name, text in ENVELOPE.items()]
+LINES = [name + b": " + value for name, value in HTTP]
+STRUCTURED = [("content-type", b"application/cloudevents+json")]
 
 #: Content types of every kind, some of which no HTTP header can carry.
 CONTENT_TYPES = [
@@ -173,6 +188,27 @@ def outcome(function: Any, *arguments: Any) -> Any:
         return function(*arguments)
     except Refused as refused:
         return str(refused)
+
+
+def record(headers: Any = KAFKA, value: bytes | None = None, key: bytes | None = None) -> PlainRecord:
+    return PlainRecord(7, 1000, key, value, headers)
+
+
+def envelope(**members: Any) -> bytes:
+    """Return the JSON of an event with these members beyond those that every event has."""
+    return json.dumps(ENVELOPE | members).encode()
+
+
+def refusal(function: Any, *arguments: Any) -> str:
+    """Return why a function refuses; it must."""
+    with pytest.raises(Refused) as raised:
+        function(*arguments)
+    return str(raised.value)
+
+
+def refusals(one: PlainRecord) -> set[str]:
+    """Return why a record is refused by the decoder, and by each encoder that passes it on."""
+    return {refusal(one_of, one) for one_of in (decode_record, record_to_binary, record_to_structured, record_to_json)}
 
 
 def meaning(event: CloudEvent) -> tuple[dict[str, Any], Any]:

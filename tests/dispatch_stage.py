@@ -107,6 +107,13 @@ class Stage:
                 headers=event_headers(one),
             )
 
+    def dispatch(self, *ids: str, seconds: float, keys: Sequence[str | None] | None = None) -> DispatchProcessor:
+        """Publish events, start a consumer and let it dispatch for so long."""
+        self.publish(*ids, keys=keys)
+        processor = self.start()
+        self.run(seconds)
+        return processor
+
     def run(self, seconds: float) -> None:
         """Let virtual time pass."""
         self.world.run(seconds)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 #: Made with `openssl`: an authority, and what it signed for a server and a client at 127.0.0.1, until the year 2126.
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -75,6 +77,14 @@ class Receiver:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver that answers 204."""
+    made = Receiver()
+    yield made
+    made.close()
 
 
 class Dripping:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import http.client
-import time
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from inbound.ingress.receiver import Receiver
 from inbound.ingress.server import Ingress
 from inbound.ingress.topics import TopicWatch
 from inbound.processors.cloudevents_bridge import RecordParts
+from tests.waiting import until
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/tests", "ce-type": "t", "content-type": "text/plain"}
 
@@ -153,10 +154,16 @@ class Stage:
         connection.connection_made(wire)
         return connection, wire
 
-    def settle(self) -> None:
+    def settle(self, times: int = 1) -> None:
         """Let the producer acknowledge, and the connections write."""
-        self.producer.poll()
-        self.loop.run()
+        for _ in range(times):
+            self.producer.poll()
+            self.loop.run()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and the listener look for connections that have waited too long."""
+        self.loop.now += seconds
+        self.listener.tick(0.0)
 
     def post(self, message: bytes) -> bytes:
         """Send `message` on a connection of its own. Returns all that was answered."""
@@ -189,6 +196,26 @@ def statuses(answers: bytes) -> list[int]:
     return found
 
 
+def await_topics(ingress: Ingress) -> None:
+    """Wait until an ingress has asked Kafka for its topics."""
+    until(lambda: ingress.status().away != "not asked yet", 10, "the ingress knows its topics", look=0.001)
+
+
+def await_in_flight(ingress: Ingress) -> None:
+    """Wait until an event is in flight."""
+    until(lambda: ingress.status().in_flight_events, 10, "an event is in flight", look=0.001)
+
+
+def acknowledge_once(condition: Callable[[], object], producer: MemoryProducer) -> None:
+    """Let Kafka acknowledge, in another thread, as soon as `condition` holds: such as that the ingress is draining."""
+
+    def acknowledge() -> None:
+        until(condition, 10, "Kafka may acknowledge", look=0.001)
+        producer.held = False
+
+    threading.Thread(target=acknowledge).start()
+
+
 @contextmanager
 def running(
     config: IngressConfig | None = None, *topics: str, token: str | None = None
@@ -199,8 +226,7 @@ def running(
     ingress = Ingress(settings, {}, producer=producer, token=(lambda: token) if token is not None else None)
     ingress.start()
     try:
-        while ingress.status().away == "not asked yet":
-            time.sleep(0.001)
+        await_topics(ingress)
         yield ingress, producer
     finally:
         ingress.stop(1.0)

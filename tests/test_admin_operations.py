@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from inbound.errors import ConfigError, ZkUnavailableError
-from inbound.http.admin import AdminServer
 from inbound.http.operations import Operations, answered
-from inbound.http.rights import Rights, Token
+from inbound.http.rights import Rights
 from inbound.http.server import Request
 from inbound.operations import Done, Operation, UnknownTargetError, Verb
-from tests.made_status import ask, process
+from tests.admin_stage import Make, make
+from tests.made_status import ask
+
+__all__ = ["make"]  # the fixture
 
 Asked = list[tuple[str, Operation]]
 
@@ -35,36 +36,16 @@ class Recorder:
         return Done(channel, "svc", verb, operation.consumer, True, f"{channel}: done", ["a"], ["operator"])
 
 
-Serve = Callable[..., str]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
+def serve(make: Make, recorder: Recorder, **settings: Any) -> str:
     """Serve operations; gives back the URL."""
-    with ExitStack() as open_now:
-
-        def start(
-            recorder: Callable[[str, Operation], Done], token: Token | None = None, host: str = "127.0.0.1"
-        ) -> str:
-            server = AdminServer(
-                process,
-                host=host,
-                port=0,
-                port_given=True,
-                token=token,
-                operate=lambda channel, operation: answered(lambda: recorder(channel, operation)),
-            )
-            open_now.callback(server.close)
-            server.start()
-            return f"http://127.0.0.1:{server.port}"
-
-        yield start
+    server = make(operate=lambda channel, operation: answered(lambda: recorder(channel, operation)), **settings)
+    return f"http://127.0.0.1:{server.port}"
 
 
-def test_a_post_does_what_its_path_says_and_answers_what_was_done(serve: Serve) -> None:
-    """Channel names and parameters are decoded."""
+def test_a_post_does_what_its_path_says_and_answers_what_was_done(make: Make) -> None:
+    """Channel names and parameters are decoded; the index names the operations."""
     recorder = Recorder()
-    url = serve(recorder)
+    url = serve(make, recorder)
     answer = ask(url, "/channels/my%20orders/pause?consumer=a-1&reason=a%20new%20disk", "POST")
     assert (answer.code, json.loads(answer.text)) == (
         200,
@@ -80,6 +61,7 @@ def test_a_post_does_what_its_path_says_and_answers_what_was_done(serve: Serve) 
         ("orders", Operation(Verb.RESUME)),
         ("orders", Operation(Verb.REBALANCE)),
     ]
+    assert "POST /channels/<name>/pause, /resume, /rebalance" in ask(url, "/").text
 
 
 @pytest.mark.parametrize(
@@ -95,10 +77,10 @@ def test_a_post_does_what_its_path_says_and_answers_what_was_done(serve: Serve) 
         ("POST", "/channels/orders/rebalance?consumer=a", 400, "rebalance: parameters are none, each once"),
     ],
 )  # fmt: skip
-def test_what_is_no_operation_is_refused(serve: Serve, method: str, path: str, code: int, said: str) -> None:
+def test_what_is_no_operation_is_refused(make: Make, method: str, path: str, code: int, said: str) -> None:
     """Above all, nothing is done by reading a page: whoever follows links must not pause a group."""
     recorder = Recorder()
-    answer = ask(serve(recorder), path, method)
+    answer = ask(serve(make, recorder), path, method)
     assert (answer.code, answer.text.startswith(said), recorder.asked) == (code, True, []), answer.text
     if code == 405:
         assert answer.headers["Allow"] == ("POST" if "channels" in path else "GET, HEAD")
@@ -112,24 +94,19 @@ def test_what_is_no_operation_is_refused(serve: Serve, method: str, path: str, c
         (RuntimeError("a defect"), 500, "it failed; see the log of the process\n"),
     ],
 )
-def test_what_fails_says_so(serve: Serve, failure: Exception, code: int, said: str) -> None:
+def test_what_fails_says_so(make: Make, failure: Exception, code: int, said: str) -> None:
     """With a code that tells who must act; what a defect says stays in the log."""
-    answer = ask(serve(Recorder(failure)), "/channels/orders/pause", "POST")
+    answer = ask(serve(make, Recorder(failure)), "/channels/orders/pause", "POST")
     assert (answer.code, answer.text) == (code, said)
-
-
-def test_the_list_of_pages_names_the_operations(serve: Serve) -> None:
-    """Where one looks first."""
-    assert "POST /channels/<name>/pause, /resume, /rebalance" in ask(serve(Recorder()), "/").text
 
 
 # -- who may -------------------------------------------------------------------------------------------------------
 
 
-def test_a_port_that_other_machines_reach_does_nothing_without_a_token(serve: Serve) -> None:
+def test_a_port_that_other_machines_reach_does_nothing_without_a_token(make: Make) -> None:
     """Reading goes on; the message says what to set."""
     recorder = Recorder()
-    url = serve(recorder, host="0.0.0.0")
+    url = serve(make, recorder, host="0.0.0.0")
     answer = ask(url, "/channels/orders/pause", "POST")
     assert (answer.code, "set admin.token_file" in answer.text, recorder.asked) == (403, True, [])
     assert ask(url, "/status").code == 200
@@ -149,9 +126,9 @@ def test_a_port_that_other_machines_reach_does_nothing_without_a_token(serve: Se
         ("bearer  s3cret", 200),
     ],
 )
-def test_a_token_that_is_set_must_be_sent(serve: Serve, host: str, sent: str | None, code: int) -> None:
+def test_a_token_that_is_set_must_be_sent(make: Make, host: str, sent: str | None, code: int) -> None:
     """On loopback too. The token is never part of an answer."""
-    url = serve(Recorder(), token=lambda: "s3cret", host=host)
+    url = serve(make, Recorder(), token=lambda: "s3cret", host=host)
     headers = {} if sent is None else {"Authorization": sent}
     answer = ask(url, "/channels/orders/pause", "POST", **headers)
     assert (answer.code, "s3cr" in answer.text) == (code, False)
@@ -159,14 +136,14 @@ def test_a_token_that_is_set_must_be_sent(serve: Serve, host: str, sent: str | N
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_a_token_that_cannot_be_read_any_more_lets_nobody_in(serve: Serve) -> None:
+def test_a_token_that_cannot_be_read_any_more_lets_nobody_in(make: Make) -> None:
     """A mounted secret may be gone; the reason is in the log only."""
 
     def gone() -> str:
         raise ConfigError("admin.token_file: /run/secret cannot be read: No such file or directory")
 
     recorder = Recorder()
-    answer = ask(serve(recorder, token=gone), "/channels/orders/pause", "POST", Authorization="Bearer x")
+    answer = ask(serve(make, recorder, token=gone), "/channels/orders/pause", "POST", Authorization="Bearer x")
     assert (answer.code, "secret" in answer.text, recorder.asked) == (503, False, [])
 
 
@@ -206,9 +183,9 @@ def test_pages_of_other_sites_cannot_have_anything_done(host: str | None, origin
 
 @pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
 def test_a_token_that_travels_in_the_clear_is_warned_of(
-    serve: Serve, host: str, warned: bool, caplog: pytest.LogCaptureFixture
+    make: Make, host: str, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where others could read it on its way."""
     with caplog.at_level(logging.WARNING):
-        serve(Recorder(), token=lambda: "s3cret", host=host)
+        serve(make, Recorder(), token=lambda: "s3cret", host=host)
     assert ("the token can be read on its way" in caplog.text) == warned

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from inbound.http.admin import AdminServer
 from inbound.status import ProcessStatus, ThreadStatus, process_status
+from tests.admin_stage import Make, make
 from tests.made_status import Answer, ask, channel, process, session
 
+__all__ = ["make"]  # the fixture
+
 Found = ProcessStatus | Sequence[ProcessStatus]
-Get = Callable[..., Answer]
+Serve = Callable[[Found | Callable[[], Found]], Callable[..., Answer]]
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Found | Callable[[], Found]], Get]]:
+def serve(make: Make) -> Serve:
     """Serve a snapshot, or what makes one; gives back a function that asks for a path."""
-    with ExitStack() as open_now:
 
-        def start(found: Found | Callable[[], Found]) -> Get:
-            snapshot = found if callable(found) else lambda: found
-            server = AdminServer(snapshot, host="127.0.0.1", port=0, port_given=True)
-            server.start()
-            open_now.callback(server.close)
-            return lambda path, method="GET", **headers: ask(server.url, path, method, **headers)
+    def start(found: Found | Callable[[], Found]) -> Callable[..., Answer]:
+        url = make(found if callable(found) else lambda: found).url
+        return lambda path, method="GET", **headers: ask(url, path, method, **headers)
 
-        yield start
-
-
-Serve = Callable[[Found | Callable[[], Found]], Get]
+    return start
 
 
 def thread(**changes: object) -> ThreadStatus:
@@ -137,27 +131,31 @@ def test_metrics_in_both_formats(serve: Serve) -> None:
 
 
 def test_the_index_lists_the_pages(serve: Serve) -> None:
-    """Whoever opens the port in a browser sees where to go on."""
-    page = serve(process())("/?from=browser")
+    """The answer to an unknown path lists them too."""
+    get = serve(process())
+    page, unknown = get("/?from=browser"), get("/helthz")
 
     assert (page.code, page.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
     pages = ["/", "/healthz", "/readyz", "/status", "/metrics", "/jmx", "/jolokia"]
     assert [line.split()[0] for line in page.text.splitlines()] == pages
+    assert (unknown.code, unknown.text) == (404, "no such page; there are: / /healthz /readyz /status /metrics\n")
 
 
-def test_an_unknown_path(serve: Serve) -> None:
-    """It is not found, and the answer says what is there."""
-    page = serve(process())("/helthz")
+@pytest.mark.parametrize(
+    ("path", "methods", "allowed"),
+    [
+        ("/status", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"], "GET, HEAD"),
+        ("/jmx", ["POST", "PUT", "DELETE", "TRACE"], "GET, HEAD"),
+        # HEAD too: a proxy that looks must not make us work.
+        ("/jolokia/version", ["PUT", "DELETE", "TRACE", "HEAD", "OPTIONS"], "GET, POST"),
+    ],
+)
+def test_other_methods_are_refused(serve: Serve, path: str, methods: list[str], allowed: str) -> None:
+    """The answer says which methods there are."""
+    get = serve(process())
+    answers = [get(path, method) for method in methods]
 
-    assert (page.code, page.text) == (404, "no such page; there are: / /healthz /readyz /status /metrics\n")
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
-def test_other_methods_are_refused(serve: Serve, method: str) -> None:
-    """The pages can only be read; the answer says with which methods."""
-    page = serve(process())("/status", method)
-
-    assert (page.code, page.headers["Allow"]) == (405, "GET, HEAD")
+    assert {(page.code, page.headers["Allow"]) for page in answers} == {(405, allowed)}
 
 
 def test_head_gives_the_same_head_and_no_body(serve: Serve) -> None:

@@ -6,10 +6,11 @@ import logging
 import shutil
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+import threading
 from contextlib import ExitStack, closing
 from http.client import HTTPSConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,41 +20,38 @@ from inbound.errors import ConfigError, InboundError
 from inbound.http.admin import AdminServer
 from inbound.http.client import fetch_status, post
 from inbound.http.operations import answered
-from inbound.http.server import Limits
+from inbound.http.pages import Page, text
+from inbound.http.server import Limits, Request, Server
 from inbound.http.tls import Certificates
 from inbound.operations import Done
 from inbound.reconfiguration import Outcome
 from inbound.testing import ManualClock
-from tests.made_status import process
+from tests.admin_stage import Make, make
+from tests.waiting import until, wait_for
+
+__all__ = ["make"]  # the fixture
 
 PEM = Path(__file__).parent / "certificates"
 CA, SERVER, CLIENT = PEM / "ca.pem", PEM / "server.pem", PEM / "client.pem"
 log = logging.getLogger(__name__)
 
-Make = Callable[..., AdminServer]
-
 
 @pytest.fixture
-def make() -> Iterator[Make]:
-    """Start an admin server with TLS that does every operation; it is closed after the test."""
-    with ExitStack() as open_now:
+def secure(make: Make) -> Make:
+    """Start an admin server with TLS that does every operation."""
 
-        def start(
-            tls: AdminTlsConfig, *, token: str | None = None, host: str = "127.0.0.1", limits: Limits | None = None
-        ) -> AdminServer:
-            server = AdminServer(
-                process, host=host, port=0, port_given=True, tls=tls, limits=limits,
-                token=None if token is None else lambda: token,
-                reload=lambda seconds: Outcome("unchanged"),
-                operate=lambda channel, operation: answered(
-                    lambda: Done(channel, "svc", operation.verb.value, None, True, "done", [], [])
-                ),
-            )  # fmt: skip
-            open_now.callback(server.close)
-            server.start()
-            return server
+    def start(tls: AdminTlsConfig, *, token: str | None = None, **settings: Any) -> AdminServer:
+        return make(
+            tls=tls,
+            token=None if token is None else lambda: token,
+            reload=lambda seconds: Outcome("unchanged"),
+            operate=lambda channel, operation: answered(
+                lambda: Done(channel, "svc", operation.verb.value, None, True, "done", [], [])
+            ),
+            **settings,
+        )
 
-        yield start
+    return start
 
 
 def trusting(certificate: Path | None = None) -> ssl.SSLContext:
@@ -69,38 +67,39 @@ def pause(server: AdminServer, tls: ssl.SSLContext, token: str | None = None) ->
     return post(f"https://127.0.0.1:{server.port}", "/channels/orders/pause", token, 5.0, tls)[0]
 
 
-def test_reading_over_tls(make: Make) -> None:
+def test_reading_over_tls(secure: Make) -> None:
     """The client checks whom it speaks to; a client that does not trust us gets nothing and is told what to do."""
-    server = make(AdminTlsConfig(cert_file=SERVER))
+    server = secure(AdminTlsConfig(cert_file=SERVER))
     assert server.url == f"https://127.0.0.1:{server.port}"
     assert fetch_status(server.url, tls=trusting())["pid"] == 4711
     with pytest.raises(InboundError, match=r"certificate is not trusted: .*; name its authority with --ca-file"):
         fetch_status(server.url)
 
 
-def test_a_client_that_shows_a_good_certificate_may_operate(make: Make) -> None:
-    """Also where other machines reach the port; whoever shows none may read."""
-    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=CA), host="0.0.0.0")
-    assert pause(server, trusting(CLIENT)) == 200
-    assert pause(server, trusting()) == 403
+@pytest.mark.parametrize(
+    ("authority", "token", "certificate", "given", "code"),
+    [
+        (CA, None, CLIENT, None, 200),
+        (CA, None, None, None, 403),
+        (CA, "s3cret", CLIENT, None, 200),
+        (CA, "s3cret", None, "s3cret", 200),
+        (CA, "s3cret", None, "wrong", 401),
+        (CA, "s3cret", None, None, 401),
+        (None, None, CLIENT, None, 403),  # TLS alone says who the server is: no certificate is asked for
+    ],
+)
+def test_a_certificate_or_the_token_lets_a_client_operate(
+    secure: Make, authority: Path | None, token: str | None, certificate: Path | None, given: str | None, code: int
+) -> None:
+    """Also where other machines reach the port. Everybody may read."""
+    server = secure(AdminTlsConfig(cert_file=SERVER, client_ca_file=authority), token=token, host="0.0.0.0")
+    assert pause(server, trusting(certificate), given) == code
     assert fetch_status(f"https://127.0.0.1:{server.port}", tls=trusting())["pid"] == 4711
 
 
-@pytest.mark.parametrize(
-    ("certificate", "token", "code"),
-    [(CLIENT, None, 200), (None, "s3cret", 200), (None, "wrong", 401), (None, None, 401)],
-)
-def test_a_certificate_or_the_token_is_enough(
-    make: Make, certificate: Path | None, token: str | None, code: int
-) -> None:
-    """Where there are both."""
-    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=CA), token="s3cret", host="0.0.0.0")
-    assert pause(server, trusting(certificate), token) == code
-
-
-def test_the_command_line_shows_its_certificate(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    """`reload` asks over HTTPS as whoever it is told to be."""
-    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=CA))
+def test_the_command_line_shows_its_certificate(secure: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """`reload` asks over HTTPS with the given certificate."""
+    server = secure(AdminTlsConfig(cert_file=SERVER, client_ca_file=CA))
     files = ["--ca-file", str(CA), "--cert-file", str(CLIENT)]
 
     assert main(["reload", "--url", f"https://127.0.0.1:{server.port}", *files]) == 0
@@ -108,15 +107,9 @@ def test_the_command_line_shows_its_certificate(make: Make, capsys: pytest.Captu
     assert capsys.readouterr().out == "nothing has changed\n"
 
 
-def test_tls_alone_lets_nobody_operate(make: Make) -> None:
-    """It says who we are, not who the client is: without an authority of clients no certificate is asked for."""
-    server = make(AdminTlsConfig(cert_file=SERVER), host="0.0.0.0")
-    assert pause(server, trusting(CLIENT)) == 403
-
-
-def test_a_certificate_of_another_authority_is_refused(make: Make, tmp_path: Path) -> None:
+def test_a_certificate_of_another_authority_is_refused(secure: Make, tmp_path: Path) -> None:
     """At the handshake: it is not as if there were none."""
-    server = make(AdminTlsConfig(cert_file=SERVER, client_ca_file=SERVER))  # signs nobody
+    server = secure(AdminTlsConfig(cert_file=SERVER, client_ca_file=SERVER))  # signs nobody
     with pytest.raises(InboundError):
         pause(server, trusting(CLIENT))
     assert fetch_status(server.url, tls=trusting())["pid"] == 4711
@@ -126,9 +119,9 @@ def test_a_certificate_of_another_authority_is_refused(make: Make, tmp_path: Pat
     "sent",
     [b"", b"GET /healthz HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\x00" * 4096, b"\x16\x03\x01\xff\xff" * 99],
 )
-def test_who_does_not_speak_tls_is_no_error(make: Make, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_does_not_speak_tls_is_no_error(secure: Make, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """It is hung up on, nothing is logged, and others are served."""
-    server = make(AdminTlsConfig(cert_file=SERVER), limits=Limits(request_seconds=0.1))
+    server = secure(AdminTlsConfig(cert_file=SERVER), limits=Limits(request_seconds=0.1))
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
         client.sendall(sent)
         try:
@@ -136,23 +129,23 @@ def test_who_does_not_speak_tls_is_no_error(make: Make, sent: bytes, caplog: pyt
                 assert b"HTTP" not in data
         except ConnectionResetError:
             pass  # as good as an end
-    generous = make(AdminTlsConfig(cert_file=SERVER))
+    generous = secure(AdminTlsConfig(cert_file=SERVER))
     assert fetch_status(generous.url, tls=trusting())["pid"] == 4711
     assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
 
 
-def test_a_crowd_that_shakes_no_hands_does_not_keep_others_out(make: Make) -> None:
+def test_a_crowd_that_shakes_no_hands_does_not_keep_others_out(secure: Make) -> None:
     """A connection that waits for the handshake makes room like one that waits for a request."""
-    server = make(AdminTlsConfig(cert_file=SERVER), limits=Limits(connections=2))
+    server = secure(AdminTlsConfig(cert_file=SERVER), limits=Limits(connections=2))
     with ExitStack() as crowd:
         for _ in range(6):
             crowd.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
         assert fetch_status(server.url, tls=trusting())["pid"] == 4711
 
 
-def test_an_answer_that_ends_the_connection_comes_whole(make: Make) -> None:
+def test_an_answer_that_ends_the_connection_comes_whole(secure: Make) -> None:
     """A refused request, and the connection's end as TLS has it."""
-    server = make(AdminTlsConfig(cert_file=SERVER))
+    server = secure(AdminTlsConfig(cert_file=SERVER))
     with closing(HTTPSConnection("127.0.0.1", server.port, timeout=5, context=trusting())) as client:
         client.request("POST", "/status", iter([b"a body in chunks"]))
         answer = client.getresponse()
@@ -197,8 +190,37 @@ def test_certificates_that_change_are_used_without_a_restart(tmp_path: Path, cap
         ({"cert_file": SERVER, "client_ca_file": PEM / "none.pem"}, "admin.tls.client_ca_file: "),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_at_the_start(make: Make, tls: dict[str, Path], said: str) -> None:
+def test_a_file_that_cannot_be_used_is_refused_at_the_start(secure: Make, tls: dict[str, Path], said: str) -> None:
     """With the key that names it."""
     with pytest.raises(ConfigError) as error:
-        make(AdminTlsConfig(**tls))
+        secure(AdminTlsConfig(**tls))
     assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize("certificate", [None, SERVER], ids=["http", "https"])
+def test_a_client_that_hangs_up_is_seen(certificate: Path | None) -> None:
+    """Not before it does, also if it has sent more than its request; with TLS as without."""
+    answering, seen = threading.Event(), threading.Event()
+    before: list[bool] = []
+
+    def answer(request: Request) -> Page:
+        before.append(request.gone())
+        answering.set()
+        until(request.gone, 60, "the client's end is seen", look=0.01)
+        seen.set()
+        return text(200, "done")
+
+    certificates = Certificates(AdminTlsConfig(cert_file=certificate), log) if certificate is not None else None
+    server = Server(socket.AF_INET, ("127.0.0.1", 0), answer, log=log, limits=Limits(), certificates=certificates)
+    with closing(server):
+        server.start()
+        client = socket.create_connection(("127.0.0.1", server.server_port), 60)
+        if certificate is not None:
+            client = trusting().wrap_socket(client, server_hostname="127.0.0.1")
+        client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\nGET /next HTTP/1.1\r\n")
+        wait_for(answering, 60, "the server answers")
+
+        client.close()
+
+        wait_for(seen, 60, "the server sees the end")
+    assert before == [False]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from inbound import Batch, BatchEventProcessor, BatchResponse, Context, TopicPar
 from inbound.driver import Driver
 from inbound.testing.world import World
 from tests.one_partition import publish, world
+from tests.waiting import until, wait_for
 
 __all__ = ["world"]  # the fixture
 
@@ -77,28 +77,27 @@ class Watching(BatchEventProcessor):
         return [call for call in self.calls if call[0] in kinds]
 
 
-def slow(seconds: float) -> Callable[[Batch], Awaitable[object]]:
-    """Answer after a while."""
-
-    async def answer(batch: Batch) -> object:
-        await asyncio.sleep(seconds)
-        return BatchResponse.advance()
-
-    return answer
-
-
-def in_turn(*answers: object) -> Callable[[Batch], Awaitable[object]]:
-    """Give these answers in turn, then advance; each after a while."""
+def in_turn(*answers: object, seconds: float = 0.05) -> Callable[[Batch], Awaitable[object]]:
+    """Give these answers in turn, then advance; each after so long."""
     left = list(answers)
 
     async def answer(batch: Batch) -> object:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(seconds)
         response = left.pop(0) if left else BatchResponse.advance()
         if isinstance(response, BaseException):
             raise response
         return response
 
     return answer
+
+
+def wide(partitions: int) -> World:
+    """Return a world whose topic has so many partitions of two records."""
+    world = World()
+    world.kafka.create_topic("orders", partitions)
+    for partition in range(partitions):
+        world.kafka.publish("orders", partition, [b"x", b"y"])
+    return world
 
 
 def join(world: World, processor: Watching, name: str = "a", **settings: Any) -> Watching:
@@ -114,7 +113,7 @@ def join(world: World, processor: Watching, name: str = "a", **settings: Any) ->
 def test_batches_of_a_partition_come_in_order_one_at_a_time_and_each_commit_is_told(world: World) -> None:
     """Also where each takes its time."""
     publish(world, 10)
-    processor = join(world, Watching(slow(0.1)), reader={"max_batch_records": 4})
+    processor = join(world, Watching(in_turn(seconds=0.1)), reader={"max_batch_records": 4})
     assert processor.begun == [(0, 0), (0, 4), (0, 8)]
     assert processor.told("processed") == [("processed", 0, 4), ("processed", 0, 8), ("processed", 0, 10)]
     assert world.commits() == {0: 10}
@@ -122,11 +121,8 @@ def test_batches_of_a_partition_come_in_order_one_at_a_time_and_each_commit_is_t
 
 def test_several_hundred_partitions_are_under_way_at_once_with_one_worker() -> None:
     """As many as there are partitions: what each waits for is waited for once."""
-    world = World()
-    world.kafka.create_topic("orders", 400)
-    for partition in range(400):
-        world.kafka.publish("orders", partition, [b"x", b"y"])
-    processor = join(world, Watching(slow(1.0)), workers=1)
+    world = wide(400)
+    processor = join(world, Watching(in_turn(seconds=1.0)), workers=1)
     world.run(1)
     assert (processor.most, world.commits()) == (400, dict.fromkeys(range(400), 2))
     assert sorted(processor.ended) == [(partition, 2) for partition in range(400)]
@@ -134,10 +130,7 @@ def test_several_hundred_partitions_are_under_way_at_once_with_one_worker() -> N
 
 def test_a_slow_partition_holds_back_only_itself() -> None:
     """It awaits; the others go on."""
-    world = World()
-    world.kafka.create_topic("orders", 3)
-    for partition in range(3):
-        world.kafka.publish("orders", partition, [b"x"] * 2)
+    world = wide(3)
 
     async def answer(batch: Batch) -> object:
         if batch.partition == 1:
@@ -273,7 +266,7 @@ def test_nothing_is_handed_out_after_the_session_may_have_expired(world: World) 
 def test_a_release_waits_for_the_batch_under_way(world: World) -> None:
     """Its commit is written, on_stream_termination told, and the partition handed over without a repeat."""
     publish(world, 3)
-    processor = join(world, Watching(slow(8)))
+    processor = join(world, Watching(in_turn(seconds=8)))
     assert processor.inside == [0]
     world.leave("a")
     assert (world.commits(), world.owned()) == ({0: 3}, {})
@@ -357,7 +350,7 @@ def test_a_callback_that_awaits_is_not_stuck_and_one_that_blocks_the_loop_is(wor
     async def answer(batch: Batch) -> object:
         await asyncio.sleep(10)
         blocked.set()
-        let_go.wait(10)
+        wait_for(let_go, 10, "the test lets go")
         return BatchResponse.advance()
 
     join(world, Watching(answer))
@@ -368,7 +361,7 @@ def test_a_callback_that_awaits_is_not_stuck_and_one_that_blocks_the_loop_is(wor
     await_step(loop, world)
     awaiting = [t for t in channel.threads() if t.name == loop.name]
     world.clock.advance(5)
-    assert blocked.wait(10)
+    wait_for(blocked, 10, "the callback blocks the loop")
     world.clock.advance(61)
     blocking = [t for t in channel.threads() if t.name == loop.name]
     stack = loop.stack()
@@ -376,11 +369,9 @@ def test_a_callback_that_awaits_is_not_stuck_and_one_that_blocks_the_loop_is(wor
     channel.close()
     assert [(t.last_step_age, t.in_callback) for t in awaiting] == [(0, False)]
     assert [(t.last_step_age >= 61, t.in_callback) for t in blocking] == [(True, False)]
-    assert "let_go.wait" in stack
+    assert "wait_for(let_go" in stack
 
 
 def await_step(driver: Driver, world: World) -> None:
     """Wait until the part has come back since the clock went on."""
-    deadline = time.monotonic() + 10
-    while driver.last_step < world.clock.now() and time.monotonic() < deadline:
-        threading.Event().wait(0.001)
+    until(lambda: driver.last_step >= world.clock.now(), 10, f"{driver.name} takes a step", look=0.001)

@@ -32,31 +32,26 @@ ADVICE = "mount a PersistentVolume there, give a URI such as s3://bucket/ledger,
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"),
+    ("mounts", "path", "expected"),
     [
-        ("/app/ledger", "the container's own file system (overlay)"),
-        ("/scratch/ledger", "an emptyDir volume"),
-        ("/scratch/fast/ledger", "memory (tmpfs)"),
-        ("/data/ledger", None),
-        ("/database", "the container's own file system (overlay)"),
-        ("/my disk/ledger", None),
+        (POD, "/app/ledger", "the container's own file system (overlay)"),
+        (POD, "/scratch/ledger", "an emptyDir volume"),
+        (POD, "/scratch/fast/ledger", "memory (tmpfs)"),
+        (POD, "/data/ledger", None),
+        (POD, "/database", "the container's own file system (overlay)"),
+        (POD, "/my disk/ledger", None),
+        # A volume that is mounted over the image's own.
+        (POD + "2400 2345 0:300 / /data rw - tmpfs tmpfs rw\n", "/data/ledger", "memory (tmpfs)"),
+        (MACHINE, "/ledger", None),
+        ("", "/ledger", None),
+        ("no mounts\n", "/ledger", None),
     ],
 )
-def test_the_mount_that_a_folder_is_on_says_whether_it_outlives_the_pod(path: str, expected: str | None) -> None:
-    """The deepest mount counts, whole parts of the path are compared, and escaped names are read."""
-    assert passing(POD, PurePosixPath(path)) == expected
-
-
-def test_a_later_mount_covers_an_earlier_one_on_the_same_place() -> None:
-    """As when a volume is mounted over the image's own."""
-    over = POD + "2400 2345 0:300 / /data rw - tmpfs tmpfs rw\n"
-
-    assert passing(over, PurePosixPath("/data/ledger")) == "memory (tmpfs)"
-
-
-def test_a_disk_that_stays_and_text_that_is_no_mountinfo_give_no_warning() -> None:
-    """Better none than a wrong one."""
-    assert [passing(text, PurePosixPath("/ledger")) for text in (MACHINE, "", "no mounts\n")] == [None] * 3
+def test_the_mount_that_a_folder_is_on_says_whether_it_outlives_the_pod(
+    mounts: str, path: str, expected: str | None
+) -> None:
+    """The deepest and the last mount counts, whole parts of the path are compared, and escaped names are read."""
+    assert passing(mounts, PurePosixPath(path)) == expected
 
 
 def test_a_pod_is_known_by_its_variable_or_its_account(tmp_path: Path) -> None:
@@ -69,7 +64,7 @@ def test_a_pod_is_known_by_its_variable_or_its_account(tmp_path: Path) -> None:
 
 
 def test_the_warning_names_the_path_and_what_to_do() -> None:
-    """For files in a pod only; a topic and a lasting volume are fine."""
+    """For files in a pod only; a topic and a lasting volume are fine. Behind a URI the spool is what may be lost."""
     lost = LedgerConfig(path=Path("/app/ledger"))
 
     assert ledger_warnings(lost, True, POD) == [
@@ -80,13 +75,8 @@ def test_the_warning_names_the_path_and_what_to_do() -> None:
     assert ledger_warnings(LedgerConfig(path=Path("/data/ledger")), True, POD) == []
     assert ledger_warnings(LedgerConfig(type="kafka"), True, POD) == []
 
-
-def test_of_a_ledger_behind_a_uri_the_spool_is_what_may_go() -> None:
-    """What was not shipped when the pod is gone."""
-    config = LedgerConfig(path="s3://bucket/ledger", spool=Path("/scratch/spool"))
-
-    (warning,) = ledger_warnings(config, True, POD)
-
+    shipped = LedgerConfig(path="s3://bucket/ledger", spool=Path("/scratch/spool"))
+    (warning,) = ledger_warnings(shipped, True, POD)
     assert warning.startswith(
         "ledger.spool /scratch/spool: it is on an emptyDir volume; when this pod is deleted without"
     )
@@ -96,42 +86,32 @@ def test_of_a_ledger_behind_a_uri_the_spool_is_what_may_go() -> None:
 CONFIG = "channels: {orders: {topics: [orders], group: g, processor: {type: simple, options: {sinks: [log]}}}}\n"
 
 
-def test_no_ledger_at_all_is_warned_of_and_still_good(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The exit code stays 0."""
-    (tmp_path / "inbound.yaml").write_text(CONFIG + "ledger: {type: none}\n")
+@pytest.mark.parametrize(
+    ("ledger", "pyarrow", "code", "said"),
+    [
+        (
+            "type: none", True, 0,
+            "warning: ledger.type none: what is lost or repeated can't be proven; set it to files, or to kafka\n",
+        ),
+        (
+            "path: 's3://bucket/ledger'", False, 2,
+            "error: ledger.path s3://bucket/ledger: a URI needs pyarrow, which is not installed; "
+            "run: pip install 'inbound-kafka[ledger]'\n",
+        ),
+        (
+            "path: 'floppy://a/ledger'", True, 2,
+            "error: ledger.path floppy://a/ledger: Unrecognized filesystem type in URI: floppy://a/ledger; "
+            "give a folder, or another URI\n",
+        ),
+    ],
+)  # fmt: skip
+def test_check_looks_at_the_ledger_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    ledger: str, pyarrow: bool, code: int, said: str,
+) -> None:  # fmt: skip
+    """No ledger is only a warning; a URI that cannot be used is an error."""
+    if not pyarrow:
+        monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
+    (tmp_path / "inbound.yaml").write_text(f"{CONFIG}ledger: {{{ledger}}}\n")
 
-    code = main(["check", "-c", str(tmp_path / "inbound.yaml")])
-
-    assert (code, capsys.readouterr().err) == (
-        0,
-        "warning: ledger.type none: what is lost or repeated can't be proven; set it to files, or to kafka\n",
-    )
-
-
-def test_a_uri_without_pyarrow_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error names the extra."""
-    monkeypatch.setitem(sys.modules, "pyarrow.fs", None)
-    (tmp_path / "inbound.yaml").write_text(CONFIG + "ledger: {path: 's3://bucket/ledger'}\n")
-
-    code = main(["check", "-c", str(tmp_path / "inbound.yaml")])
-
-    assert (code, capsys.readouterr().err) == (
-        2,
-        "error: ledger.path s3://bucket/ledger: a URI needs pyarrow, which is not installed; "
-        "run: pip install 'inbound-kafka[ledger]'\n",
-    )
-
-
-def test_a_uri_that_pyarrow_does_not_know_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything is started."""
-    (tmp_path / "inbound.yaml").write_text(CONFIG + "ledger: {path: 'floppy://a/ledger'}\n")
-
-    code = main(["check", "-c", str(tmp_path / "inbound.yaml")])
-
-    assert (code, capsys.readouterr().err) == (
-        2,
-        "error: ledger.path floppy://a/ledger: Unrecognized filesystem type in URI: floppy://a/ledger; "
-        "give a folder, or another URI\n",
-    )
+    assert (main(["check", "-c", str(tmp_path / "inbound.yaml")]), capsys.readouterr().err) == (code, said)

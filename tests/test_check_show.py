@@ -84,7 +84,8 @@ def test_each_value_says_whether_file_variable_flag_or_default(
     monkeypatch.setenv("INBOUND__CHANNELS__WEB_SHOP_EU__GROUP", "h")
     monkeypatch.setenv("INBOUND__KAFKA__FETCH_MAX_WAIT_MS", "250")
 
-    found = origins(show(capsys, "--set", "channels.web-shop.eu.group=i"))
+    shown = show(capsys, "--set", "channels.web-shop.eu.group=i")
+    found = origins(shown)
 
     assert {
         key: found[key] for key in ("workers", "topics", "group", "limit", "sure", "idle_time", "bootstrap.servers")
@@ -98,13 +99,8 @@ def test_each_value_says_whether_file_variable_flag_or_default(
         "bootstrap.servers": ("a:9092", "inbound.yaml:1"),
     }
     assert found["fetch.max.wait.ms"] == ("250", "environment INBOUND__KAFKA__FETCH_MAX_WAIT_MS")
-
-
-def test_the_origins_stand_in_one_column(capsys: pytest.CaptureFixture[str]) -> None:
-    """But for those of the longest values."""
-    lines = [line for line in show(capsys).splitlines() if " # " in line]
-    columns = {line.rindex(" # ") for line in lines if line.rindex(" # ") <= 63}
-
+    lines = [line for line in shown.splitlines() if " # " in line]
+    columns = {line.rindex(" # ") for line in lines if line.rindex(" # ") <= 63}  # but for the longest values
     assert (len(columns), len(lines) > 30) == (1, True)
 
 

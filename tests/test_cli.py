@@ -26,8 +26,6 @@ channels:
 @pytest.fixture(autouse=True)
 def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plugins of one test are not those of the next; logging set-up is undone."""
-    import sys
-
     before = set(sys.modules)
     monkeypatch.setattr(sys, "path", list(sys.path))
     handlers, level = list(logging.getLogger().handlers), logging.getLogger().level
@@ -122,16 +120,13 @@ def test_a_plugin_that_cannot_be_used_is_refused(
 
 
 def test_every_problem_is_told_at_once_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One run is enough to put a file right."""
+    """One run is enough to correct a file."""
     text = (
         "channels:\n  orders:\n    topcs: [orders]\n    group: 7/8\n    workers: many\n    processor: {type: simple}\n"
     )
     code, said = check(tmp_path, text, capsys)
-    assert code == 2
-    assert [line.split(": ")[0].removeprefix("error: ") for line in said.splitlines()] != []
-    assert "Traceback" not in said
-    for part in ("inbound.yaml:3", "inbound.yaml:4", "inbound.yaml:5"):
-        assert part in said
+    lines = [line.split(": ")[0] for line in said.removeprefix("error: ").splitlines()]
+    assert (code, {*lines} >= {"inbound.yaml:3", "inbound.yaml:4", "inbound.yaml:5"}) == (2, True), said
 
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,30 +50,20 @@ def raise_epochs(world: World, *partitions: int) -> None:
         world.ensemble.tree.transaction([SetData(world.paths.epoch("orders", partition), b"")], 0)
 
 
-def test_one_transaction_commits_them_all(world: World) -> None:
-    """A group costs one fsync and one transaction."""
+@pytest.mark.parametrize(("moved", "transactions"), [((), 1), ((2,), 2), ((0, 1, 3, 4, 5), 3)])
+def test_refused_commits_do_not_hold_up_the_others(world: World, moved: tuple[int, ...], transactions: int) -> None:
+    """A group costs one transaction. A refused partition is dropped and the rest is sent again; after a second refusal
+    all epochs are read at once, instead of one transaction for each that has moved.
+    """
     a = world.consumers["a"]
     before = a.channel.committer.transactions
-    world.run(1)
-    assert (world.commits(), a.channel.committer.transactions - before) == (dict.fromkeys(range(PARTITIONS), 3), 1)
-
-
-def test_one_refused_commit_does_not_hold_up_the_others(world: World) -> None:
-    """The refused partition is dropped, the rest is sent again."""
-    raise_epochs(world, 2)
-    world.run_until(lambda: len(outcomes(world.consumers["a"])) == PARTITIONS, within=1)
-    expected = {p: ("fenced" if p == 2 else "landed") for p in range(PARTITIONS)}
-    assert outcomes(world.consumers["a"]) == expected
-
-
-def test_after_a_second_refusal_all_epochs_are_read_at_once(world: World) -> None:
-    """Not one transaction for each that has moved."""
-    a = world.consumers["a"]
-    before = a.channel.committer.transactions
-    raise_epochs(world, 0, 1, 3, 4, 5)
+    raise_epochs(world, *moved)
     world.run_until(lambda: len(outcomes(a)) == PARTITIONS, within=1)
-    assert outcomes(a) == {p: ("landed" if p == 2 else "fenced") for p in range(PARTITIONS)}
-    assert a.channel.committer.transactions - before == 3
+    assert outcomes(a) == {p: "fenced" if p in moved else "landed" for p in range(PARTITIONS)}
+    assert {p: world.commits()[p] for p in range(PARTITIONS) if p not in moved} == dict.fromkeys(
+        set(range(PARTITIONS)) - set(moved), 3
+    )
+    assert a.channel.committer.transactions - before == transactions
 
 
 def test_a_commit_that_was_never_sent_did_not_land(world: World) -> None:

@@ -63,41 +63,29 @@ RESET = commands.ResetCommand(
 )
 
 
-def decode_command(path: str, data: bytes) -> object:
-    return commands.decode(path, Node(data, Stat(1, 1, 0, 0)))
-
-
-#: Reads a node, what stands in it now, and as what it is read.
-NODES: tuple[tuple[Callable[[str, bytes], object], bytes, object], ...] = (
-    (decode_member, MEMBER.encode(), MEMBER),
-    (decode_epoch, EPOCH.encode(), EPOCH),
-    (decode_topic, TOPIC.encode(), TOPIC),
-    (decode_pause, PAUSE.encode(), PAUSE),
-    (decode_command, commands.encode(RESET), RESET),
+#: Reads a node; its name, its bytes as an earlier release wrote them, and as what it is read.
+EARLIER: tuple[tuple[Callable[[str, bytes], object], str, bytes, Any], ...] = (
+    (decode_member, "m", EARLIER_MEMBER, MEMBER),
+    (decode_epoch, "e", EARLIER_EPOCH, EPOCH),
+    (decode_topic, "t", EARLIER_TOPIC, TOPIC),
+    (decode_pause, "operator", EARLIER_PAUSE, PAUSE),
 )
-NAMES = ("r", "r", "r", "operator", "/inbound/commands/reset-offset/r")
+#: The same of all nodes as they are written now; commands came later.
+NODES = (
+    *EARLIER,
+    (
+        lambda path, data: commands.decode(path, Node(data, Stat(1, 1, 0, 0))),
+        "/inbound/commands/reset-offset/r",
+        commands.encode(RESET),
+        RESET,
+    ),
+)
 
 
-def test_nodes_of_an_earlier_release_are_read() -> None:
-    """Byte for byte as it wrote them; what it did not know of has its default."""
-    read = (
-        decode_member("m", EARLIER_MEMBER),
-        decode_epoch("e", EARLIER_EPOCH),
-        decode_topic("t", EARLIER_TOPIC),
-        decode_pause("operator", EARLIER_PAUSE),
-    )
-
-    assert read == (MEMBER, EPOCH, TOPIC, PAUSE)
-
-
-def test_nodes_are_written_as_an_earlier_release_wrote_them() -> None:
-    """Members that came later are left out where they say nothing."""
-    assert (MEMBER.encode(), EPOCH.encode(), TOPIC.encode(), PAUSE.encode()) == (
-        EARLIER_MEMBER,
-        EARLIER_EPOCH,
-        EARLIER_TOPIC,
-        EARLIER_PAUSE,
-    )
+def test_nodes_are_read_and_written_as_an_earlier_release_wrote_them() -> None:
+    """Byte for byte; what it did not know of has its default, and is left out where it says nothing."""
+    assert [decode(name, data) for decode, name, data, _ in EARLIER] == [value for *_, value in EARLIER]
+    assert [value.encode() for *_, value in EARLIER] == [data for _, _, data, _ in EARLIER]
 
 
 def later(data: bytes, formats: int) -> bytes:
@@ -108,15 +96,15 @@ def later(data: bytes, formats: int) -> bytes:
 @pytest.mark.parametrize("formats", [0, 1])
 def test_what_the_next_release_writes_is_read(formats: int) -> None:
     """New members are passed over, and a format one ahead is read as ours: that is what a new format has to allow."""
-    read = [decode(name, later(data, formats)) for name, (decode, data, _) in zip(NAMES, NODES, strict=True)]
+    read = [decode(name, later(data, formats)) for decode, name, data, _ in NODES]
 
-    assert read == [expected for _, _, expected in NODES]
+    assert read == [expected for *_, expected in NODES]
 
 
 def test_what_is_two_formats_ahead_is_refused_with_what_to_do() -> None:
     """Never half understood. A pause is one whatever stands in it: to go on is what must be certain."""
     refused = []
-    for name, (decode, data, _) in zip(NAMES, NODES, strict=True):
+    for decode, name, data, _ in NODES:
         if decode is not decode_pause:
             with pytest.raises(BadNodeError, match="upgrade this consumer"):
                 decode(name, later(data, 2))

@@ -17,32 +17,23 @@ def config(kafka: str) -> Config:
 
 
 def test_dotted_snake_and_camel_spellings_are_one_property() -> None:
-    """All arrive under the Java name."""
+    """All arrive under the Java name. Numbers and flags may be quoted: properties files hold nothing but text."""
     for name in ("bootstrap.servers", "bootstrap_servers", "bootstrapServers"):
         assert config(f'{{{name}: "b:9092"}}').kafka == {"bootstrap.servers": "b:9092"}
-
-
-def test_servers_default_to_this_machine_and_may_be_a_list() -> None:
-    """A list is joined as the Java client writes it."""
-    assert config("{client.id: me}").kafka == {"bootstrap.servers": "127.0.0.1:9092", "client.id": "me"}
-    assert config('{bootstrap.servers: ["a:1", "[::1]:2"]}').kafka["bootstrap.servers"] == "a:1,[::1]:2"
-
-
-def test_a_mounted_folder_may_say_where_the_brokers_are() -> None:
-    """So there is no default beside one; it is shown, and only what stands in it is secret."""
-    mounted = config("{secret: /mounted/kafka}")
-
-    assert mounted.kafka == {"secret": "/mounted/kafka"}
-    assert "  secret: /mounted/kafka\n" in render(mounted)
-
-
-def test_numbers_and_flags_may_be_quoted_as_in_properties_files() -> None:
-    """ConfigMaps made of properties files hold nothing but text."""
     assert config('{fetch.max.wait.ms: "250", check.crcs: "FALSE"}').kafka == {
         "bootstrap.servers": "127.0.0.1:9092",
         "fetch.max.wait.ms": 250,
         "check.crcs": False,
     }
+
+
+def test_servers_default_to_this_machine_and_may_be_a_list() -> None:
+    """A list is joined as the Java client writes it. A mounted folder may say them: there is no default beside one."""
+    assert config("{client.id: me}").kafka == {"bootstrap.servers": "127.0.0.1:9092", "client.id": "me"}
+    assert config('{bootstrap.servers: ["a:1", "[::1]:2"]}').kafka["bootstrap.servers"] == "a:1,[::1]:2"
+    mounted = config("{secret: /mounted/kafka}")
+    assert mounted.kafka == {"secret": "/mounted/kafka"}
+    assert "  secret: /mounted/kafka\n" in render(mounted)
 
 
 @pytest.mark.parametrize(

@@ -333,3 +333,24 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ": is a folder; name the file in it",
         "/latin.yaml:2: byte 0xe9 is not UTF-8; save the file as UTF-8",
     ]
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("{listen: 8080}", "inbound.yaml:1: ingress.listen: need text"),
+        ("{listen: localhost}", "inbound.yaml:1: ingress.listen: need host:port such as"),
+        ("{topics_pattern: '['}", "inbound.yaml:1: ingress.topics_pattern: need a regular expression"),
+        ("{paths: {in: orders}}", "need a path that starts with /"),
+        ("{hosts: {'shop.example:80': orders}}", "need the name of a host without a port"),
+        ("{hosts: {shop: 'a b'}}", "inbound.yaml:1: ingress.hosts.shop: need a Kafka topic"),
+        ("{create_partitions: 3}", "inbound.yaml:1: ingress.create_partitions: needs topics or topics_pattern"),
+        ("{max_in_flight_bytes: 1MiB}", "inbound.yaml:1: ingress.max_in_flight_bytes: need at least max_request_bytes"),
+        ("{client: java}", "ingress.client"),
+        ("{tls: {}}", "ingress.tls.cert"),
+        ("{tokenfile: x}", "inbound.yaml:1: ingress.tokenfile: unknown key"),
+    ],
+)
+def test_a_wrong_ingress_is_refused(section: str, said: str) -> None:
+    """With the place, and what to do."""
+    assert said in refusal(f"ingress: {section}")

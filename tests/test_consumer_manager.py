@@ -88,7 +88,7 @@ def test_while_it_is_under_way_everybody_gets_the_same_answer() -> None:
 
 
 def test_what_could_not_be_done_is_tried_when_it_is_asked_for_again() -> None:
-    """The error is for whoever asked; the group stays locked meanwhile."""
+    """The error is the answer to the one that asked; the group stays locked. Also one that is raised at once."""
     scene = Scene(slow=True)
     failed = scene.manager.stop(GROUP, TOKEN)
     scene.consumers.finish(OSError("no answer"))
@@ -97,6 +97,15 @@ def test_what_could_not_be_done_is_tried_when_it_is_asked_for_again() -> None:
     again = scene.manager.stop(GROUP, TOKEN)
     scene.consumers.finish()
     assert (again.done, scene.consumers.told, scene.life) == (True, ["stop", "stop"], Life.STOPPED)
+
+    class Broken(Consumers):
+        def stop(self) -> Call[None]:
+            raise OSError("gone")
+
+    scene.manager.add("broken", Broken())
+    with pytest.raises(OSError, match="gone"):
+        scene.manager.stop("broken", TOKEN).result()
+    assert scene.manager.status("broken").token == TOKEN
 
 
 def test_what_others_ask_for_waits_until_the_group_is_unlocked_and_is_carried_out_in_its_order() -> None:
@@ -114,8 +123,8 @@ def test_what_others_ask_for_waits_until_the_group_is_unlocked_and_is_carried_ou
     )  # fmt: skip
 
 
-def test_what_is_asked_for_while_that_is_carried_out_goes_behind_it() -> None:
-    """Else an older wish would win over a newer one."""
+def test_what_is_asked_for_while_that_is_carried_out_goes_behind_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Else an older wish would win over a newer one. One that fails is said in the log, and keeps up no other."""
     scene = Scene()
     scene.manager.lock(GROUP, TOKEN)
 
@@ -123,25 +132,16 @@ def test_what_is_asked_for_while_that_is_carried_out_goes_behind_it() -> None:
         scene.ask("edit")
         scene.done.append("reload")
 
-    scene.manager.request(GROUP, "reload", reload)
-    scene.ask("resume")
-    assert scene.manager.unlock(GROUP, TOKEN) == ("reload", "resume", "edit")
-    assert scene.done == ["reload", "resume", "edit"]
-
-
-def test_one_that_fails_does_not_keep_the_others_from_being_carried_out(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said in the log, with what to do."""
-    scene = Scene()
-    scene.manager.lock(GROUP, TOKEN)
-
     def fail() -> None:
         raise OSError("disk full")
 
-    scene.manager.request(GROUP, "reload", fail)
+    scene.manager.request(GROUP, "reload", reload)
+    scene.manager.request(GROUP, "rebalance", fail)
     scene.ask("resume")
-    scene.manager.unlock(GROUP, TOKEN)
-    assert scene.done == ["resume"]
-    assert "group orders-svc: reload, which had waited for a reset, failed: disk full; ask for it again" in caplog.text
+    assert scene.manager.unlock(GROUP, TOKEN) == ("reload", "rebalance", "resume", "edit")
+    assert scene.done == ["reload", "resume", "edit"]
+    said = "group orders-svc: rebalance, which had waited for a reset, failed: disk full; ask for it again"
+    assert said in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -170,34 +170,22 @@ def test_groups_go_side_by_side() -> None:
     ]  # fmt: skip
 
 
-def test_a_lock_whose_owner_has_died_expires_and_the_group_goes_on() -> None:
-    """It is started again, and what has waited is carried out."""
+def test_a_lock_expires_when_its_owner_asks_no_more_and_the_group_goes_on() -> None:
+    """It is started again, and what has waited is carried out. The token is the reset's: the next leader goes on."""
     scene = Scene()
-    scene.manager.stop(GROUP, TOKEN)
+    for _ in range(5):  # as a living leader does all the time
+        scene.manager.stop(GROUP, TOKEN)
+        scene.clock.advance(50)
     scene.ask("resume")
-    scene.clock.advance(59)
+    scene.clock.advance(9)
     early = scene.manager.expire()
     scene.clock.advance(1)
     assert (early, scene.manager.expire(), scene.life, scene.done) == ([], [GROUP], Life.RUNNING, ["resume"])
-
-
-def test_whoever_asks_again_renews_the_lock() -> None:
-    """As a living leader does all the time."""
-    scene = Scene()
-    for _ in range(5):
-        scene.manager.stop(GROUP, TOKEN)
-        scene.clock.advance(50)
-    assert (scene.manager.expire(), scene.life) == ([], Life.STOPPED)
-
-
-def test_the_next_leader_goes_on_with_an_expired_lock() -> None:
-    """The token is the reset's, not the leader's."""
-    scene = Scene()
     scene.manager.stop(GROUP, TOKEN)
     scene.clock.advance(100)
-    scene.manager.stop(GROUP, TOKEN)
+    scene.manager.stop(GROUP, TOKEN)  # the expired lock ends first
     scene.manager.start(GROUP, TOKEN)
-    assert scene.consumers.told == ["stop", "start", "stop", "start"]
+    assert scene.consumers.told == ["stop", "start"] * 3
 
 
 def test_a_stop_that_comes_while_it_starts_wins() -> None:
@@ -231,20 +219,6 @@ def test_a_group_that_is_not_run_here_is_refused_by_name() -> None:
     """With those that are."""
     with pytest.raises(ResetError, match="group other: this process does not run it; it runs orders-svc"):
         Scene().manager.stop("other", TOKEN)
-
-
-def test_a_lifecycle_that_raises_is_an_answer_too() -> None:
-    """Whoever asked hears of it by the Call, as of any other failure."""
-
-    class Broken(Consumers):
-        def stop(self) -> Call[None]:
-            raise OSError("gone")
-
-    scene = Scene()
-    scene.manager.add(GROUP, Broken())
-    with pytest.raises(OSError, match="gone"):
-        scene.manager.stop(GROUP, TOKEN).result()
-    assert scene.manager.status(GROUP).token == TOKEN
 
 
 def test_requests_of_many_threads_are_carried_out_once_each() -> None:

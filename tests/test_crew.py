@@ -22,26 +22,23 @@ def crew(woken: list[int], *, cpu: float, elapsed: float) -> Crew:
 
 
 def test_while_callbacks_wait_everybody_is_woken_and_takes_at_once(woken: list[int]) -> None:
-    """A database call leaves the interpreter to the others."""
+    """A database call leaves the interpreter to the others. Before any callback was seen they are taken to wait."""
     waiting = crew(woken, cpu=0.001, elapsed=0.1)
     for _ in range(3):
         waiting.partition_due(100.0)
-    assert (len(woken), waiting.hold_off(100.0, 100.0)) == (3, None)
+    fresh = Crew(lambda: woken.append(1))
+    fresh.begin("a", 100.0)
+    assert (len(woken), waiting.hold_off(100.0, 100.0), fresh.hold_off(100.0, 100.0)) == (3, None, None)
 
 
 def test_while_callbacks_compute_a_second_worker_only_watches(woken: list[int]) -> None:
-    """It is woken once for a burst, and comes back when the grace is over."""
+    """It is woken once for a burst, and takes what has waited for the grace, however quick the other's turns are."""
     computing = crew(woken, cpu=0.1, elapsed=0.1)
     computing.partition_due(100.0)
     again = computing.hold_off(100.0, 100.0)
     computing.partition_due(100.0)
     computing.partition_due(100.01)
     assert (len(woken), again) == (1, 100.0 + GRACE)
-
-
-def test_what_has_waited_for_the_grace_is_taken(woken: list[int]) -> None:
-    """However quick the other worker's turns are."""
-    computing = crew(woken, cpu=0.1, elapsed=0.1)
     assert computing.hold_off(100.0 + GRACE, 100.0) is None
 
 
@@ -57,13 +54,6 @@ def test_nobody_is_held_off_while_no_worker_is_in_a_turn(woken: list[int]) -> No
     computing.end("a")
     computing.partition_due(100.0)
     assert (len(woken), computing.hold_off(100.0, 100.0)) == (1, None)
-
-
-def test_before_any_callback_was_seen_they_are_taken_to_wait(woken: list[int]) -> None:
-    """Nothing is slowed down on a guess."""
-    fresh = Crew(lambda: woken.append(1))
-    fresh.begin("a", 100.0)
-    assert fresh.hold_off(100.0, 100.0) is None
 
 
 def test_old_observations_fade(woken: list[int]) -> None:

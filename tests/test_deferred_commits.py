@@ -83,57 +83,35 @@ def test_a_pause_does_not_put_it_off(world: World) -> None:
     assert world.commits() == {0: 3}
 
 
-def test_a_rest_does_not_put_it_off(world: World) -> None:
-    """The wait is for the next read."""
-    publish(world, 3)
-    start(world, answers(BatchResponse.next(commit_within=5.0, wait=3600.0)))
-    world.run(6)
-    assert world.commits() == {0: 3}
+SOON = BatchResponse.next(commit_within=5.0)
 
 
-def test_what_is_read_on_without_it_is_not_committed(world: World) -> None:
-    """The answer before said what may be; the one after it did not."""
+@pytest.mark.parametrize(
+    ("responses", "commits"),
+    [
+        # What follows says nothing: the answer before said what may be committed.
+        ([SOON, BatchResponse.next()], {60: 2}),
+        # A rest is for the next read.
+        ([BatchResponse.next(commit_within=5.0, wait=3600.0)], {6: 2}),
+        # Going back takes back what will be read again: a crash before that would lose it.
+        ([SOON, BatchResponse.next(1, wait=60.0)], {30: 1, 90: 4}),
+        ([SOON, BatchResponse.revert(wait=60.0)], {30: 0}),
+        # The failed batch is tried again and again.
+        ([SOON, *[RuntimeError("no")] * 20], {30: 2}),
+    ],
+    ids=["no-commit", "rest", "back", "revert", "failure"],
+)
+def test_what_comes_after_it_does_not_put_it_off(
+    world: World, responses: list[object], commits: dict[int, int]
+) -> None:
+    """Four records in batches of two; what is committed after so many seconds."""
     publish(world, 4)
-    start(world, answers(BatchResponse.next(commit_within=5.0), BatchResponse.next()), reader={"max_batch_records": 2})
-    world.run(60)
-    assert world.commits() == {0: 2}
-
-
-def test_going_back_takes_back_what_will_be_read_again(world: World) -> None:
-    """A crash before it was handed out again would lose it."""
-    publish(world, 4)
-    back = (BatchResponse.next(commit_within=5.0), BatchResponse.next(1, wait=60.0))
-    start(world, answers(*back), reader={"max_batch_records": 2})
-    world.run(30)
-    assert world.commits() == {0: 1}
-    world.run(60)
-    assert world.commits() == {0: 4}
-
-
-def test_a_revert_to_the_commit_takes_all_of_it_back(world: World) -> None:
-    """Nothing is left to commit."""
-    publish(world, 4)
-    start(
-        world,
-        answers(BatchResponse.next(commit_within=5.0), BatchResponse.revert(wait=60.0)),
-        reader={"max_batch_records": 2},
-    )
-    world.run(30)
-    assert world.commits() == {0: 0}
-
-
-def test_a_failing_batch_does_not_put_off_what_is_before_it(world: World) -> None:
-    """The failed batch is tried again and again meanwhile."""
-    publish(world, 4)
-    failures = [RuntimeError("no")] * 20
-    start(
-        world,
-        answers(BatchResponse.next(commit_within=5.0), *failures),
-        reader={"max_batch_records": 2},
-        on_error={"max_attempts": 0},
-    )
-    world.run(30)
-    assert world.commits() == {0: 2}
+    start(world, answers(*responses), reader={"max_batch_records": 2}, on_error={"max_attempts": 0})
+    seen, passed = {}, 0
+    for seconds in commits:
+        world.run(seconds - passed)
+        seen[seconds], passed = world.commits()[0], seconds
+    assert seen == commits
 
 
 def test_a_commit_that_is_asked_for_includes_it(world: World) -> None:

@@ -1,14 +1,19 @@
-"""The demo's figures, from hand-made journals: each of them must be able to be wrong."""
+"""The demo's journals and figures, and its end: each figure must be able to be wrong."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from inbound.demo.accounting import Account, Kill, Seen, Share, account
 from inbound.demo.flights import Sums
-from inbound.demo.journal import Entry
+from inbound.demo.journal import Entry, JournalError, Journals, OpenBatches
+from inbound.demo.proving import problems
+from inbound.proof.model import Proof
+from inbound.spark.archive.job import TopicSummary
+from inbound.spark.archive.manifests import Counts
 
 #: Two partitions with 6 and 4 events; `b` owned both when it was killed at 100.0.
 ENDS = {0: 6, 1: 4}
@@ -76,7 +81,7 @@ def test_the_table_says_who_saw_what_and_who_repeated() -> None:
 
 
 def test_an_event_that_nobody_saw_is_lost_and_named() -> None:
-    """In the middle and at the end of a partition."""
+    """In the middle and at the end of a partition, and whole partitions that no journal mentions."""
     found = figures([*VICTIM, counted("a", 104.1, 0, 2, 3, 5), counted("c", 105.0, 1, 2)])
 
     assert found.lost == 2
@@ -85,44 +90,39 @@ def test_an_event_that_nobody_saw_is_lost_and_named() -> None:
     assert "2 events were lost, among them (partition: offsets) 0: 4-4; 1: 3-3" in found.problems(
         {"AA": Sums(8, 8, 24)}
     )
+    whole = figures([entry for entry in VICTIM + HEIR if entry.partition == 0])
+    assert (whole.lost, whole.missing) == (4, {1: [(0, 4)]})
 
 
-def test_a_partition_that_nobody_saw_is_lost_whole() -> None:
-    """Also when no journal mentions it."""
-    found = figures([entry for entry in VICTIM + HEIR if entry.partition == 0])
-
-    assert found.lost == 4
-    assert found.missing == {1: [(0, 4)]}
-
-
-def test_a_repeat_of_what_was_committed_is_too_much() -> None:
-    """One more than the kill explains fails the demo."""
-    found = figures([*VICTIM, *HEIR, counted("c", 106.0, 1, 1)])
-
-    assert found.duplicated == 3
-    assert found.problems(CSV) == ["3 events were repeated, but the kill explains 2"]
+@pytest.mark.parametrize(
+    ("commits", "allowed"),
+    [
+        ({0: 2, 1: 4}, 2),  # it never read what was committed: nobody may repeat it
+        ({0: 0, 1: 0}, 4 + 2),  # no commit at all
+    ],
+)
+def test_what_the_victim_saw_beyond_its_commit_may_be_repeated(commits: dict[int, int], allowed: int) -> None:
+    """And nothing else."""
+    assert figures(VICTIM + HEIR, kill=Kill("b", 100.0, commits)).duplicates_allowed == allowed
 
 
-def test_nothing_is_allowed_where_the_commit_is_ahead_of_what_was_seen() -> None:
-    """A partition that the victim owned and never read does not make others' repeats legal."""
-    found = figures(VICTIM + HEIR, kill=Kill("b", 100.0, {0: 2, 1: 4}))
-
-    assert found.duplicates_allowed == 2
-
-
-def test_a_victim_without_any_commit_may_repeat_all_it_saw() -> None:
-    """Its commit counts as 0."""
-    found = figures(VICTIM + HEIR, kill=Kill("b", 100.0, {0: 0, 1: 0}))
-
-    assert found.duplicates_allowed == 4 + 2
-
-
-def test_a_kill_between_batches_shows_nothing() -> None:
-    """All batches had ended: 0 in flight is a problem, whatever the rest says."""
-    ended = [*VICTIM, end("b", 99.9, 0, 6)]
-
-    assert figures(ended + HEIR).in_flight_at_kill == 0
-    assert any("nothing was in flight" in problem for problem in figures(ended + HEIR).problems(CSV))
+@pytest.mark.parametrize(
+    ("entries", "published", "problem"),
+    [
+        ([*VICTIM, *HEIR, counted("c", 106.0, 1, 1)], 10, "3 events were repeated, but the kill explains 2"),
+        ([*VICTIM, end("b", 99.9, 0, 6), *HEIR], 10, "nothing was in flight"),
+        # Even if the victim had seen all of it.
+        (
+            [entry for entry in VICTIM + HEIR if (entry.consumer, entry.partition) != ("c", 1)], 10,
+            "a partition of the killed process was seen by nobody else",
+        ),
+        # Otherwise an event that never came into the topic would be nobody's loss.
+        (VICTIM + HEIR, 11, "the topic holds 10 events, but 11 were published"),
+    ],
+)  # fmt: skip
+def test_what_must_not_be_is_a_problem(entries: list[Entry], published: int, problem: str) -> None:
+    """Whatever the rest says."""
+    assert any(problem in said for said in figures(entries, published=published).problems(CSV))
 
 
 def test_the_failover_is_that_of_the_slowest_partition() -> None:
@@ -131,21 +131,6 @@ def test_the_failover_is_that_of_the_slowest_partition() -> None:
     found = figures([*VICTIM, *HEIR, early])
 
     assert found.failover_seconds == pytest.approx(5.0)
-
-
-def test_a_partition_that_nobody_took_over_is_a_problem() -> None:
-    """Even if the victim had seen all of it."""
-    found = figures([entry for entry in VICTIM + HEIR if (entry.consumer, entry.partition) != ("c", 1)])
-
-    assert found.failover_seconds is None
-    assert "a partition of the killed process was seen by nobody else" in found.problems(CSV)
-
-
-def test_a_log_that_does_not_hold_what_was_published_is_a_problem() -> None:
-    """Otherwise an event that never came into the topic would be nobody's loss."""
-    found = figures(VICTIM + HEIR, published=11)
-
-    assert found.problems(CSV) == ["the topic holds 10 events, but 11 were published"]
 
 
 @pytest.mark.parametrize(
@@ -186,3 +171,88 @@ def test_what_is_missing_is_given_in_ranges() -> None:
 
     assert seen.missing({0: 8, 1: 2, 2: 0}) == {0: [(0, 1), (3, 5), (6, 8)], 1: [(0, 2)]}
     assert (seen.distinct, seen.repeated) == (3, 1)
+
+
+# -- the end: proven, archived, and as in the CSV ---------------------------------------------------------------------
+
+
+PROVEN = Proof("exact", 0.0, 1.0, ())
+ARCHIVED = TopicSummary("flights", Counts(events=3), Counts(events=3), {0: 3}, ())
+CARRIERS = {"AA": Sums(2, 1, 10), "UA": Sums(1, 1, -3)}
+
+
+def test_a_demo_that_went_well_has_no_problems() -> None:
+    """Proven, all archived, equal sums."""
+    assert problems(PROVEN, ARCHIVED, CARRIERS, published=3, expected=CARRIERS) == []
+
+
+def test_every_difference_is_named() -> None:
+    """The verdict, how many are missing in the archive, and the carriers whose sums differ, on either side."""
+    unproven = replace(PROVEN, missing=("group delays: it keeps no ledger",))
+    lacking = replace(ARCHIVED, totals=Counts(events=1, undecodable=1))
+    wrong = {"AA": Sums(2, 1, 11), "XX": Sums(1, 1, 1)}
+
+    assert problems(unproven, lacking, wrong, published=3, expected=CARRIERS) == [
+        "spark validate says not provable",
+        "3 events were published, but the archive has 1, and 1 set apart",
+        "in the archive the counts of AA, UA, XX are not those of the CSV",
+    ]
+
+
+# -- journals that are being written ----------------------------------------------------------------------------------
+
+
+BEGIN = b'{"at":1.5,"what":"begin","topic":"flights","partition":3,"first":10,"next":14}\n'
+COUNTED = b'{"at":1.6,"what":"counted","topic":"flights","partition":3,"flights":[[10,"UA",-2],[11,"AA",null]]}\n'
+END = b'{"at":1.7,"what":"end","topic":"flights","partition":3,"next":14}\n'
+
+
+def test_only_what_is_new_is_read_and_a_torn_line_waits(tmp_path: Path) -> None:
+    """The rest of a line may still come; of a killed process it never does."""
+    file = tmp_path / "demo-1.4711.jsonl"
+    journals = Journals(tmp_path)
+    assert list(journals.new_entries()) == []
+
+    file.write_bytes(BEGIN + COUNTED[:30])
+    assert list(journals.new_entries()) == [Entry("demo-1", 1.5, "begin", 3, 10, 14)]
+    assert list(journals.new_entries()) == []
+
+    file.write_bytes(BEGIN + COUNTED)
+    assert list(journals.new_entries()) == [
+        Entry("demo-1", 1.6, "counted", 3, flights=((10, "UA", -2), (11, "AA", None)))
+    ]
+
+
+def test_every_file_is_a_consumer(tmp_path: Path) -> None:
+    """Named by its id; other files are left alone."""
+    (tmp_path / "demo-1.1.jsonl").write_bytes(BEGIN)
+    (tmp_path / "demo-2.2.jsonl").write_bytes(END)
+    (tmp_path / "notes.txt").write_bytes(b"x\n")
+
+    assert [(e.consumer, e.what) for e in Journals(tmp_path).new_entries()] == [("demo-1", "begin"), ("demo-2", "end")]
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b"{}\n", b"[]\n", b'{"at":1,"what":"x","partition":"many"}\n'])
+def test_a_line_that_no_processor_wrote_is_an_error_with_the_file(tmp_path: Path, line: bytes) -> None:
+    """A journal that cannot be read proves nothing."""
+    (tmp_path / "demo-1.1.jsonl").write_bytes(BEGIN + line + END)
+
+    with pytest.raises(JournalError, match=r"demo-1\.1\.jsonl: not a line of the processor"):
+        list(Journals(tmp_path).new_entries())
+
+
+def test_a_batch_is_open_from_its_begin_to_its_end() -> None:
+    """Each partition of each consumer for itself; all of its records are in flight until it has ended."""
+    batches = OpenBatches()
+    steps = []
+    for entry in (
+        Entry("a", 1.0, "begin", 0, 10, 14),
+        Entry("a", 1.1, "counted", 0, flights=((10, "UA", 1), (11, "UA", 1))),
+        Entry("b", 1.2, "begin", 1, 0, 5),
+        Entry("a", 1.3, "counted", 0, flights=((12, "UA", 1), (13, "UA", 1))),
+        Entry("a", 1.4, "end", 0, next=14),
+    ):
+        batches.add(entry)
+        steps.append((batches.in_flight("a"), batches.halfway("a"), batches.in_flight("b")))
+
+    assert steps == [(4, False, 0), (4, True, 0), (4, True, 5), (4, False, 5), (0, False, 5)]

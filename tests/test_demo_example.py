@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from inbound import Batch, BatchResponse, Context, PlainRecord
-from inbound.config import load
 from inbound.demo.flights import Flight, encoded
 from inbound.demo.journal import Journals
+from inbound.publishing import Format, check_lines, lines_of
+from tests.loaded_module import ROOT, load_module
 
-FOLDER = Path(__file__).resolve().parent.parent / "examples" / "delays"
 SCHEDULED = "2013-01-01T10:15:00Z"
 
 
-def load_module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-delays, totals = load_module("delays"), load_module("totals")
+delays, totals = (load_module(f"examples/delays/{name}.py") for name in ("delays", "totals"))
 
 
 def batch(first: int, *minutes: int | None) -> Batch:
@@ -136,17 +123,7 @@ def test_bad_options_are_refused(options: dict[str, Any]) -> None:
         delays.Options.model_validate(options)
 
 
-def test_the_examples_configuration_is_good() -> None:
-    """It loads, and its options fit the processor."""
-    loaded = load((FOLDER / "inbound.yaml").read_text(), filename="inbound.yaml")
-    channel = loaded.config.channels["delays"]
-
-    assert channel.processor.type == "delays:DelaysPerCarrier"
-    assert loaded.validate(delays.Options, "channels.delays.processor.options", channel.processor.options)
-
-
 def test_the_examples_events_can_be_published() -> None:
     """flights.jsonl is what README.md publishes."""
-    from inbound.publishing import Format, check_lines, lines_of
-
-    assert check_lines(lines_of(FOLDER / "flights.jsonl"), "flights.jsonl", Format()) == 200
+    events = ROOT / "examples" / "delays" / "flights.jsonl"
+    assert check_lines(lines_of(events), "flights.jsonl", Format()) == 200

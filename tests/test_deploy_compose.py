@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import importlib.util
 import json
 import threading
 from http.server import ThreadingHTTPServer
@@ -18,6 +17,7 @@ from inbound.cli.main import main
 from inbound.config import load
 from inbound.kubernetes.plan import LEAVING
 from inbound.planning import plan_channels
+from tests.loaded_module import load_module
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "compose.json").read_text())
@@ -136,11 +136,7 @@ def test_kafkas_listeners_fit_together() -> None:
 
 def test_the_subscriber_takes_events_and_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     """With their attributes; and it says that it is there."""
-    spec = importlib.util.spec_from_file_location("sink", DEPLOY / "compose" / "sink.py")
-    assert spec is not None
-    assert spec.loader is not None
-    sink = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sink)
+    sink = load_module("deploy/compose/sink.py")
     with ThreadingHTTPServer(("127.0.0.1", 0), sink.Sink) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

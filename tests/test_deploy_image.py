@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from inbound.cli.main import parser
+from inbound.kubernetes.pods import USER
+from tests.loaded_module import ROOT, load_module
 from tests.test_packaging import SOURCES
 
-ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
+locked = load_module("deploy/locked.py")
 LOCK = (ROOT / "requirements" / "dev.lock").read_text()
 SMALL_LOCK = """\
 # Made by `make lock` from setup.cfg. Don't edit.
@@ -45,15 +47,14 @@ DOCKERFILE = instructions((DEPLOY / "Dockerfile").read_text())
 FINAL = DOCKERFILE[max(i for i, (word, _) in enumerate(DOCKERFILE) if word == "FROM") :]
 
 
-@pytest.fixture(scope="module")
-def locked() -> ModuleType:
-    """Return deploy/locked.py, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("locked", DEPLOY / "locked.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_both_stages_stand_on_the_base_that_is_asked_for() -> None:
+    """An image that is on the machine already can be built on; nothing else is fetched. The recipe needs no bash."""
+    assert DOCKERFILE[0] == ("ARG", "BASE=python:3.11-slim")
+    assert {rest.split()[0] for word, rest in DOCKERFILE if word == "FROM"} == {"${BASE}"}
+    assert not [rest for word, rest in DOCKERFILE if word == "ADD"]
+    assert not (DEPLOY / "Dockerfile").read_text().startswith("# syntax")
+    ran = subprocess.run(["sh", "-n", str(DEPLOY / "install.sh")], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_a_container_is_nobody_says_how_it_is_and_ends_in_good_order() -> None:
@@ -61,27 +62,13 @@ def test_a_container_is_nobody_says_how_it_is_and_ends_in_good_order() -> None:
     said = dict(FINAL)
 
     assert re.fullmatch(r"[1-9][0-9]*:[1-9][0-9]*", said["USER"])
+    assert said["USER"] == f"{USER}:{USER}", "the volumes of a pod belong to this group"
     assert said["STOPSIGNAL"] == "SIGTERM"
     command = said["HEALTHCHECK"].partition("CMD ")[2]
     assert json.loads(command) == ["/opt/inbound/bin/python", "/opt/inbound/healthcheck.py"]
     entry, arguments = json.loads(said["ENTRYPOINT"]), json.loads(said["CMD"])
     assert entry == ["/opt/inbound/bin/inbound"]
     assert parser().parse_args(arguments).config == Path("/etc/inbound/config/inbound.yaml")
-
-
-def test_the_manifests_and_the_image_agree_about_the_user() -> None:
-    """The volumes of a pod are the group's that its process has."""
-    from inbound.kubernetes.pods import USER
-
-    assert dict(FINAL)["USER"] == f"{USER}:{USER}"
-
-
-def test_both_stages_stand_on_the_base_that_is_asked_for() -> None:
-    """So an image that is on the machine already can be built on; nothing else is fetched from a registry."""
-    assert DOCKERFILE[0] == ("ARG", "BASE=python:3.11-slim")
-    assert {rest.split()[0] for word, rest in DOCKERFILE if word == "FROM"} == {"${BASE}"}
-    assert not [rest for word, rest in DOCKERFILE if word == "ADD"]
-    assert not (DEPLOY / "Dockerfile").read_text().startswith("# syntax")
 
 
 def context() -> list[str]:
@@ -114,14 +101,7 @@ def test_the_extras_of_the_image_are_those_of_the_package() -> None:
     assert {"fast", "requests", "ledger", "tracing"} <= set(given)
 
 
-def test_the_recipe_is_a_script_that_a_plain_shell_reads() -> None:
-    """Slim images have no bash."""
-    ran = subprocess.run(["sh", "-n", str(DEPLOY / "install.sh")], capture_output=True, text=True)
-
-    assert (ran.returncode, ran.stderr) == (0, "")
-
-
-def test_pins_are_the_locks_entries_with_their_hashes(locked: ModuleType) -> None:
+def test_pins_are_the_locks_entries_with_their_hashes() -> None:
     """For the packages that are asked for, however they are spelt; markers stay."""
     assert locked.pins(SMALL_LOCK, ["pure_sasl", "UVloop", "inbound-kafka"]) == [
         "pure-sasl==0.6.2 --hash=sha256:cc",
@@ -131,7 +111,7 @@ def test_pins_are_the_locks_entries_with_their_hashes(locked: ModuleType) -> Non
         locked.pins(SMALL_LOCK, ["crc32c", "requests"])
 
 
-def test_versions_are_the_whole_lock_without_hashes(locked: ModuleType) -> None:
+def test_versions_are_the_whole_lock_without_hashes() -> None:
     """pip refuses constraints with hashes."""
     assert locked.versions(SMALL_LOCK) == [
         "crc32c==2.9",
@@ -143,7 +123,7 @@ def test_versions_are_the_whole_lock_without_hashes(locked: ModuleType) -> None:
     assert not [line for line in versions if "--hash" in line]
 
 
-def test_what_pip_reports_becomes_pins(locked: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_pip_reports_becomes_pins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command, as install.sh calls it."""
     lock, report = tmp_path / "a.lock", tmp_path / "report.json"
     lock.write_text(SMALL_LOCK)
@@ -192,18 +172,64 @@ def check(url: str) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_a_container_is_healthy_while_its_process_says_so(health: tuple[str, dict[str, tuple[int, bytes]]]) -> None:
-    """Else the engine shows what is wrong; a proxy of the environment is not asked."""
+    """Else the engine shows what is wrong, without a traceback; a proxy of the environment is not asked."""
     url, answers = health
 
     assert check(url) == (0, "ok")
     answers["/healthz"] = (500, b"thread reader is dead\n")
     assert check(url) == (1, f"{url}: 500: thread reader is dead")
+    code, said = check("http://127.0.0.1:1/healthz")  # where nothing listens
+    assert (code, said.startswith("http://127.0.0.1:1/healthz: ")) == (1, True)
+
+
+# -- the installation, as install.sh does it from a wheelhouse ------------------------------------------------------------
+
+SASL_LOCK = "pure-sasl==0.6.2 \\\n    --hash=sha256:cc\n"
+
+
+def wheel(folder: Path, name: str, version: str, *, metadata: str = "", **files: str) -> None:
+    """Write a wheel that pip takes, with these files of its metadata (`_` stands for a dot)."""
+    about = f"{name}-{version}.dist-info"
+    contents = {
+        f"{name}.py": f"def main():\n    print('{name} {version}')\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n{metadata}",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        **{f"{about}/{file.replace('_t', '.t')}": text for file, text in files.items()},
+    }
+    record = f"{about}/RECORD"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in contents.items():
+            archive.writestr(path, text)
+        archive.writestr(record, "".join(f"{path},,\n" for path in [*contents, record]))
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout with two wheels: inbound's name with one extra, and what that needs."""
+    for name in ("deploy", "requirements", "wheelhouse"):
+        (tmp_path / name).mkdir()
+    for name in ("install.sh", "locked.py"):
+        shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy")
+    (tmp_path / "requirements" / "dev.lock").write_text(SASL_LOCK)
+    wheel(
+        tmp_path / "wheelhouse", "inbound_kafka", "1.0",
+        metadata="Provides-Extra: sasl\nRequires-Dist: pure-sasl; extra == 'sasl'\n",
+        entry_points_txt="[console_scripts]\ninbound = inbound_kafka:main\n",
+    )  # fmt: skip
+    wheel(tmp_path / "wheelhouse", "pure_sasl", "0.6.2")
+    return tmp_path
 
 
 @pytest.mark.slow
-def test_a_container_that_does_not_answer_is_not_healthy() -> None:
-    """Nobody listens there: no traceback, and what was asked."""
-    code, said = check("http://127.0.0.1:1/healthz")
+@pytest.mark.parametrize(
+    ("extras", "installed"), [("sasl", ["inbound_kafka-1.0", "pure_sasl-0.6.2"]), ("", ["inbound_kafka-1.0"])]
+)
+def test_as_many_extras_are_installed_as_are_asked_for(checkout: Path, extras: str, installed: list[str]) -> None:
+    """None, too: that is what `--build-arg EXTRAS=` asks for."""
+    environ = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(checkout)}
+    command = ["sh", "deploy/install.sh", str(checkout / "made"), extras]
+    ran = subprocess.run(command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=300)
 
-    assert code == 1
-    assert said.startswith("http://127.0.0.1:1/healthz: ")
+    assert (ran.returncode, ran.stdout.splitlines()[-1:]) == (0, ["inbound_kafka 1.0"]), ran.stderr
+    found = (checkout / "made").glob("lib/python*/site-packages/*.dist-info")
+    assert sorted(path.stem for path in found if not path.stem.startswith(("pip-", "setuptools-"))) == installed

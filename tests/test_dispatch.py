@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from inbound.processors.dispatch.transport import Answer
 from tests.dispatch_stage import DEAD, OK, REPLIES, SUBSCRIBER, Request, Stage
 
@@ -27,13 +29,15 @@ def names(count: int, prefix: str = "e") -> list[str]:
     return [f"{prefix}{n}" for n in range(count)]
 
 
-def test_events_arrive_in_order_and_are_committed() -> None:
-    """One at a time, as the partition has them."""
-    stage = Stage()
-    stage.publish(*names(20))
-    stage.start()
-    stage.run(2)
-    assert (stage.got(), stage.most(), stage.commits()) == (names(20), 1, {0: 20})
+@pytest.mark.parametrize(("options", "most"), [({}, 1), ({"ordering": "none", "max_in_flight": 10}, 10)])
+def test_all_events_arrive_and_are_committed(options: dict[str, Any], most: int) -> None:
+    """In the partition's order, one at a time; without order as many at once as the window has."""
+    stage = Stage(**options)
+    stage.dispatch(*names(100), seconds=4)
+    got = stage.got()
+    assert (got if most == 1 else sorted(got, key=names(100).index), stage.most(), stage.commits()) == (
+        names(100), most, {0: 100},
+    )  # fmt: skip
 
 
 def test_a_request_carries_the_records_bytes_and_nothing_else() -> None:
@@ -59,9 +63,7 @@ def test_events_of_different_keys_overtake_each_other_and_those_of_one_do_not() 
     stage = Stage(ordering="key", max_in_flight=8)
     stage.seconds = lambda request: 10.0 if request.ids == ("slow",) else 0.02
     keys = ["s", "s", *(f"k{n}" for n in range(20))]
-    stage.publish("slow", "after", *names(20), keys=keys)
-    stage.start()
-    stage.run(4)
+    stage.dispatch("slow", "after", *names(20), keys=keys, seconds=4)
     behind = stage.got()
     stage.run(10)
     assert (behind, stage.got()[7:9], sorted(stage.got()[9:]), stage.commits()) == (
@@ -69,23 +71,12 @@ def test_events_of_different_keys_overtake_each_other_and_those_of_one_do_not() 
     )  # fmt: skip
 
 
-def test_without_order_as_many_are_under_way_as_the_window_has() -> None:
-    """And all are committed in the end."""
-    stage = Stage(ordering="none", max_in_flight=10)
-    stage.publish(*names(100))
-    stage.start()
-    stage.run(4)
-    assert (sorted(stage.got()), stage.most(), stage.commits()) == (sorted(names(100)), 10, {0: 100})
-
-
 def test_what_is_not_taken_is_sent_again_after_a_growing_while() -> None:
     """And the partition waits for it."""
     stage = Stage(delivery={**FAST, "retry": 5, "backoffDelay": "1s"})
     answers = [Answer(503), Answer(500), NO_ANSWER]
     stage.behaviour = lambda request: answers.pop(0) if answers else OK
-    stage.publish("one", "two")
-    stage.start()
-    stage.run(20)
+    stage.dispatch("one", "two", seconds=20)
     first, *again, _ = [request.at for request in stage.requests]
     waits = [round(b - a) for a, b in pairwise([first, *again])]
     assert (stage.got(), waits, stage.commits()) == (["one", "one", "one", "one", "two"], [1, 2, 4], {0: 2})
@@ -96,38 +87,25 @@ def test_the_subscriber_says_when_to_come_again() -> None:
     stage = Stage(delivery=FAST)
     answers = [Answer(429, retry_after=7.0)]
     stage.behaviour = lambda request: answers.pop(0) if answers else OK
-    stage.publish("one")
-    stage.start()
-    stage.run(20)
+    stage.dispatch("one", seconds=20)
     first, second = [request.at for request in stage.requests]
     assert 7.0 <= second - first < 7.2
 
 
-def test_what_is_given_up_goes_to_the_dead_letter_sink_with_the_reason() -> None:
-    """After the last attempt; then the partition goes on."""
+@pytest.mark.parametrize(("status", "attempts"), [(500, 3), (400, 1)])
+def test_what_is_given_up_goes_to_the_dead_letter_sink_with_the_reason(status: int, attempts: int) -> None:
+    """After the last attempt, or at once where it is refused for good; then the partition goes on."""
     stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
-    stage.behaviour = refusing("bad", answer=Answer(500, body=b"no!"))
-    stage.publish("bad", "good")
-    stage.start()
-    stage.run(5)
+    stage.behaviour = refusing("bad", answer=Answer(status, body=b"no!"))
+    stage.dispatch("bad", "good", seconds=5)
     (letter,) = [request for request in stage.requests if request.url == DEAD]
     assert (stage.got(), letter.ids, letter.body, stage.commits()) == (
-        ["bad", "bad", "bad", "good"], ("bad",), b"data of bad", {0: 2},
+        [*["bad"] * attempts, "good"], ("bad",), b"data of bad", {0: 2},
     )  # fmt: skip
     told = {name: value for name, value in letter.headers.items() if "knative" in name}
     assert told == {
-        "ce-knativeerrordest": SUBSCRIBER, "ce-knativeerrorcode": "500", "ce-knativeerrordata": "bm8h",
+        "ce-knativeerrordest": SUBSCRIBER, "ce-knativeerrorcode": str(status), "ce-knativeerrordata": "bm8h",
     }  # fmt: skip
-
-
-def test_what_is_refused_for_good_is_not_tried_again() -> None:
-    """400 is an answer, too."""
-    stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
-    stage.behaviour = refusing("bad", answer=Answer(400))
-    stage.publish("bad", "good")
-    stage.start()
-    stage.run(5)
-    assert (stage.got(), stage.got(DEAD)) == (["bad", "good"], ["bad"])
 
 
 def test_while_the_dead_letter_sink_is_down_the_partition_waits_and_says_so() -> None:
@@ -136,9 +114,7 @@ def test_while_the_dead_letter_sink_is_down_the_partition_waits_and_says_so() ->
     down = [True]
     stage.behaviour = lambda r: (Answer(400) if r.url == SUBSCRIBER and r.ids == ("bad",) else
                                  Answer(503) if r.url == DEAD and down else OK)  # fmt: skip
-    stage.publish("good", "bad", "later")
-    stage.start()
-    stage.run(30)
+    stage.dispatch("good", "bad", "later", seconds=30)
     before, said = stage.commits(), stage.status()["standing"]
     down.clear()
     stage.run(10)
@@ -152,9 +128,7 @@ def test_a_dead_letter_sink_that_hangs_is_told_of_while_it_hangs() -> None:
     hangs = [True]
     stage.behaviour = lambda r: Answer(400) if r.url == SUBSCRIBER else Answer(0, problem="no answer") if hangs else OK
     stage.seconds = lambda r: 2.0 if r.url == DEAD and hangs else 0.02
-    stage.publish("bad")
-    stage.start()
-    stage.run(5)
+    stage.dispatch("bad", seconds=5)
     told = set()
     for _ in range(40):
         stage.run(0.25)
@@ -171,9 +145,7 @@ def test_without_a_dead_letter_sink_an_event_is_tried_until_it_is_taken() -> Non
     stage = Stage(delivery=FAST)
     broken = [True]
     stage.behaviour = lambda request: Answer(400) if broken else OK
-    stage.publish("one")
-    stage.start()
-    stage.run(60)
+    stage.dispatch("one", seconds=60)
     before = stage.commits()
     at = [request.at for request in stage.requests]
     broken.clear()
@@ -216,16 +188,6 @@ def test_a_record_that_is_no_event_holds_its_partition() -> None:
     assert "offset 0: the record is no event: no CloudEvent" in status["partitions"]["orders/0"]
 
 
-def test_records_that_are_no_events_can_be_passed_over() -> None:
-    """They are counted."""
-    stage = Stage(on_undecodable="skip")
-    stage.world.kafka.publish("orders", 0, [b"nonsense"])
-    stage.publish("after")
-    stage.start()
-    stage.run(2)
-    assert (stage.got(), stage.commits(), stage.status()["skipped_total"]) == (["after"], {0: 2}, 1)
-
-
 def test_records_that_are_no_events_go_to_the_dead_letter_sink() -> None:
     """As the data of an event whose id says where the record stands."""
     stage = Stage(delivery={**FAST, "deadLetterSink": DEAD})
@@ -244,9 +206,7 @@ def test_a_reply_is_posted_where_the_options_say() -> None:
     )
     answers = [Answer(503), OK]
     stage.behaviour = lambda request: reply if request.url == SUBSCRIBER else answers.pop(0)
-    stage.publish("one")
-    stage.start()
-    stage.run(5)
+    stage.dispatch("one", seconds=5)
     assert (stage.got(), stage.got(REPLIES), stage.commits()) == (["one"], ["r", "r"], {0: 1})
 
 
@@ -258,12 +218,22 @@ def batched(**more: Any) -> Stage:
     return Stage(batch={"max_events": 8, "max_delay": "50ms"}, **more)
 
 
+@pytest.mark.parametrize("options", [{}, {"batch": {"max_events": 8, "max_delay": "50ms"}}], ids=["single", "batched"])
+def test_records_that_are_no_events_can_be_passed_over(options: dict[str, Any]) -> None:
+    """They are counted, once; the others go as they would without them."""
+    stage = Stage(on_undecodable="skip", **options)
+    stage.publish("e0", "e1")
+    stage.world.kafka.publish("orders", 0, [b"nonsense"])
+    stage.dispatch("e2", "e3", seconds=2)
+    status = stage.status()
+    assert (stage.got(), stage.commits()) == (names(4), {0: 5})
+    assert (status["undecodable_total"], status["skipped_total"]) == (1, 1)
+
+
 def test_events_go_out_together_where_the_subscriber_asks_for_it() -> None:
     """In the partition's order, so many to a request."""
     stage = batched()
-    stage.publish(*names(20))
-    stage.start()
-    stage.run(2)
+    stage.dispatch(*names(20), seconds=2)
     assert (batches(stage), stage.commits()) == ([names(20)[:8], names(20)[8:16], names(20)[16:]], {0: 20})
 
 
@@ -271,9 +241,7 @@ def test_a_refused_batch_is_halved_until_the_poison_stands_alone() -> None:
     """It is dead-lettered; no other event is refused, and each is taken once."""
     stage = batched(delivery={**FAST, "deadLetterSink": DEAD})
     stage.behaviour = refusing("e5", answer=Answer(400))
-    stage.publish(*names(16))
-    stage.start()
-    stage.run(5)
+    stage.dispatch(*names(16), seconds=5)
     taken = [one for batch in batches(stage) if "e5" not in batch for one in batch]
     assert (taken, stage.got(DEAD), stage.commits()) == ([n for n in names(16) if n != "e5"], ["e5"], {0: 16})
 
@@ -283,9 +251,7 @@ def test_a_batch_keeps_the_order_of_each_key_through_a_refusal() -> None:
     stage = batched(ordering="key", delivery={**FAST, "retry": 9})
     broken = [True]
     stage.behaviour = lambda r: Answer(500) if broken and "e2" in r.ids else OK
-    stage.publish(*names(12), keys=["k"] * 12)
-    stage.start()
-    stage.run(1)
+    stage.dispatch(*names(12), keys=["k"] * 12, seconds=1)
     broken.clear()
     stage.run(20)
     taken = [one for batch in batches(stage) for one in batch]
@@ -297,9 +263,7 @@ def test_after_a_crash_no_more_is_repeated_than_the_window() -> None:
     """Counted from the commit: what was finished behind an open event is sent again, too."""
     stage = Stage(ordering="none", max_in_flight=16)
     stage.seconds = lambda request: 100.0 if request.ids == ("e40",) else 0.02
-    stage.publish(*names(200))
-    stage.start()
-    stage.run(3)
+    stage.dispatch(*names(200), seconds=3)
     stage.world.kill("a")
     stage.seconds = lambda request: 0.02
     stage.start("b")
@@ -349,9 +313,7 @@ def test_new_options_count_at_once_and_keep_what_is_open() -> None:
     """Also for an event that waits for another attempt."""
     stage = Stage(delivery=FAST)
     stage.behaviour = to(SUBSCRIBER, Answer(400))
-    stage.publish("one", "two")
-    processor = stage.start()
-    stage.run(10)
+    processor = stage.dispatch("one", "two", seconds=10)
     options = processor.Options.model_validate({"subscriberUri": "http://new/"})
     processor.reconfigure(options, 2, wait=0.0)
     stage.run(2)
@@ -374,26 +336,11 @@ def test_another_order_counts_when_what_is_open_is_finished() -> None:
     assert (rest == sorted(rest, key=lambda one: int(one[1:])), stage.commits()) == (True, {0: 12})
 
 
-def test_a_record_that_is_no_event_is_set_apart_from_its_batch() -> None:
-    """The others go as they would without it; it is counted once."""
-    stage = batched(on_undecodable="skip")
-    stage.publish("e0", "e1")
-    stage.world.kafka.publish("orders", 0, [b"nonsense"])
-    stage.publish("e2", "e3")
-    stage.start()
-    stage.run(2)
-    status = stage.status()
-    assert (stage.got(), stage.commits()) == (names(4), {0: 5})
-    assert (status["undecodable_total"], status["skipped_total"]) == (1, 1)
-
-
 def test_without_a_dead_letter_sink_one_event_that_breaks_connections_does_not_hold_up_its_batch() -> None:
     """When the attempts of the batch are used up, it stands alone soon, and the others are taken."""
     stage = batched(ordering="none", delivery={**FAST, "retry": 2})
     stage.behaviour = refusing("e3", answer=NO_ANSWER)
-    stage.publish(*names(8))
-    stage.start()
-    stage.run(10)
+    stage.dispatch(*names(8), seconds=10)
     taken = {one for batch in batches(stage) if "e3" not in batch for one in batch}
     assert (taken, stage.commits(), "offset 3: " in stage.status()["standing"]) == (
         set(names(8)) - {"e3"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from email.utils import formatdate
@@ -16,7 +16,9 @@ import pytest
 from inbound.processors.dispatch.curl import CurlTransport
 from inbound.processors.dispatch.requests_transport import RequestsTransport
 from inbound.processors.dispatch.transport import MOST_READ, Answer, Target, Transport
-from tests.http_receiver import CERTIFICATES, Dripping, Receiver
+from tests.http_receiver import CERTIFICATES, Dripping, Receiver, receiver
+
+__all__ = ["receiver"]  # the fixture
 
 Make = Callable[[asyncio.AbstractEventLoop], Transport]
 LINES = [b"ce-id: 1", b"ce-source: /tests", b"content-type: text/plain"]
@@ -27,14 +29,6 @@ def make(request: pytest.FixtureRequest) -> Make:
     """What makes a transport."""
     made: Make = request.param
     return made
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    """A receiver that answers 204."""
-    receiver = Receiver()
-    yield receiver
-    receiver.close()
 
 
 def target(url: str, **more: Any) -> Target:

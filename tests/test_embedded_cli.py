@@ -51,19 +51,15 @@ def test_bad_arguments_are_named(arguments: list[str], words: str, capsys: pytes
     assert words in capsys.readouterr().err
 
 
-def test_a_cluster_of_no_servers_is_refused(tmp_path: Path) -> None:
-    """The class says the same to those who use it directly."""
-    with pytest.raises(EmbeddedClusterError, match="zookeepers must be at least 1, got 0"):
-        EmbeddedCluster(jars=tmp_path, zookeepers=0)
-
-
 def test_before_the_start_there_is_no_directory(tmp_path: Path) -> None:
-    """Asking for it says to start first; closing what was never started does nothing."""
+    """Asking for it says to start first; closing what was never started does nothing. There must be a server."""
     cluster = EmbeddedCluster(jars=tmp_path)
 
     with pytest.raises(EmbeddedClusterError, match="not started"):
         _ = cluster.directory
     cluster.close()
+    with pytest.raises(EmbeddedClusterError, match="zookeepers must be at least 1, got 0"):
+        EmbeddedCluster(jars=tmp_path, zookeepers=0)
 
 
 def test_status_where_nothing_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,21 +70,19 @@ def test_status_where_nothing_runs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not (tmp_path / "none").exists()
 
 
-def test_status_of_a_cluster_whose_supervisor_died(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A cluster.json that nobody stands behind is called stale, with the dead pid."""
+def test_a_cluster_whose_supervisor_died_is_stale_and_cleared_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its file has the addresses that clients take. `down` signals no process; afterwards the folder reads as empty."""
     (tmp_path / "cluster.json").write_text(json.dumps(INFO))
+    info = detached.read(tmp_path)
+    assert info is not None
+    assert (info.bootstrap_servers, info.zookeeper_hosts) == ("127.0.0.1:15001,127.0.0.1:15003", "127.0.0.1:15002")
+    assert not detached.supervised(info)
 
     assert run("status", "--dir", str(tmp_path)) == 1
-
     assert f"stale: its supervisor (pid {INFO['pid']}) has died" in capsys.readouterr().out
-
-
-def test_down_clears_away_a_stale_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """There is nothing to end, so no process is signalled; afterwards the folder reads as empty."""
-    (tmp_path / "cluster.json").write_text(json.dumps(INFO))
-
     assert run("down", "--dir", str(tmp_path)) == 0
-
     assert "no detached cluster runs here" in capsys.readouterr().out
     assert not (tmp_path / "cluster.json").exists()
 
@@ -105,62 +99,42 @@ def test_a_cluster_in_the_foreground_is_not_ended_by_down(tmp_path: Path, capsys
         assert f"pid {os.getpid()} has a cluster here that is starting or not detached" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "pid": "x"}'])
-def test_a_damaged_cluster_file_is_named(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "cluster.json: cannot be read") for text in ("", "[]", "{}", '{"version": 1, "pid": "x"}')),
+        (
+            json.dumps({**INFO, "version": 2}),
+            "format version 2, this inbound reads 1. Use the inbound that started",
+        ),
+    ],
+)
+def test_a_cluster_file_that_cannot_be_read_is_named(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exit code 1 and the file's path; nothing is guessed, nothing is killed."""
     (tmp_path / "cluster.json").write_text(text)
 
     assert run("status", "--dir", str(tmp_path)) == 1
     assert run("down", "--dir", str(tmp_path)) == 1
 
-    assert capsys.readouterr().err.count(f"{tmp_path / 'cluster.json'}: cannot be read") == 2
+    assert capsys.readouterr().err.count(said) == 2
     assert (tmp_path / "cluster.json").exists()
-
-
-def test_a_cluster_file_of_a_later_version_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both versions are in the message, and who can help."""
-    (tmp_path / "cluster.json").write_text(json.dumps({**INFO, "version": 2}))
-
-    assert run("down", "--dir", str(tmp_path)) == 1
-
-    assert "format version 2, this inbound reads 1. Use the inbound that started" in capsys.readouterr().err
-
-
-def test_the_cluster_file_has_the_addresses(tmp_path: Path) -> None:
-    """What a supervisor wrote reads back with the lists that clients take."""
-    (tmp_path / "cluster.json").write_text(json.dumps(INFO))
-
-    info = detached.read(tmp_path)
-
-    assert info is not None
-    assert info.bootstrap_servers == "127.0.0.1:15001,127.0.0.1:15003"
-    assert info.zookeeper_hosts == "127.0.0.1:15002"
-    assert not detached.supervised(info)
 
 
 def test_up_without_java_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One message, no traceback, exit code 1; in the foreground and detached."""
+    """One message, no traceback, exit code 1; in the foreground and detached. Before that, what is unwise is said."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
-    assert run("up", "--dir", str(tmp_path / "c")) == 1
+    assert run("up", "--dir", str(tmp_path / "c"), "--zookeepers", "2") == 1
     assert run("up", "--dir", str(tmp_path / "c"), "--detach") == 1
 
     said = capsys.readouterr().err
     assert said.count("Install a Java runtime") == 2
+    assert said.count("2 ZooKeeper servers survive no more deaths than 1 would") == 1
     assert "Traceback" not in said
-
-
-def test_an_even_number_of_servers_gets_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is allowed, but no safer than one less."""
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-
-    run("up", "--zookeepers", "2")
-
-    assert "2 ZooKeeper servers survive no more deaths than 1 would" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

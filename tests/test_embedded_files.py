@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
@@ -30,31 +29,27 @@ from inbound.embedded.ports import free_ports, is_free
 from inbound.embedded.zookeeper import ZooKeeperPorts, ZooKeeperSecurity, simple_logger, zoo_cfg
 from inbound.errors import EmbeddedClusterError
 
-THREE_BROKERS = [KafkaPorts(21001, 21002), KafkaPorts(21011, 21012), KafkaPorts(21021, 21022)]
 THREE_ZOOKEEPERS = [ZooKeeperPorts(22001, 22002, 22003), ZooKeeperPorts(22011, 22012, 22013)]
+
+
+@pytest.mark.parametrize(("brokers", "copies", "in_sync"), [(1, "1", "1"), (3, "3", "2"), (5, "3", "2")])
+def test_topics_have_up_to_three_copies_and_survive_one_death(brokers: int, copies: str, in_sync: str) -> None:
+    """Internal topics too. A single server can't wait for copies that it will never have."""
+    servers = [KafkaPorts(21001 + 10 * n, 21002 + 10 * n) for n in range(brokers)]
+    settings = server_properties(brokers - 1, servers, Path("/c/kafka"))
+
+    assert settings["node.id"] == f"{brokers}"
+    assert (
+        settings["listeners"] == f"PLAINTEXT://127.0.0.1:21{brokers - 1:02}1,CONTROLLER://127.0.0.1:21{brokers - 1:02}2"
+    )
+    voters = [f"{n + 1}@127.0.0.1:{ports.controller}" for n, ports in enumerate(servers)]
+    assert settings["controller.quorum.voters"] == ",".join(voters)
+    assert {value for key, value in settings.items() if key.endswith("replication.factor")} == {copies}
+    assert {settings["min.insync.replicas"], settings["transaction.state.log.min.isr"]} == {in_sync}
+    assert settings["log.dirs"] == "/c/kafka/data"
+
+
 THREE_ZOOKEEPERS.append(ZooKeeperPorts(22021, 22022, 22023))
-
-
-def test_one_broker_keeps_one_copy_of_everything() -> None:
-    """A single server can't wait for copies it will never have."""
-    settings = server_properties(0, THREE_BROKERS[:1], Path("/c/kafka-0"))
-
-    assert settings["controller.quorum.voters"] == "1@127.0.0.1:21002"
-    copies = {value for key, value in settings.items() if key.endswith(("replication.factor", "min.isr"))}
-    assert copies == {"1"}
-    assert settings["min.insync.replicas"] == "1"
-
-
-def test_three_brokers_keep_three_copies_and_survive_one_death() -> None:
-    """Topics and internal topics have a copy on each; two must be in sync, so one server may be down."""
-    settings = server_properties(1, THREE_BROKERS, Path("/c/kafka-1"))
-
-    assert settings["node.id"] == "2"
-    assert settings["listeners"] == "PLAINTEXT://127.0.0.1:21011,CONTROLLER://127.0.0.1:21012"
-    assert settings["controller.quorum.voters"] == "1@127.0.0.1:21002,2@127.0.0.1:21012,3@127.0.0.1:21022"
-    assert {value for key, value in settings.items() if key.endswith("replication.factor")} == {"3"}
-    assert {settings["min.insync.replicas"], settings["transaction.state.log.min.isr"]} == {"2"}
-    assert settings["log.dirs"] == "/c/kafka-1/data"
 
 
 def test_further_listeners_are_appended_to_the_plain_one() -> None:
@@ -69,44 +64,27 @@ def test_further_listeners_are_appended_to_the_plain_one() -> None:
     }
 
 
-def test_more_brokers_still_keep_three_copies() -> None:
-    """Five servers: three copies each."""
-    settings = server_properties(0, [*THREE_BROKERS, *THREE_BROKERS[:2]], Path("/c"))
+@pytest.mark.parametrize(
+    ("servers", "ensemble"),
+    [
+        (1, []),
+        (3, ["server.1=127.0.0.1:22002:22003", "server.2=127.0.0.1:22012:22013", "server.3=127.0.0.1:22022:22023"]),
+    ],
+)
+def test_zookeepers_name_each_other(servers: int, ensemble: list[str]) -> None:
+    """A single one runs standalone. Each listens on the loopback address only and has no admin server."""
+    lines = zoo_cfg(servers - 1, THREE_ZOOKEEPERS[:servers], Path("/z")).splitlines()
 
-    assert settings["default.replication.factor"] == "3"
-
-
-def test_a_single_zookeeper_names_no_ensemble() -> None:
-    """One server runs standalone; it listens on the loopback address only and has no admin server."""
-    lines = zoo_cfg(0, THREE_ZOOKEEPERS[:1], Path("/z")).splitlines()
-
-    assert not [line for line in lines if line.startswith("server.")]
-    for line in ("tickTime=500", "clientPort=22001", "clientPortAddress=127.0.0.1", "minSessionTimeout=1000",
+    assert [line for line in lines if line.startswith("server.")] == ensemble
+    for line in ("tickTime=500", f"clientPort=220{servers - 1}1", "clientPortAddress=127.0.0.1", "minSessionTimeout=1000",
                  "maxSessionTimeout=60000", "admin.enableServer=false", "maxClientCnxns=0"):  # fmt: skip
         assert line in lines
 
 
-def test_three_zookeepers_name_each_other() -> None:
-    """Each server's file lists the whole ensemble, and its own client port."""
-    lines = zoo_cfg(2, THREE_ZOOKEEPERS, Path("/z")).splitlines()
-
-    assert "clientPort=22021" in lines
-    assert [line for line in lines if line.startswith("server.")] == [
-        "server.1=127.0.0.1:22002:22003",
-        "server.2=127.0.0.1:22012:22013",
-        "server.3=127.0.0.1:22022:22023",
-    ]
-
-
-def test_backslashes_in_properties_are_doubled() -> None:
-    """A Java properties file takes a backslash as an escape."""
+def test_settings_are_written_as_java_reads_them() -> None:
+    """A properties file takes a backslash as an escape; a single logger can be quieter than the rest."""
     assert render_properties({"a": r"x\y", "b": "1"}) == "a=x\\\\y\nb=1\n"
-
-
-def test_single_loggers_can_have_their_own_level() -> None:
-    """The noisy ones are told to be quieter than the rest."""
     flags = simple_logger("warn", {"org.noisy": "error"})
-
     assert "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn" in flags
     assert "-Dorg.slf4j.simpleLogger.log.org.noisy=error" in flags
 
@@ -145,50 +123,39 @@ def test_ports_are_free_different_and_below_those_of_clients() -> None:
 
 
 def test_a_directory_remembers_its_ports_and_its_id(tmp_path: Path) -> None:
-    """The same cluster comes back under the same addresses."""
+    """All ports are chosen again when one is taken; the cluster id, which the data is bound to, stays. A quorum can't
+    change its size by restarting.
+    """
     first = load_or_choose(tmp_path, 3, 3)
 
     assert load_or_choose(tmp_path, 3, 3) == first
     assert len(set(first.ports())) == 15
-
-
-def test_a_port_that_is_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
-    """All ports are chosen anew; the cluster id, which the data is bound to, stays."""
-    first = load_or_choose(tmp_path, 1, 1)
     with socket.create_server(("127.0.0.1", first.brokers[0].client)):
-        second = load_or_choose(tmp_path, 1, 1)
-
-    assert second.brokers[0].client != first.brokers[0].client
-    assert second.cluster_id == first.cluster_id
-
-
-def test_a_directory_refuses_another_number_of_servers(tmp_path: Path) -> None:
-    """A quorum can't change its size by restarting: the message says what is there and what was asked."""
-    load_or_choose(tmp_path, 1, 1)
-
-    with pytest.raises(EmbeddedClusterError, match="data of 1 Kafka and 1 ZooKeeper servers, asked for were 3 and 1"):
-        load_or_choose(tmp_path, 3, 1)
+        second = load_or_choose(tmp_path, 3, 3)
+    assert (second.brokers[0].client != first.brokers[0].client, second.cluster_id) == (True, first.cluster_id)
+    with pytest.raises(EmbeddedClusterError, match="data of 3 Kafka and 3 ZooKeeper servers, asked for were 1 and 3"):
+        load_or_choose(tmp_path, 1, 3)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 1}', '{"version": 1, "cluster_id": "x", "brokers": [1]}'])
-def test_a_damaged_layout_is_named(tmp_path: Path, text: str) -> None:
-    """The file and the way out are in the message."""
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, r"layout\.json: cannot be read .* Delete the directory")
+          for text in ("", "[]", '{"version": 1}', '{"version": 1, "cluster_id": "x", "brokers": [1]}')),
+        ('{"version": 2}', "format version 2, this inbound reads 1"),
+    ],
+)  # fmt: skip
+def test_a_layout_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """A damaged one with the way out; one of a later version is not guessed at."""
     (tmp_path / "layout.json").write_text(text)
 
-    with pytest.raises(EmbeddedClusterError, match=r"layout\.json: cannot be read .* Delete the directory"):
-        load_or_choose(tmp_path, 1, 1)
-
-
-def test_a_layout_of_a_later_version_is_not_guessed_at(tmp_path: Path) -> None:
-    """Its version and ours are in the message."""
-    (tmp_path / "layout.json").write_text(json.dumps({"version": 2}))
-
-    with pytest.raises(EmbeddedClusterError, match="format version 2, this inbound reads 1"):
+    with pytest.raises(EmbeddedClusterError, match=said):
         load_or_choose(tmp_path, 1, 1)
 
 
 def test_a_lock_has_one_holder_who_is_named(tmp_path: Path) -> None:
     """The second one is refused and can say who has it; released, it is free."""
+    assert (holder(tmp_path / "lock"), (tmp_path / "lock").exists()) == (None, False)  # looking makes no file
     first, second = LockFile(tmp_path / "lock"), LockFile(tmp_path / "lock")
 
     assert first.acquire()
@@ -209,12 +176,6 @@ def test_a_lock_handed_to_a_child_is_held_until_the_child_ends(tmp_path: Path) -
         assert holder(tmp_path / "lock") == os.getpid()
         child.kill()
     assert holder(tmp_path / "lock") is None
-
-
-def test_nobody_holds_a_lock_that_does_not_exist(tmp_path: Path) -> None:
-    """Looking does not create the file."""
-    assert holder(tmp_path / "lock") is None
-    assert not (tmp_path / "lock").exists()
 
 
 def test_the_dead_are_not_alive() -> None:

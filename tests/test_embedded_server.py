@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from inbound.embedded import guardian
 from inbound.embedded.locks import alive
 from inbound.embedded.server import Server
 from inbound.errors import EmbeddedClusterError
+from tests.waiting import until
 
 
 class Program(Server):
@@ -54,12 +53,9 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def stopped(pid: int, seconds: float = 5.0) -> bool:
-    """Whether a process stops soon: one that is on another processor just then runs on for a moment."""
-    deadline = time.monotonic() + seconds
-    while state(pid) != "T" and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return state(pid) == "T"
+def await_stopped(pid: int) -> None:
+    """Wait until a process stops: one that is on another processor just then runs on for a moment."""
+    until(lambda: state(pid) == "T", 5, f"process {pid} stops", look=0.005)
 
 
 def test_a_killed_server_can_be_started_again(servers: list[Server], tmp_path: Path) -> None:
@@ -73,38 +69,31 @@ def test_a_killed_server_can_be_started_again(servers: list[Server], tmp_path: P
 
     program.start(timeout=10)
 
+    second = program.pid
+    program.start()  # does nothing: it runs
+
     assert program.running
-    assert program.pid not in (None, first)
+    assert program.pid == second not in (None, first)
     assert program.log_path.read_text() == "up\nup\n"
 
 
-def test_starting_twice_keeps_the_one_that_runs(servers: list[Server], tmp_path: Path) -> None:
-    """`start` on a running server does nothing."""
-    program = started(servers, tmp_path, "echo up; exec sleep 60")
-    first = program.pid
-
-    program.start()
-
-    assert program.pid == first
-
-
-def test_stop_lets_a_server_end_in_good_order(servers: list[Server], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "timeout", "log"),
+    [
+        ("trap 'echo bye; exit 0' TERM; echo up; sleep 60 & wait", None, "up\nbye\n"),
+        ("trap '' TERM; echo up; while :; do sleep 60; done", 0.05, "up\n"),  # is killed when its time is over
+    ],
+)
+def test_stop_lets_a_server_end_in_good_order(
+    servers: list[Server], tmp_path: Path, script: str, timeout: float | None, log: str
+) -> None:
     """It is asked by SIGTERM, and what it does then is waited for."""
-    program = started(servers, tmp_path, "trap 'echo bye; exit 0' TERM; echo up; sleep 60 & wait")
+    program = started(servers, tmp_path, script)
 
-    program.stop()
-
-    assert not program.running
-    assert program.log_path.read_text() == "up\nbye\n"
-
-
-def test_stop_kills_one_that_does_not_listen(servers: list[Server], tmp_path: Path) -> None:
-    """After its time it is killed."""
-    program = started(servers, tmp_path, "trap '' TERM; echo up; while :; do sleep 60; done")
-
-    program.stop(timeout=0.05)
+    program.stop(**({} if timeout is None else {"timeout": timeout}))
 
     assert not program.running
+    assert program.log_path.read_text() == log
 
 
 def test_a_paused_server_runs_on_after_resume(servers: list[Server], tmp_path: Path) -> None:
@@ -115,7 +104,7 @@ def test_a_paused_server_runs_on_after_resume(servers: list[Server], tmp_path: P
 
     program.pause()
     assert (program.running, program.paused) == (True, True)
-    assert stopped(pid)
+    await_stopped(pid)
     program.resume()
     assert (program.paused, state(pid) == "T") == (False, False)
     program.pause()
@@ -123,21 +112,17 @@ def test_a_paused_server_runs_on_after_resume(servers: list[Server], tmp_path: P
     assert not program.running
 
 
-def test_what_does_not_run_cannot_be_paused(tmp_path: Path) -> None:
-    """The message names the server and what to do."""
-    program = Program("true", tmp_path / "program")
-
-    with pytest.raises(EmbeddedClusterError, match=r"program: cannot be paused, it does not run\. Start it first"):
-        program.pause()
-    program.kill()
-    program.stop()
-    assert program.pid is None
-
-
-def test_a_server_that_dies_at_start_tells_its_last_words(servers: list[Server], tmp_path: Path) -> None:
-    """The error has the exit code, the log's end and the log's path; words of an earlier start are not among them."""
+@pytest.mark.parametrize(
+    ("words", "taken"), [("java.net.BindException: Address already in use", True), ("no disk", False)]
+)
+def test_a_server_that_dies_at_start_tells_its_last_words(
+    servers: list[Server], tmp_path: Path, words: str, taken: bool
+) -> None:
+    """The error has the exit code, the log's end and the log's path; words of an earlier start are not among them.
+    Only a taken port is a reason to choose other ports. What does not run cannot be paused.
+    """
     (tmp_path / "program.log").write_text("old news\n")
-    program = Program("echo no disk >&2; exit 3", tmp_path / "program")
+    program = Program(f"echo '{words}' >&2; exit 3", tmp_path / "program")
     servers.append(program)
 
     with pytest.raises(EmbeddedClusterError) as caught:
@@ -145,9 +130,13 @@ def test_a_server_that_dies_at_start_tells_its_last_words(servers: list[Server],
 
     message = str(caught.value)
     assert "program: the server ended with exit code 3" in message
-    assert "no disk" in message
-    assert str(program.log_path) in message
-    assert "old news" not in message
+    assert (words in message, str(program.log_path) in message, "old news" in message) == (True, True, False)
+    assert program.died_of_a_taken_port() is taken
+    with pytest.raises(EmbeddedClusterError, match=r"program: cannot be paused, it does not run\. Start it first"):
+        program.pause()
+    program.kill()
+    program.stop()
+    assert program.pid is None
 
 
 def test_a_server_that_never_answers_is_given_up(servers: list[Server], tmp_path: Path) -> None:
@@ -159,20 +148,6 @@ def test_a_server_that_never_answers_is_given_up(servers: list[Server], tmp_path
         program.start(timeout=0.1)
 
 
-@pytest.mark.parametrize(
-    ("words", "taken"),
-    [("java.net.BindException: Address already in use", True), ("out of memory", False)],
-)
-def test_a_taken_port_is_recognised(servers: list[Server], tmp_path: Path, words: str, taken: bool) -> None:
-    """Only that death is a reason to choose other ports."""
-    program = Program(f"echo '{words}'; exit 1", tmp_path / "program")
-    servers.append(program)
-    with pytest.raises(EmbeddedClusterError):
-        program.start(timeout=10)
-
-    assert program.died_of_a_taken_port() is taken
-
-
 def guarded(log: Path, script: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-I", "-S", guardian.__file__, str(log), "/bin/sh", "-c", script],
@@ -182,48 +157,40 @@ def guarded(log: Path, script: str) -> subprocess.Popen[bytes]:
     )
 
 
-def ended(pid: int, seconds: float = 5.0) -> bool:
-    """Return whether process `pid` ends within `seconds`; woken by the kernel, not by looking again and again."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], seconds)[0])
-    finally:
-        os.close(handle)
+def await_end(pid: int) -> None:
+    """Wait until a process has ended."""
+    until(lambda: not alive(pid), 5, f"process {pid} ends", look=0.005)
 
 
-def test_the_guardian_kills_its_command_when_the_pipe_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "killed",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.skipif(sys.platform != "linux", reason="needs Linux' parent-death signal")
+        ),
+    ],
+)
+def test_no_command_outlives_its_guardian_or_its_owner(tmp_path: Path, killed: bool) -> None:
     """The end of its input, which is all that a killed owner leaves, is enough; also while the command is frozen."""
     with guarded(tmp_path / "log", "trap '' TERM; sleep 60; exit 0") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         pid = int(process.stdout.readline())
-        os.kill(pid, signal.SIGSTOP)
+        if killed:
+            process.kill()
+        else:
+            os.kill(pid, signal.SIGSTOP)
+            process.stdin.close()
+            assert process.wait(60) == 128 + signal.SIGKILL
 
-        process.stdin.close()
-
-        assert process.wait(5) == 128 + signal.SIGKILL
-        assert ended(pid)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
-def test_a_killed_guardian_takes_its_command_along(tmp_path: Path) -> None:
-    """Nothing is left unguarded."""
-    with guarded(tmp_path / "log", "exec sleep 60") as process:
-        assert process.stdout is not None
-        pid = int(process.stdout.readline())
-
-        process.kill()
-
-        assert ended(pid)
+        await_end(pid)
 
 
 def test_the_guardian_ends_as_its_command_does(tmp_path: Path) -> None:
     """The exit code is handed on, and the command's words are in the log."""
     with guarded(tmp_path / "log", "echo out; echo err >&2; exit 7") as process:
-        assert process.wait(5) == 7
+        assert process.wait(60) == 7
     assert (tmp_path / "log").read_text() == "out\nerr\n"
 
 
@@ -251,6 +218,6 @@ time.sleep(60)
         os.kill(owner.pid, signal.SIGKILL)
 
         try:
-            assert ended(pid)
+            await_end(pid)
         finally:
             os.killpg(owner.pid, signal.SIGKILL)  # the forked one

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import hashlib
+import hmac
 import json
 import logging
 import shutil
 import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
@@ -25,24 +27,24 @@ from inbound.config import load
 from inbound.coordinators.zookeeper import SetData
 from inbound.demo.flights import Flight, encoded
 from inbound.testing import World
+from tests import loaded_module
+from tests.dispatch_stage import event_headers
+from tests.http_receiver import Receiver, receiver
+
+__all__ = ["receiver"]  # the fixture
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def load_module(folder: str, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded_module.load_module(f"examples/{folder}/{name}.py")
 
 
 payments = load_module("database", "payments")
 scores = load_module("model", "scores")
 posting = load_module("async_http", "posting")
 signing = load_module("signing", "signing")
+delays = load_module("delays", "delays")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,7 @@ signing = load_module("signing", "signing")
         ("model", "scores", scores.Scores),
         ("async_http", "posting", posting.Posting),
         ("signing", "orders", signing.SigningDispatch),
+        ("delays", "delays", delays.DelaysPerCarrier),
     ],
 )
 def test_the_configuration_is_good(folder: str, channel: str, cls: Any) -> None:
@@ -59,7 +62,7 @@ def test_the_configuration_is_good(folder: str, channel: str, cls: Any) -> None:
     loaded = load((EXAMPLES / folder / "inbound.yaml").read_text(), filename="inbound.yaml")
     processor = loaded.config.channels[channel].processor
 
-    assert processor.type == f"{cls.__module__.removeprefix('example_')}:{cls.__name__}"
+    assert processor.type == f"{cls.__module__.removeprefix('loaded_')}:{cls.__name__}"
     assert loaded.validate(cls.Options, f"channels.{channel}.processor.options", processor.options)
 
 
@@ -276,3 +279,25 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
     """Before anything starts."""
     with pytest.raises(ValueError, match="need http://HOST:PORT/PATH"):
         posting.Options(url=url)
+
+
+# -- signing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow  # virtual time runs on while real requests are under way
+def test_each_request_is_signed(receiver: Receiver, tmp_path: Path) -> None:
+    """With the secret of the file, over the very bytes of the body."""
+    (tmp_path / "secret").write_text("hush\n")
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    for number in range(3):
+        world.kafka.publish("orders", 0, [b"%d" % number], headers=event_headers(str(number)))
+    options = {"subscriberUri": receiver.url, "secret_file": str(tmp_path / "secret")}
+    world.join("a", signing.SigningDispatch(), options=options)
+    answered = threading.Event()  # never set: virtual time alone is over before real requests are answered
+    world.run_until(lambda: answered.wait(0.005) or world.commits() == {0: 3}, within=100_000)
+    signatures = [request.headers["x-signature"] for request in receiver.requests]
+    assert [request.body for request in receiver.requests] == [b"0", b"1", b"2"]
+    assert signatures == ["sha256=" + hmac.new(b"hush", r.body, hashlib.sha256).hexdigest() for r in receiver.requests]
+    world.leave("a")
+    world.consumers["a"].channel.close()

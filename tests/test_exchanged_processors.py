@@ -69,6 +69,13 @@ def begin(world: World, processor: Recording, count: int = 4) -> Consumer:
     return consumer
 
 
+def exchange(world: World, consumer: Consumer, new: Recording) -> None:
+    """Let another processor take over, and publish a record for it."""
+    consumer.channel.exchange(new, {})
+    publish(world, 1)
+    world.run(2)
+
+
 def test_the_next_batch_is_the_new_ones_and_the_old_one_is_closed_after_its_last_callback(world: World) -> None:
     """It hears what it would hear at a release; the claim stays, and nothing is read twice."""
     old, new = Closing(), Closing()
@@ -129,9 +136,7 @@ def test_what_is_not_committed_then_is_read_again_by_the_new_one(
     """A commit that was put off is written before; what the old one had not finished is the new one's."""
     new = Closing()
     consumer = begin(world, old)
-    consumer.channel.exchange(new, {})
-    publish(world, 1)
-    world.run(2)
+    exchange(world, consumer, new)
     assert (offsets(new), world.commits()) == ([*repeated, 4], {0: 5})
 
 
@@ -139,9 +144,7 @@ def test_the_new_one_is_asked_where_it_begins(world: World) -> None:
     """As at a claim, for it may keep its offsets elsewhere than the one before."""
     old, new = Owning(), Owning()
     consumer = begin(world, old)
-    consumer.channel.exchange(new, {})
-    publish(world, 1)
-    world.run(2)
+    exchange(world, consumer, new)
     assert (offsets(new), new.told, world.commits()) == ([1, 2, 3, 4], ["open", "claim", "processed"], {0: 5})
 
 

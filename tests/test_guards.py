@@ -32,10 +32,7 @@ UNVERIFIED = {"CERT_NONE"}
 #: Where one of them stands all the same, and why that is no danger.
 ALLOWED = {
     ("inbound.embedded.zookeeper", "CERT_NONE"): "sees whether our own server on loopback is up, and tells it nothing",
-    (
-        "inbound.embedded.zookeeper",
-        "check_hostname",
-    ): "sees whether our own server on loopback is up, and tells it nothing",
+    ("inbound.embedded.zookeeper", "check_hostname"): "as above",
     ("inbound.spark.ledger_topic", "pickle"): "Spark hands what our own driver made to its executors in this form",
     ("inbound.spark.replay.task", "pickle"): "Spark hands what our own driver made to its executors in this form",
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +17,9 @@ from inbound.processors.batch import Batch, BatchResponse, PlainRecord
 from inbound.processors.simple import SimpleProcessor
 from inbound.processors.sinks.http import HttpBatchSink, HttpOptions, HttpSink
 from inbound.processors.sinks.http_client import MOST_READ
-from tests.http_receiver import CERTIFICATES, Dripping, Receiver
+from tests.http_receiver import CERTIFICATES, Dripping, Receiver, receiver
+
+__all__ = ["receiver"]  # the fixture
 
 EVENT = [("ce_specversion", b"1.0"), ("ce_source", b"/s"), ("ce_type", "größer".encode())]
 
@@ -30,12 +31,6 @@ def batch(*ids: str | None) -> Batch:
         for number, name in enumerate(ids)
     ]
     return Batch("orders", 3, 10, 10 + len(records), records)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with closing(Receiver()) as made:
-        yield made
 
 
 Opener = Callable[..., HttpSink | HttpBatchSink]
@@ -95,13 +90,6 @@ def test_a_batch_arrives_in_one_request(receiver: Receiver, opened: Opener) -> N
     assert [event["id"] for event in json.loads(request.body)] == ["a", "b", "c"]
 
 
-def test_a_connection_is_kept(receiver: Receiver, opened: Opener) -> None:
-    """One for all requests of a thread."""
-    receiver.answer_body, receiver.status = b"thanks", lambda number: 200
-    send(opened(receiver.url), "a", "b", "c")
-    assert len({request.port for request in receiver.requests}) == 1
-
-
 @pytest.mark.parametrize(
     ("status", "said"),
     [
@@ -127,22 +115,6 @@ def test_only_2xx_is_success(receiver: Receiver, opened: Opener, status: int, sa
     assert len(receiver.requests) == 1
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_every_2xx_is(receiver: Receiver, opened: Opener, status: int) -> None:
-    """Whatever the receiver likes to say."""
-    receiver.status = lambda number: status
-    send(opened(receiver.url), "a")
-    assert len(receiver.requests) == 1
-
-
-def test_a_receiver_that_is_not_there_is_an_error_that_says_so(opened: Opener) -> None:
-    """At once."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(SinkError, match="no connection: Connection refused; start the receiver, or correct `url`"):
-        send(opened(f"http://127.0.0.1:{port}/"), "a")
-
-
 @pytest.mark.parametrize(
     ("first", "drip"),
     [
@@ -155,14 +127,13 @@ def test_a_receiver_that_is_not_there_is_an_error_that_says_so(opened: Opener) -
 def test_an_answer_that_does_not_come_whole_in_time_is_an_error(opened: Opener, first: bytes, drip: bytes) -> None:
     """However the bytes come in: the time is for all of it."""
     with closing(Dripping(first, drip)) as dripping:
-        sink, began = opened(dripping.url, timeout=0.15), time.monotonic()
+        sink = opened(dripping.url, timeout=0.15)
         with pytest.raises(SinkError, match=r"no whole answer within timeout \(150ms\)"):
             send(sink, "a")
-        assert time.monotonic() - began < 10  # the bytes would come for ever
 
 
 def test_a_request_that_is_not_taken_in_time_is_an_error(opened: Opener) -> None:
-    """The receiver accepts, and reads nothing."""
+    """The receiver accepts, and reads nothing; or nobody is there, which is an error at once."""
     large = PlainRecord(10, value=b"x" * 20_000_000, headers=[*EVENT, ("ce_id", b"a")])
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sink = opened(f"http://127.0.0.1:{listener.getsockname()[1]}/", connect_timeout=0.1)
@@ -172,7 +143,7 @@ def test_a_request_that_is_not_taken_in_time_is_an_error(opened: Opener) -> None
 
 
 def test_a_connection_that_breaks_is_an_error(opened: Opener) -> None:
-    """The receiver may have got the event: at least once."""
+    """The receiver may have got the event: at least once. Where nobody listens the error comes at once."""
     with closing(Dripping(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", b"c" * 100)) as dripping:
         send(opened(dripping.url), "a")  # more than was announced: what belongs to the answer came
     with (
@@ -180,13 +151,17 @@ def test_a_connection_that_breaks_is_an_error(opened: Opener) -> None:
         pytest.raises(SinkError, match="the connection broke"),
     ):
         send(opened(dripping.url), "a")
+    with pytest.raises(SinkError, match="no connection: Connection refused; start the receiver, or correct `url`"):
+        send(opened(dripping.url), "a")
 
 
-def test_a_long_answer_is_not_read_to_its_end(receiver: Receiver, opened: Opener) -> None:
-    """It is a success all the same; the connection is given up."""
-    receiver.status, receiver.answer_body = lambda number: 200, b"x" * (MOST_READ * 50)
-    send(opened(receiver.url), "a", "b")
-    assert len({request.port for request in receiver.requests}) == 2
+@pytest.mark.parametrize(("answer", "connections"), [(b"thanks", 1), (b"x" * (MOST_READ * 50), 5)])
+def test_every_2xx_is_success(receiver: Receiver, opened: Opener, answer: bytes, connections: int) -> None:
+    """One connection serves all requests of a thread; one with a long answer that is not read to its end is given up."""
+    statuses = [200, 201, 202, 203, 299]
+    receiver.status, receiver.answer_body = statuses.__getitem__, answer
+    send(opened(receiver.url), "a", "b", "c", "d", "e")
+    assert (len(receiver.requests), len({request.port for request in receiver.requests})) == (5, connections)
 
 
 def test_headers_go_with_every_request_secrets_from_files(receiver: Receiver, opened: Opener, tmp_path: Path) -> None:
@@ -225,22 +200,16 @@ def test_a_secret_that_cannot_be_read_is_named_at_the_start(
         opened("http://127.0.0.1:1/", headers={"x-key": {"file": file}})
 
 
-def test_over_tls_the_receiver_must_be_who_it_says(opened: Opener) -> None:
-    """By `ca_file`, or by what the system trusts."""
-    with closing(Receiver(tls=True)) as receiver:
-        send(opened(receiver.url, ca_file=CERTIFICATES / "ca.pem"), "a")
-        with pytest.raises(SinkError, match=r"TLS: .*certificate verify failed.*; correct `ca_file` or `client_cert`"):
-            send(opened(receiver.url), "b")
-        assert [request.headers["ce-id"] for request in receiver.requests] == ["a"]
-
-
-def test_a_client_certificate_is_shown_where_it_is_asked_for(opened: Opener) -> None:
-    """Without it the receiver hangs up."""
+def test_over_tls_both_sides_show_who_they_are(opened: Opener) -> None:
+    """The receiver by `ca_file` or what the system trusts; the sink by `client_cert`, without which it is hung up on."""
+    ca, client = CERTIFICATES / "ca.pem", CERTIFICATES / "client.pem"
     with closing(Receiver(tls=True, client_certificate=True)) as receiver:
+        with pytest.raises(SinkError, match=r"TLS: .*certificate verify failed.*; correct `ca_file` or `client_cert`"):
+            send(opened(receiver.url, client_cert=client), "a")
         with pytest.raises(SinkError):
-            send(opened(receiver.url, ca_file=CERTIFICATES / "ca.pem"), "a")
-        send(opened(receiver.url, ca_file=CERTIFICATES / "ca.pem", client_cert=CERTIFICATES / "client.pem"), "b")
-        assert [request.headers["ce-id"] for request in receiver.requests] == ["b"]
+            send(opened(receiver.url, ca_file=ca), "b")
+        send(opened(receiver.url, ca_file=ca, client_cert=client), "c")
+        assert [request.headers["ce-id"] for request in receiver.requests] == ["c"]
 
 
 @pytest.mark.parametrize("name", ["ca_file", "client_cert"])
@@ -262,33 +231,24 @@ def processor(*sinks: dict[str, Any], **options: Any) -> SimpleProcessor:
 
 
 def test_a_receiver_that_refuses_the_third_event_gets_it_first_the_next_time(receiver: Receiver) -> None:
-    """What is before it is committed."""
+    """What is before it is committed. A batch is refused whole: the processor's error, which `on_error` counts."""
     receiver.status = lambda number: 503 if number == 2 else 204
     with closing(processor({"type": "http", "url": receiver.url})) as simple:
         assert simple.on_next_batch(batch("a", "b", "c", "d")) == BatchResponse.advance(12, wait=1.0)
     assert [request.headers["ce-id"] for request in receiver.requests] == ["a", "b", "c"]
-
-
-def test_a_batch_that_is_refused_is_refused_whole(receiver: Receiver) -> None:
-    """The processor's error: on_error counts, waits and comes again."""
     receiver.status = lambda number: 503
     with closing(processor({"type": "http", "url": receiver.url, "batch": True})) as simple, pytest.raises(SinkError):
         simple.on_next_batch(batch("a", "b"))
 
 
-def test_records_that_are_no_events_stop_a_batch_before_them(receiver: Receiver) -> None:
-    """They are nothing that this sink could send, and are not passed over silently."""
-    with closing(processor({"type": "http", "url": receiver.url, "batch": True})) as simple:
+def test_records_that_are_no_events_stop_a_batch_before_them_or_are_passed_over(receiver: Receiver) -> None:
+    """Only where that is configured; then a batch of nothing else makes no request."""
+    options = {"type": "http", "url": receiver.url, "batch": True}
+    with closing(processor(options)) as simple:
         assert simple.on_next_batch(batch("a", None, "c")) == BatchResponse.advance(11)
         with pytest.raises(UndecodableError):
             simple.on_next_batch(batch(None, "c"))
-    assert [len(json.loads(request.body)) for request in receiver.requests] == [1]
-
-
-def test_records_that_are_no_events_can_be_passed_over(receiver: Receiver) -> None:
-    """A batch of nothing else makes no request."""
-    options = {"type": "http", "url": receiver.url, "batch": True}
     with closing(processor(options, undecodable="skip")) as simple:
         assert simple.on_next_batch(batch("a", None, "c")) == BatchResponse.advance()
         assert simple.on_next_batch(batch(None)) == BatchResponse.advance()
-    assert [len(json.loads(request.body)) for request in receiver.requests] == [2]
+    assert [len(json.loads(request.body)) for request in receiver.requests] == [1, 2]

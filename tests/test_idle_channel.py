@@ -39,16 +39,26 @@ class WakingKafka(FakeKafka):
             client.wake()
 
 
-def idle_world() -> tuple[World, WakingKafka, WakingClient]:
-    """Return a world in which consumer a has had nothing to read for a while, its Kafka, and a's client."""
+def idle_world(*others: str) -> tuple[World, WakingKafka, WakingClient]:
+    """Return a world in which consumer a, and others, had nothing to read for a while, its Kafka, and a's client."""
     world = World()
     world.kafka = kafka = WakingKafka()
     kafka.create_topic("orders", 2)
     a = world.join("a")
+    for name in others:
+        world.run(4)
+        world.join(name)
     world.run(4 + IDLE_AFTER + IDLE_LOOK)
     client = a.log_clients[0]
     assert isinstance(client, WakingClient)
     return world, kafka, client
+
+
+def seen_by_a(world: World) -> list[tuple[int, int]]:
+    """Return the partitions and offsets that were delivered to a."""
+    processor = world.consumers["a"].processor
+    assert isinstance(processor, Recording)
+    return [(tp.partition, offset) for tp, offset in processor.seen]
 
 
 def test_an_idle_reader_asks_for_its_next_turn_only_after_a_while() -> None:
@@ -71,20 +81,12 @@ def test_what_comes_to_an_idle_channel_is_handed_out_at_once() -> None:
     world.run(IDLE_LOOK * 0.4)
     kafka.publish_and_wake(client, "orders", 1)
     world.run(0.2)
-    processor = world.consumers["a"].processor
-    assert isinstance(processor, Recording)
-    assert [(tp.partition, offset) for tp, offset in processor.seen] == [(1, 0)]
+    assert seen_by_a(world) == [(1, 0)]
 
 
 def test_a_partition_that_is_claimed_by_an_idle_channel_is_read_at_once() -> None:
     """Nobody waits for the next look."""
-    world = World()
-    world.kafka = kafka = WakingKafka()
-    kafka.create_topic("orders", 2)
-    world.join("a")
-    world.run(4)
-    world.join("b")
-    world.run(4 + IDLE_AFTER + IDLE_LOOK)
+    world, kafka, _ = idle_world("b")
     kafka.publish("orders", 0, [b"x"])
     kafka.publish("orders", 1, [b"x"])
     world.run(IDLE_LOOK * 1.5)
@@ -92,6 +94,4 @@ def test_a_partition_that_is_claimed_by_an_idle_channel_is_read_at_once() -> Non
     world.leave("b")
     kafka.publish("orders", min(theirs), [b"y"])
     world.run(1.0)
-    processor = world.consumers["a"].processor
-    assert isinstance(processor, Recording)
-    assert (min(theirs), 1) in [(tp.partition, offset) for tp, offset in processor.seen]
+    assert (min(theirs), 1) in seen_by_a(world)

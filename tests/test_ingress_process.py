@@ -22,7 +22,8 @@ from inbound.reconfiguration import TRY_AGAIN, Outcome
 from inbound.sections import Makers
 from inbound.testing.clock import ManualClock
 from tests.http_receiver import CERTIFICATES
-from tests.ingress_stage import MemoryProducer, ask
+from tests.ingress_stage import MemoryProducer, acknowledge_once, ask, await_in_flight, await_topics
+from tests.waiting import until
 
 
 @dataclass
@@ -47,16 +48,28 @@ class Stage:
         self.made.append(Ingress(config.ingress, {}, producer=self.producer))
         return self.made[-1]
 
-    def edit(self, **sections: object) -> Outcome | None:
-        """Write the file anew with other sections, and have it looked at."""
+    def write(self, **sections: object) -> None:
+        """Write the file again with other sections."""
         self.file.write_text(yaml.safe_dump({**self.sections, **sections}))
-        return self.process.reload(30.0)
+
+    def edit(self, **sections: object) -> Outcome:
+        """Write the file again with other sections, and have it looked at."""
+        self.write(**sections)
+        return self.reload()
+
+    def reload(self) -> Outcome:
+        outcome = self.process.reload(30.0)
+        assert outcome is not None
+        return outcome
+
+    def edit_ingress(self, **keys: object) -> Outcome:
+        """Change keys of the section `ingress`."""
+        return self.edit(ingress={"listen": "127.0.0.1:0", **keys})
 
     def post(self, body: bytes = b"x") -> int:
         """Post to the ingress as it is now, when it knows its topics. Returns the status of the answer."""
         ingress = self.made[-1]
-        while ingress.status().away == "not asked yet":
-            pass
+        await_topics(ingress)
         return ask(ingress, body=body)[0]
 
 
@@ -72,11 +85,11 @@ def test_another_limit_holds_from_now_on(stage: Stage) -> None:
     """The ingress starts anew with it; status says what was done."""
     before = stage.post(b"x" * 200_000)
 
-    outcome = stage.edit(ingress={"listen": "127.0.0.1:0", "max_request_bytes": "100kB"})
+    outcome = stage.edit_ingress(max_request_bytes="100kB")
 
     after = stage.post(b"x" * 200_000)
     reload = stage.process.status().reload
-    assert (before, after, outcome and outcome.outcome) == (202, 413, "applied")
+    assert (before, after, outcome.outcome) == (202, 413, "applied")
     assert reload is not None
     assert (reload.applied_total, reload.last_steps, reload.problem) == (1, ["ingress: max_request_bytes"], None)
 
@@ -87,28 +100,26 @@ def under_way(stage: Stage) -> tuple[threading.Thread, list[int]]:
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(stage.post()))
     asking.start()
-    while not stage.made[0].status().in_flight_events:
-        pass
+    await_in_flight(stage.made[0])
     return asking, answers
 
 
 def test_what_is_under_way_is_answered_before_another_ingress_takes_over(stage: Stage) -> None:
     """By the one that took it, with 202."""
     asking, answers = under_way(stage)
-    threading.Timer(0.5, setattr, (stage.producer, "held", False)).start()
+    acknowledge_once(lambda: stage.made[0].status().draining, stage.producer)
 
-    outcome = stage.edit(ingress={"listen": "127.0.0.1:0", "max_connections": 7})
+    outcome = stage.edit_ingress(max_connections=7)
 
     asking.join()
-    assert (outcome and outcome.outcome, answers, len(stage.made)) == ("applied", [202], 2)
+    assert (outcome.outcome, answers, len(stage.made)) == ("applied", [202], 2)
 
 
 def test_a_bad_edit_is_refused_and_the_old_goes_on(stage: Stage) -> None:
     """With file and line, in the answer and in status."""
-    outcome = stage.edit(ingress={"listen": "127.0.0.1:0", "max_conections": 7})
+    outcome = stage.edit_ingress(max_conections=7)
 
     status = stage.process.status()
-    assert outcome is not None
     assert (outcome.outcome, stage.post(), len(stage.made)) == ("refused", 202, 1)
     assert f"{stage.file}:5: ingress.max_conections: unknown key" in str(status.config_problem)
 
@@ -120,7 +131,7 @@ def test_without_an_ingress_there_would_be_nothing_left(stage: Stage) -> None:
     outcome = stage.edit(channels={"a": {"topics": ["t"], "group": "g", "processor": {"type": "simple"}}})
 
     problem = "ingress: missing; give it at least `listen`, such as `ingress: {listen: 127.0.0.1:8080}`"
-    assert (outcome and outcome.problem, stage.post()) == (problem, 202)
+    assert (outcome.problem, stage.post()) == (problem, 202)
 
 
 def test_a_port_that_is_taken_brings_the_old_ingress_back(stage: Stage) -> None:
@@ -129,8 +140,10 @@ def test_a_port_that_is_taken_brings_the_old_ingress_back(stage: Stage) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         outcome = stage.edit(ingress={"listen": address, "max_request_bytes": "100kB"})
 
-    assert (outcome and outcome.outcome, stage.post(b"x" * 200_000)) == ("rolled-back", 202)
-    assert f"ingress.listen: cannot listen on {address}" in str(stage.process.status().config_problem)
+    assert (outcome.outcome, stage.post(b"x" * 200_000)) == ("rolled-back", 202)
+    problem = str(stage.process.status().config_problem)
+    assert f"ingress.listen: cannot listen on {address}" in problem
+    assert "in use; stop what listens there" in problem
 
 
 def test_both_sections_of_the_ingress_make_it_start_anew_once(stage: Stage) -> None:
@@ -138,7 +151,6 @@ def test_both_sections_of_the_ingress_make_it_start_anew_once(stage: Stage) -> N
     outcome = stage.edit(ingress={"listen": "127.0.0.1:0", "max_connections": 7}, kafka={"client.id": "x"})
 
     threads = [[thread.alive for thread in ingress.threads()] for ingress in stage.made]
-    assert outcome is not None
     assert (outcome.steps, threads) == (
         ["kafka: client.id", "ingress: max_connections"],
         [[False, False], [False, False], [True, True]],
@@ -149,12 +161,12 @@ def test_another_certificate_in_the_same_file_is_taken(stage: Stage) -> None:
     """The content of the files counts, not only their names."""
     cert = stage.folder / "cert.pem"
     cert.write_bytes((CERTIFICATES / "server.pem").read_bytes())
-    stage.edit(ingress={"listen": "127.0.0.1:0", "tls": {"cert": str(cert), "key": str(cert)}})
+    stage.edit_ingress(tls={"cert": str(cert), "key": str(cert)})
     cert.write_bytes(cert.read_bytes() + b"\n")
 
-    outcome = stage.process.reload(30.0)
+    outcome = stage.reload()
 
-    assert (outcome and outcome.outcome, outcome and outcome.steps) == ("applied", ["ingress: files"])
+    assert (outcome.outcome, outcome.steps) == ("applied", ["ingress: files"])
 
 
 def test_what_has_nothing_to_do_with_the_ingress_changes_beside_it(stage: Stage) -> None:
@@ -165,7 +177,6 @@ def test_what_has_nothing_to_do_with_the_ingress_changes_beside_it(stage: Stage)
     outcome = stage.edit(logging={"level": "debug"}, admin={"listen": "localhost:0"}, tracing=tracing)
 
     status = stage.process.status()
-    assert outcome is not None, status
     assert (outcome.outcome, stage.logs, len(stage.made)) == ("applied", ["debug"], 1), outcome
     assert stage.process.admin is not before
     assert status.tracing is not None
@@ -180,7 +191,7 @@ def test_an_admin_port_that_is_taken_takes_the_whole_edit_back(stage: Stage) -> 
             ingress={"listen": "127.0.0.1:0", "max_request_bytes": "100kB"}, admin={"listen": f"127.0.0.1:{port}"}
         )
 
-    assert (outcome and outcome.outcome, stage.process.admin is before) == ("rolled-back", True)
+    assert (outcome.outcome, stage.process.admin is before) == ("rolled-back", True)
     assert stage.post(b"x" * 200_000) == 202
 
 
@@ -194,15 +205,16 @@ def test_sections_that_it_has_no_use_for_change_nothing(stage: Stage) -> None:
 def test_a_stop_while_the_ingress_starts_anew_answers_what_is_under_way(stage: Stage) -> None:
     """And no other one is started."""
     asking, answers = under_way(stage)
-    changing = threading.Thread(target=lambda: stage.edit(ingress={"listen": "127.0.0.1:0", "max_connections": 7}))
+    stage.write(ingress={"listen": "127.0.0.1:0", "max_connections": 7})
+    changing = threading.Thread(target=stage.process.reload, args=(30.0,))
     changing.start()
-    while stage.process.status().ingress is not None:
-        pass
-    threading.Timer(0.5, setattr, (stage.producer, "held", False)).start()
+    until(lambda: stage.process.status().ingress is None, 10, "the ingress is taken down", look=0.001)
+    acknowledge_once(lambda: stage.process.status().stopping, stage.producer)
 
     answered = stage.process.stop(20.0, at_once=lambda: False)
 
     asking.join()
+    changing.join()
     started = [ingress for ingress in stage.made if ingress.url != "http://:0"]
     assert (answered, answers, len(stage.made), len(started)) == (True, [202], 2, 1)
 

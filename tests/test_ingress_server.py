@@ -12,7 +12,7 @@ from inbound.config import IngressConfig, TlsConfig
 from inbound.errors import ConfigError
 from inbound.ingress.server import Ingress
 from tests.http_receiver import CERTIFICATES
-from tests.ingress_stage import MemoryProducer, ask, running
+from tests.ingress_stage import MemoryProducer, acknowledge_once, ask, await_in_flight, running
 
 
 def test_an_event_is_taken_and_counted() -> None:
@@ -24,14 +24,6 @@ def test_an_event_is_taken_and_counted() -> None:
     assert (answer, len(producer.written)) == ((202, ""), 1)
     assert (status.answers, status.accepted_events_total, status.received_bytes_total) == ({"202": 1}, 1, 5)
     assert [thread.alive for thread in ingress.threads()] == [False, False]
-
-
-def test_a_chunked_body_is_taken() -> None:
-    """Of a length that nobody knew beforehand."""
-    with running() as (ingress, producer):
-        answer = ask(ingress, body=iter([b"a" * 50_000, b"b" * 50_000]))
-
-    assert (answer, producer.written[0][1].value) == ((202, ""), b"a" * 50_000 + b"b" * 50_000)
 
 
 def test_a_body_that_is_too_large_gets_its_answer() -> None:
@@ -50,9 +42,8 @@ def test_a_stop_answers_what_is_under_way() -> None:
         answers: list[tuple[int, str]] = []
         asking = threading.Thread(target=lambda: answers.append(ask(ingress)))
         asking.start()
-        while not ingress.status().in_flight_events:
-            pass
-        threading.Timer(0.1, setattr, (producer, "held", False)).start()
+        await_in_flight(ingress)
+        acknowledge_once(lambda: ingress.status().draining, producer)
         answered = ingress.stop(10.0)
         asking.join()
         with pytest.raises(ConnectionRefusedError):
@@ -69,8 +60,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
         with socket.create_connection((host, int(port)), timeout=10) as client:
             client.sendall(b"POST /topics/orders HTTP/1.1\r\nhost: x\r\nce-id: 1\r\nce-source: s\r\nce-type: t\r\n")
             client.sendall(b"ce-specversion: 1.0\r\ncontent-length: 0\r\n\r\n")
-            while not ingress.status().in_flight_events:
-                pass
+            await_in_flight(ingress)
             answered = ingress.stop(0.1)
             said = client.recv(100)
 
@@ -100,11 +90,3 @@ def test_certificates_that_cannot_be_used_are_named() -> None:
 
     with pytest.raises(ConfigError, match=r"ingress\.tls: .*ca\.pem and its key cannot be used"):
         Ingress(IngressConfig(tls=tls), {}, producer=MemoryProducer())
-
-
-def test_a_port_that_is_taken_is_an_error() -> None:
-    """With the way out."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        config = IngressConfig(listen=f"127.0.0.1:{taken.getsockname()[1]}")
-        with pytest.raises(ConfigError, match=r"ingress\.listen: cannot listen on .* in use; stop what listens there"):
-            Ingress(config, {}, producer=MemoryProducer()).start()

@@ -204,7 +204,8 @@ def test_a_policy_that_makes_no_sense_is_refused_with_its_line(text: str, said: 
 
 
 def test_a_policy_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
-    """And a bad one is told, at the start and later."""
+    """And a bad one is told, at the start and later. Without a file there is no policy."""
+    assert admin_policy(AdminConfig()) is None
     file = tmp_path / "policy.yaml"
     file.write_text(READ_ONLY)
     read = admin_policy(AdminConfig(policy=file))
@@ -222,11 +223,6 @@ def test_a_policy_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None
     file.unlink()
     with pytest.raises(ConfigError, match=r"admin\.policy: .*policy\.yaml cannot be read: No such file"):
         read()
-
-
-def test_without_a_policy_file_there_is_none() -> None:
-    """Then everything may be asked for, as far as the rights go."""
-    assert admin_policy(AdminConfig()) is None
 
 
 @pytest.mark.parametrize(

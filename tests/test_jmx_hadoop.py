@@ -18,6 +18,10 @@ CONTROLLER = {
 }  # fmt: skip
 
 
+def error(message: str) -> dict[str, str]:
+    return {"result": "ERROR", "message": message}
+
+
 def beans(port: Port, path: str) -> Any:
     answer = port.ask(path)
     return answer.code, json.loads(answer.text)
@@ -93,37 +97,24 @@ def test_a_query_finds_beans_by_pattern(port: Port, query: str, names: int) -> N
             },
         ),
         ("get=inbound:type=Nobody::Lag", 200, {"beans": []}),
-        (f"get={CHANNEL}", 400, {"result": "ERROR", "message": "query format is not as expected."}),
-        (f"get={CHANNEL}::", 400, {"result": "ERROR", "message": "query format is not as expected."}),
-        (f"get={CHANNEL}::Group::x", 400, {"result": "ERROR", "message": "query format is not as expected."}),
+        (f"get={CHANNEL}", 400, error("query format is not as expected.")),
+        (f"get={CHANNEL}::", 400, error("query format is not as expected.")),
+        (f"get={CHANNEL}::Group::x", 400, error("query format is not as expected.")),
         (
             "qry=kaputt",
             400,
-            {
-                "result": "ERROR",
-                "message": "'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*",
-            },
+            error("'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*"),
         ),
         (
             "get=kaputt::Lag",
             400,
-            {
-                "result": "ERROR",
-                "message": "'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*",
-            },
+            error("'kaputt': a domain, a colon and keys are needed, such as inbound:type=Channel,*"),
         ),
     ],
 )  # fmt: skip
 def test_one_attribute_is_got_by_name(port: Port, query: str, code: int, body: dict[str, Any]) -> None:
     """What is not there is answered as the servlet answers it."""
     assert beans(port, f"/jmx?{query}") == (code, body)
-
-
-@pytest.mark.parametrize("method", ["TRACE", "POST", "PUT", "DELETE"])
-def test_nothing_but_reading_is_allowed(port: Port, method: str) -> None:
-    """TRACE above all."""
-    answer = port.ask("/jmx", method=method)
-    assert (answer.code, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
 def test_a_policy_hides_what_may_not_be_read(make_port: MakePort) -> None:

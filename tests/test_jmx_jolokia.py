@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -364,26 +363,6 @@ def test_several_processes_behind_one_port_are_told_apart_by_a_key(make_port: Ma
 def test_the_type_of_the_answer_may_be_chosen(port: Port, asked: str, got: str) -> None:
     """But none that a browser would run."""
     assert port.ask(f"/jolokia/version{asked}").headers["Content-Type"] == got
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "TRACE", "HEAD", "OPTIONS"])
-def test_other_methods_are_refused(port: Port, method: str) -> None:
-    """HEAD too: a proxy that looks must not make us work."""
-    answer = port.ask("/jolokia/version", method=method)
-    assert (answer.code, answer.headers["Allow"]) == (405, "GET, POST")
-
-
-def test_a_body_that_is_announced_is_waited_for(port: Port) -> None:
-    """curl asks before it sends more than a little."""
-    answer = port.ask(
-        "/jolokia", method="POST", body=request("read", attribute="Group"), Expect="100-continue"
-    )  # fmt: skip
-    assert json.loads(answer.text)["value"] == "orders-svc"
-
-
-def test_a_body_that_is_too_long_is_not_read(port: Port) -> None:
-    """Nobody's list of requests has a megabyte."""
-    assert port.ask("/jolokia", method="POST", body=b"x" * 2_000_000).code == 413
 
 
 def test_every_bean_can_be_read_whole(make_port: MakePort) -> None:

@@ -21,6 +21,7 @@ from inbound.json_schema import configuration_schema, options_schema
 from inbound.planning import plan_channels
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse
+from tests.test_config_effective import scalars
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "config" / "examples").glob("*.yaml"))
 SCHEMA = with_units(configuration_schema())
@@ -158,12 +159,6 @@ def test_every_key_is_described() -> None:
 FULL = yaml.safe_load((EXAMPLES[0].parent / "full.yaml").read_text())
 
 
-def scalars(tree: Any, *path: Any) -> list[tuple[Any, ...]]:
-    """Return the paths of all values of a document."""
-    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else []
-    return [found for key, value in inner for found in ((*path, key), *scalars(value, *path, key))]
-
-
 VALUES = (
     st.none()
     | st.booleans()
@@ -223,7 +218,7 @@ class Bare(Shop):
 
 
 def test_the_options_of_a_processor_have_a_schema_of_their_own() -> None:
-    """Made from its model; a default that is a secret is not told."""
+    """Made from its model; a default that is a secret is not told. Without a model it takes any, and says why."""
     schema = with_units(options_schema(Shop, "shop:Shop"))
     validator = Draft202012Validator(schema)
 
@@ -231,10 +226,6 @@ def test_the_options_of_a_processor_have_a_schema_of_their_own() -> None:
     assert problems({"retries": -1, "more": 1}, validator) == {"", "retries"}
     assert schema["title"] == "options of shop:Shop"
     assert "s3cret" not in json.dumps(schema)
-
-
-def test_a_processor_without_a_model_takes_any_options() -> None:
-    """And the schema says why."""
     assert "no `Options` model" in options_schema(Bare, "shop:Bare")["description"]
 
 

@@ -1,0 +1,203 @@
+"""What the benchmarks make of their runs: ratios, rows of peers that are missing, a peer that is no measure, the chart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import dispatch_report, drain_report
+from benchmarks.chart import Panel, bars
+from benchmarks.dispatch_runs import RUNS, SUBSCRIPTIONS, Place, Run, starved
+from benchmarks.meter import Meter
+from benchmarks.overhead import MANY, _all_read
+from benchmarks.overhead_loop import TAKEN_OUT
+from benchmarks.participants import COMPARISONS, PARTICIPANTS, PythonPeer
+from benchmarks.peers.environments import PEERS
+from benchmarks.sinks import Sink
+from inbound.config import load, read_text
+from inbound.metrics import Exposition
+from tests.made_status import channel, partition, process
+
+SVG = "{http://www.w3.org/2000/svg}"
+DISPATCHING = [run for run in RUNS if run.name in {"binary_confluent", "peer"}]
+BINARY = [one for one in dispatch_report.COMPARISONS if one.only == "binary"]
+DRAINING = tuple(one for one in PARTICIPANTS if one.name in {"channel_confluent", "quixstreams"})
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "runs"),
+    [(dispatch_report.COMPARISONS, RUNS), (COMPARISONS, PARTICIPANTS)],
+    ids=["dispatch", "drain"],
+)
+def test_every_comparison_is_of_two_runs(comparisons: Iterable[Any], runs: Iterable[Any]) -> None:
+    """The names in the comparisons are names of runs, and each run is compared."""
+    assert {name for one in comparisons for name in (one.over, one.under)} == {run.name for run in runs}
+
+
+# -- dispatch --------------------------------------------------------------------------------------------------------
+
+
+class Nowhere(Sink):
+    """A sink that is never posted to."""
+
+    def __init__(self) -> None:
+        self._port = 1
+
+    def counts(self) -> Mapping[str, int]:
+        return {}
+
+
+def round_of(seconds: float, cpu: float, peer_seconds: float, peer_cpu: float) -> dispatch_report.Round:
+    """Return a round in which 10,000 events took confluent-kafka and the peer so long."""
+    return {
+        "binary_confluent": {"events": 10_000, "seconds": seconds, "cpu": cpu, "rss_mib": 90, "starved": 0},
+        "peer": {"events": 10_000, "seconds": peer_seconds, "cpu": peer_cpu, "rss_mib": 60, "starved": 0},
+    }
+
+
+def test_ratios_are_medians_of_the_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Events per second and CPU per event are compared within each round, and the medians stand in the last line."""
+    rounds = [round_of(0.5, 0.3, 1, 0.6), round_of(0.4, 0.3, 1, 0.5), round_of(1, 0.3, 1, 0.3)]
+
+    dispatch_report.report(rounds, DISPATCHING, {}, BINARY)
+
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]
+    names = ("binary_confluent_ratio", "cpu_per_event_confluent_ratio", "peer_cpu_s_per_1000", "peer_valid")
+    assert [figures[name] for name in names] == [2.0, 0.6, 0.05, 1]
+
+
+def test_a_peer_slower_than_the_real_dispatcher_is_no_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    """What eventing-kafka's own dispatcher gave at least, its stand-in has to give; else that is said."""
+    dispatch_report.report([round_of(0.5, 0.3, 1.2, 0.6)], DISPATCHING, {}, BINARY)
+
+    printed = capsys.readouterr().out
+    assert "THE COMPARISON IS VOID" in printed
+    assert json.loads(printed.splitlines()[-1])["figures"]["peer_valid"] == 0
+
+
+def test_without_go_there_are_rates_and_no_ratios(capsys: pytest.CaptureFixture[str]) -> None:
+    """The peer has a row that says why it is missing; nothing is compared, and nothing called valid."""
+    alone = {"binary_confluent": round_of(0.5, 0.3, 1, 1)["binary_confluent"]}
+
+    dispatch_report.report([alone], DISPATCHING[:1], {"eventing-kafka (Go)": "not installed: Go was not found"}, BINARY)
+
+    printed = capsys.readouterr().out
+    figures = json.loads(printed.splitlines()[-1])["figures"]
+    assert re.search(r"eventing-kafka \(Go\) +not installed: Go was not found", printed)
+    assert [figures[name] for name in ("binary_confluent_ratio", "binary_confluent_events_per_s", "peer_valid")] == [
+        None,
+        20_000.0,
+        None,
+    ]
+
+
+def test_who_gets_a_tenth_of_an_even_share_does_not_starve() -> None:
+    """Of 100 events for four subscriptions each should get 25: two are too few, three are enough."""
+    assert [starved(each) for each in ([25, 25, 25, 25], [31, 33, 33, 3], [48, 48, 2, 2], [5])] == [0, 0, 2, 0]
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if run.client], ids=lambda run: run.name)
+def test_the_configuration_of_every_run_is_valid(run: Run, tmp_path: Path) -> None:
+    """What `inbound run` is given has a channel and a group for each subscription, and no problem."""
+    place = Place("127.0.0.1:9092", "127.0.0.1:2181", tmp_path, None, 1000)
+
+    *_, path = run.command(place, Nowhere(), "group")
+
+    channels = load(read_text(Path(path)), filename=path).config.channels
+    assert len({channel.group for channel in channels.values()}) == run.subscriptions in {1, SUBSCRIPTIONS}
+
+
+# -- drain -----------------------------------------------------------------------------------------------------------
+
+
+def rounds(*ours_and_theirs: tuple[float, float]) -> list[drain_report.Round]:
+    """Return rounds in which 1,000 records took the channel and its peer so many seconds."""
+    return [
+        {
+            "channel_confluent": {"records": 1000, "seconds": ours, "cpu": 0.01, "rss_mib": 90},
+            "quixstreams": {"records": 1000, "seconds": theirs, "cpu": 0.02, "rss_mib": 200},
+        }
+        for ours, theirs in ours_and_theirs
+    ]
+
+
+def test_a_meter_counts_until_the_batch_with_the_last_record() -> None:
+    """The batch that reaches the number counts as a whole; what comes after it does not."""
+    meter = Meter(10)
+    meter.begin()
+
+    done = [meter.add(records) for records in (6, 6, 6)]
+
+    assert (done, json.loads(meter.line())["records"]) == ([False, True, True], 12)
+
+
+def test_a_ratio_is_the_median_of_the_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each round's two runs are compared with each other, and the median of that stands in the last line."""
+    quix = [one for one in COMPARISONS if one.only == "quix"]
+
+    drain_report.report(rounds((1, 3), (2, 4), (1, 10)), DRAINING, {}, quix, tmp_path / "chart.svg")
+
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]
+    assert (figures["quix_ratio"], figures["quixstreams_cpu_s_per_100k"]) == (3.0, 2.0)
+    assert "quixstreams" in (tmp_path / "chart.svg").read_text()
+
+
+def test_who_is_not_installed_has_a_row_and_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    """A peer that cannot be had is named with the reason, and its ratio is null instead of absent."""
+    both = [one for one in COMPARISONS if one.only in {"quix", "franz-go"}]
+
+    drain_report.report(rounds((1, 3)), DRAINING, {"franz-go (Go)": "not installed: Go was not found"}, both, None)
+
+    printed = capsys.readouterr().out
+    assert re.search(r"franz-go \(Go\) +not installed: Go was not found", printed)
+    assert json.loads(printed.splitlines()[-1])["figures"]["franz_go_ratio"] is None
+
+
+@pytest.mark.parametrize("peer", [one.folder for one in PARTICIPANTS if isinstance(one, PythonPeer)])
+def test_every_requirement_of_a_peer_is_pinned(peer: str) -> None:
+    """Each requirement has its exact version, and what is asked for is what is installed."""
+    wanted = (PEERS / peer / "requirements.in").read_text().split()
+    pinned = re.findall(r"^([a-z0-9-]+==\S+)", (PEERS / peer / "requirements.txt").read_text(), re.MULTILINE)
+
+    assert {re.sub(r"\[.*]", "", one) for one in wanted} <= set(pinned)
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    """The longest bar fills its panel, the others are in proportion; names and values are written beside them."""
+    svg = bars("A <title>", ["a", "b & c"], [Panel("records/s", [4000, 1000])], ours={"a"}, note="of one run")
+
+    drawn = ElementTree.fromstring(svg)
+    widths = [float(bar.attrib["width"]) for bar in drawn.iter(f"{SVG}rect")]
+    texts = [text.text for text in drawn.iter(f"{SVG}text")]
+    assert widths[0] == 4 * widths[1]
+    assert texts == ["A <title>", "a", "b & c", "records/s", "4,000", "1,000", "of one run"]
+
+
+def test_a_panel_has_a_value_for_each_row() -> None:
+    """A missing value is refused instead of drawn as another row's."""
+    with pytest.raises(ValueError, match="shorter"):
+        bars("title", ["a", "b"], [Panel("records/s", [1.0])])
+
+
+# -- overhead --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_taken_out_is_there() -> None:
+    """A method that was renamed would else go on costing what it costs in both runs of a pair."""
+    assert [f"{cls.__name__}.{method}" for cls, method in TAKEN_OUT if method not in vars(cls)] == []
+
+
+def test_partitions_are_read_when_none_has_a_lag() -> None:
+    """All of them must be owned, and everything committed."""
+
+    def read(partitions: int, lag: int) -> bool:
+        held = [partition(n, lag=lag if n == 7 else 0) for n in range(partitions)]
+        return _all_read(Exposition(lambda: process(channels=[channel(partitions=held)])).render()[0])
+
+    assert (read(MANY, 0), read(MANY, 1), read(MANY - 1, 0)) == (True, False, False)
