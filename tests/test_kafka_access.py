@@ -297,12 +297,6 @@ def test_kafka_python_is_told() -> None:
     assert door.refused is None
 
 
-def test_kafka_python_connects_without_a_door_where_nobody_asks() -> None:
-    """As ever."""
-    assert to_kafka_python({"bootstrap.servers": "b:1", "fetch.min.bytes": 5}) == {
-        "bootstrap_servers": "b:1", "fetch_min_bytes": 5}  # fmt: skip
-
-
 def test_librdkafka_is_told() -> None:
     """Files by their names, content as content."""
     location = {"ssl.certificate.location": str(CLIENT), "ssl.key.location": str(CLIENT), "ssl.ca.location": str(CA)}

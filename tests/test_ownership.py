@@ -1,6 +1,6 @@
 """Claim, recover, verify, release: what each does to the nodes, and what of it survives lost answers and late requests.
 
-Several tests follow one history each that breaks a protocol with one rule less: their docstrings say what would break.
+The histories that break a protocol with one rule less are in `tests/simulation/test_traces_ownership.py`.
 """
 
 from __future__ import annotations
@@ -104,33 +104,6 @@ def test_a_claim_gives_the_offset_of_the_owner_before(group: Group) -> None:
     assert b.claim() == Claim(Fence(2, b.session), 42)
 
 
-def test_the_offset_is_read_after_the_claim(group: Group) -> None:
-    """Between b's look and its claim, a recovers (which leaves the epoch alone), commits and releases.
-
-    Read before the claim, the offset would be the one of before a's commit: its records would be repeated.
-    """
-    a, b = group.join("a"), group.join("b")
-    fence = a.claim().fence
-    assert a.commit(fence, 10)
-    a.reconnect(new_session=True)
-    theirs = b.begin(b.ownership.claim(TP))
-    b.steps(*["execute", "answer"] * 4)
-    verdict, fence = a.do(a.ownership.recover(TP, fence))
-    assert verdict is Verdict.HELD
-    assert a.commit(fence, 20)
-    a.do(a.ownership.release(TP, fence, None))
-    claim = b.finish(theirs)
-    assert claim is not None
-    assert claim.offset == 20
-
-
-def test_nothing_is_claimed_without_an_id_node_of_ones_own(group: Group) -> None:
-    """Others would not count us."""
-    a = group.join("a")
-    group.ensemble.tree.transaction([Delete(PATHS.member("a"))], 0)
-    assert a.do(a.ownership.claim(TP)) is None
-
-
 def test_nothing_is_claimed_through_a_closed_gate(group: Group) -> None:
     """Neither seen closed, nor closed between the look and the claim; opened again, it is."""
     a = group.join("a")
@@ -144,15 +117,6 @@ def test_nothing_is_claimed_through_a_closed_gate(group: Group) -> None:
     assert a.claim().fence.epoch == 1
 
 
-def test_the_same_consumer_id_does_not_make_a_node_ours(group: Group) -> None:
-    """Two processes under one id would commit under one epoch."""
-    first = group.join("first", "same")
-    first.claim()
-    second = group.join("second", "same")
-    assert second.do(second.ownership.claim(TP)) is None
-    assert group.owner == first.session
-
-
 def test_a_node_of_a_session_that_is_provably_dead_is_replaced_at_once(group: Group) -> None:
     """Without waiting for it to expire."""
     dead, new = group.join("dead", "same"), group.join("new", "same")
@@ -160,18 +124,6 @@ def test_a_node_of_a_session_that_is_provably_dead_is_replaced_at_once(group: Gr
     claim = new.do(new.ownership.claim(TP, {dead.session}))
     assert claim == Claim(Fence(2, new.session), None)
     assert group.owner == new.session
-
-
-def test_a_late_take_over_does_not_evict_whoever_came_between(group: Group) -> None:
-    """The dead session expires and c claims, after the take-over has looked: it is refused."""
-    dead, new, c = group.join("dead", "same"), group.join("new", "same"), group.join("c")
-    dead.claim()
-    late = new.begin(new.ownership.claim(TP, {dead.session}))
-    new.steps(*["execute", "answer"] * 4)
-    group.ensemble.expire_session("dead")
-    c.claim()
-    assert new.finish(late) is None
-    assert (group.epoch, group.owner) == (2, c.session)
 
 
 def test_a_node_that_holds_no_offset_is_an_error_that_names_it(group: Group) -> None:
@@ -357,26 +309,6 @@ def test_a_release_whose_owner_node_went_with_an_old_session_commits_alone(group
     mzxid = a.do(a.ownership.release(TP, old, 20))
     assert mzxid == group.ensemble.tree.nodes[PATHS.offset(*TP)].mzxid
     assert (group.offset, group.owner) == (b"20", None)
-
-
-def test_a_release_that_is_sent_again_does_not_delete_a_stranger_s_node(group: Group) -> None:
-    """a's release is executed late, b claims (the node is made anew, at version 0), and a sends its release again.
-
-    Checked by the owner node's version, the second one would delete b's: two owners.
-    """
-    a, b = group.join("a"), group.join("b")
-    fence = a.claim().fence
-    mine = a.begin(a.ownership.release(TP, fence, 5))
-    group.ensemble.disconnect("a", late=True)
-    a.tasks.step()
-    with pytest.raises(ZkAmbiguousError):
-        mine.result()
-    a.steps("late")
-    theirs = b.claim()
-    a.reconnect()
-    assert a.do(a.ownership.release(TP, fence, 5)) is None
-    assert (group.owner, theirs.offset) == (b.session, 5)
-    assert b.commit(theirs.fence, 6)
 
 
 def test_without_a_connection_nothing_is_begun(group: Group) -> None:

@@ -172,17 +172,6 @@ def test_a_partition_that_goes_before_its_first_batch_goes_at_once(world: World)
     assert [call[0] for call in processor.calls if call[0] != "claim"] == []
 
 
-def test_a_pause_comes_before_the_question(world: World) -> None:
-    """Nothing is read anyway."""
-    committed(world, 5)
-    world.ensemble.down()
-    processor = Owning(2)
-    world.join("a", processor)
-    world.ensemble.up()
-    world.run(4)
-    assert (processor.claims, offsets(processor)) == ([(5,)], [2, 3, 4])
-
-
 # -- answers that are no good --------------------------------------------------------------------------------------------
 
 

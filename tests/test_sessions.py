@@ -121,24 +121,6 @@ def test_an_expired_consumer_loses_what_another_has_taken_and_commits_nothing_of
     assert all(owners for owners in world.owned().values())  # and it has rejoined
 
 
-def test_a_stopped_process_that_goes_on_after_its_session_hands_out_nothing_as_a_zombie(world: World) -> None:
-    """SIGSTOP past the session, then SIGCONT: its own clock tells it before anybody else does."""
-    a = world.consumers["a"]
-    world.pause("a")
-    world.run(12)
-    assert world.owned()["b"] == {0, 1, 2, 3}
-    publish(world)
-    world.resume("a")
-    for worker in a.channel.workers:  # before it has heard anything of its expiry
-        a.channel.reader.run_once()
-        for _ in range(10):
-            worker.run_once()
-    assert isinstance(a.processor, Recording)
-    assert a.processor.seen == []
-    world.run(6)
-    assert (seen(world), sorted(len(p) for p in world.owned().values())) == (once(5), [2, 2])
-
-
 def test_a_commit_whose_answer_is_lost_is_sent_again_and_repeats_nothing(world: World) -> None:
     """It had landed; sent again under the same epoch it changes nothing."""
     publish(world)

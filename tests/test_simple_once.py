@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -111,11 +110,13 @@ def test_records_of_a_commit_that_is_refused_are_left_to_the_new_owner(world: Wo
     assert (first.offsets, second.offsets) == ([], [0, 1, 2])
 
 
-def test_records_whose_commit_may_not_have_landed_are_named_when_the_partition_is_lost(caplog: Any) -> None:
-    """The answer was given, and nothing was heard of the commit."""
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "closed"])
+def test_records_whose_commit_may_not_have_landed_are_named(caplog: Any, lost: bool) -> None:
+    """The answer was given and nothing is known of the commit, when the partition is lost or the processor closed."""
     processor = opened()
     assert processor.on_next_batch(made()) == BatchResponse.advance(13)
-    processor.on_exception(TopicPartition("orders", 3), PartitionLostError("orders", 3, "lost"))
+    if lost:
+        processor.on_exception(TopicPartition("orders", 3), PartitionLostError("orders", 3, "lost"))
     processor.close()
     assert caplog.messages == [
         "orders/3: offsets 10 to 12 were not sent: the commit before it was not known to have landed; if it did, they are "
@@ -215,12 +216,3 @@ def test_undecodable_records_are_passed_over_where_that_is_wished(world: World, 
     assert [m.split(":")[0] for m in caplog.messages if "passed over" in m] == [
         "orders/0@1 is no event and is passed over (undecodable"
     ]
-
-
-def test_what_was_promised_and_not_sent_is_named_at_the_end(caplog: Any) -> None:
-    """A stop that did not wait, or an abandoned callback."""
-    processor = opened()
-    processor.on_next_batch(made())
-    with caplog.at_level(logging.WARNING):
-        processor.close()
-    assert "orders/3: offsets 10 to 12 were not sent" in caplog.text

@@ -314,6 +314,7 @@ def test_a_topic_that_matches_the_pattern_later_is_read_from_its_start_by_both(w
     world.run(10)
     assert of_new(values(*both)) == {(p, o): 1 for p in range(2) for o in range(3)}
     assert (world.owned(), world.commits("payments")) == (before, {0: 3, 1: 3})
+    assert b'"topics":["orders","payments"]' in world.ensemble.tree.nodes[world.paths.member("a")].data
 
 
 def test_a_listed_topic_that_is_created_at_last_is_read_from_its_start(world: World) -> None:

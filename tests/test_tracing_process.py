@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,19 +18,10 @@ from inbound.status import TracingStatus
 from inbound.tracing.process import ProcessTracing
 from inbound.tracing.publishing import TracedProducer
 from tests.http_receiver import Receiver
-from tests.tracing_stage import Traced, facts, header
+from tests.tracing_stage import Traced, facts, header, traced
+from tests.waiting import until
 
-#: How long a test waits for what has to come, in seconds; on a busy machine much takes long.
-PATIENCE = 60.0
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds. Fails if it does not in time."""
-    waited, turn = 0.0, threading.Event()
-    while not condition():
-        assert waited < PATIENCE
-        turn.wait(0.02)
-        waited += 0.02
+__all__ = ["traced"]  # the fixture
 
 
 @pytest.fixture
@@ -62,7 +52,7 @@ def test_spans_go_to_an_otlp_collector(collector: Receiver, tracing: ProcessTrac
     """As protobuf, with the headers that are asked for; the status says how many."""
     tracing.configure(config(backend="otlp", endpoint=collector.url, headers={"x-key": "swordfish"}))
     publish(tracing, "orders")
-    eventually(lambda: len(collector.requests) == 1)
+    until(lambda: len(collector.requests) == 1, 30, "no spans came to the collector")
     status = tracing.status()
 
     (request,) = collector.requests
@@ -118,7 +108,7 @@ def test_a_collector_that_is_away_holds_up_no_end(tracing: ProcessTracing, caplo
         port = server.server_address[1]
     tracing.configure(config(backend="otlp", endpoint=f"http://127.0.0.1:{port}"))
     publish(tracing, "orders")
-    eventually(lambda: (status := tracing.status()) is not None and status.problem is not None)
+    until(lambda: (status := tracing.status()) is not None and status.problem, 30, "no problem in the status")
     with caplog.at_level(logging.WARNING, "inbound.tracing"):
         tracing.close()
 
@@ -163,9 +153,9 @@ class Producer:
         pass
 
 
-def test_a_published_record_begins_a_trace() -> None:
+def test_a_published_record_begins_a_trace(traced: Traced) -> None:
     """Its header names the span, which ends when the record has arrived."""
-    traced, producer = Traced(), Producer()
+    producer = Producer()
     assert traced.spans is not None
     published = Sending(TracedProducer(producer, traced.spans), "orders").publish([(b"k", b"v", [("a", b"1")])])
 
@@ -175,9 +165,8 @@ def test_a_published_record_begins_a_trace() -> None:
     assert dict(headers)["traceparent"].decode().startswith(header(traced.one("send orders")))
 
 
-def test_a_record_that_does_not_arrive_says_why() -> None:
+def test_a_record_that_does_not_arrive_says_why(traced: Traced) -> None:
     """In its span."""
-    traced = Traced()
     assert traced.spans is not None
     TracedProducer(Producer(LookupError("no topic")), traced.spans).send("orders", b"v", None, [])
 
