@@ -81,23 +81,32 @@ class FakeProducer:
         self.closed = True
 
 
-def test_all_records_are_sent_and_confirmed() -> None:
-    """The answer counts what arrived, in which time."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
+@pytest.fixture
+def clock() -> StepClock:
+    return StepClock()
 
-    published = Sending(producer, "orders", clock).publish([RECORD] * 3)
+
+@pytest.fixture
+def producer(clock: StepClock) -> FakeProducer:
+    return FakeProducer(clock)
+
+
+@pytest.fixture
+def sending(clock: StepClock, producer: FakeProducer) -> Sending:
+    return Sending(producer, "orders", clock)
+
+
+def test_all_records_are_sent_and_confirmed(producer: FakeProducer, sending: Sending) -> None:
+    """The answer counts what arrived, in which time."""
+    published = sending.publish([RECORD] * 3)
 
     assert published.count == 3
     assert producer.records == [("orders", b"k", b"v", [])] * 3
 
 
-def test_the_rate_is_kept_over_the_whole_run() -> None:
+def test_the_rate_is_kept_over_the_whole_run(producer: FakeProducer, sending: Sending) -> None:
     """100 records at 50/s take 2 seconds, evenly."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
-
-    published = Sending(producer, "orders", clock).publish([RECORD] * 101, rate=50)
+    published = sending.publish([RECORD] * 101, rate=50)
 
     assert published.seconds == pytest.approx(2.0, abs=0.01)
     assert producer.sent[50] - 100.0 == pytest.approx(1.0, abs=0.01)
@@ -127,30 +136,24 @@ def test_a_record_that_did_not_arrive_is_an_error_with_its_number(at_once: bool)
         sending.publish([RECORD] * 5)
 
 
-def test_a_record_that_is_too_large_is_refused_with_the_way_out() -> None:
+def test_a_record_that_is_too_large_is_refused_with_the_way_out(producer: FakeProducer, sending: Sending) -> None:
     """kafka-python refuses it before sending."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
     producer.fail_send[2] = kafka.errors.MessageSizeTooLargeError("2 MiB")
 
     with pytest.raises(PublishError, match=r"record 2 was not delivered: .*2 MiB.*raise the topic's max.message.bytes"):
-        Sending(producer, "orders", clock).publish([RECORD] * 3)
+        sending.publish([RECORD] * 3)
 
 
-def test_brokers_that_never_answer_are_an_error() -> None:
+def test_brokers_that_never_answer_are_an_error(producer: FakeProducer, sending: Sending) -> None:
     """The last wait is bounded, and what it waited for is named."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
     producer.fail_flush = kafka.errors.KafkaTimeoutError("30 s")
 
     with pytest.raises(PublishError, match=r"record 1 was not delivered: .*30 s; 0 before it were"):
-        Sending(producer, "orders", clock).publish([RECORD])
+        sending.publish([RECORD])
 
 
-def test_a_stop_ends_it_after_what_was_sent_has_arrived() -> None:
+def test_a_stop_ends_it_after_what_was_sent_has_arrived(producer: FakeProducer, sending: Sending) -> None:
     """Only those sent before the stop count."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
     stop = threading.Event()
 
     def until_the_third() -> Any:
@@ -159,7 +162,7 @@ def test_a_stop_ends_it_after_what_was_sent_has_arrived() -> None:
                 stop.set()
             yield RECORD
 
-    published = Sending(producer, "orders", clock).publish(until_the_third(), stop=stop)
+    published = sending.publish(until_the_third(), stop=stop)
 
     assert published.count == len(producer.sent) == 2
 
@@ -176,11 +179,10 @@ def test_progress_is_told_now_and_then_and_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("end", [ConfigError("standard input:3: bad"), KeyboardInterrupt()], ids=["bad line", "Ctrl-C"])
-def test_what_was_sent_before_the_source_broke_off_still_arrives(end: BaseException) -> None:
+def test_what_was_sent_before_the_source_broke_off_still_arrives(
+    end: BaseException, producer: FakeProducer, sending: Sending
+) -> None:
     """The error names the line; whoever goes on from there must find those before it in the topic."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
-    sending = Sending(producer, "orders", clock)
 
     def records() -> Iterator[Encoded]:
         yield from [RECORD, RECORD]
@@ -192,10 +194,8 @@ def test_what_was_sent_before_the_source_broke_off_still_arrives(end: BaseExcept
     assert (raised.value, sending.delivered, len(producer.records)) == (end, 2, 2)
 
 
-def test_what_did_not_arrive_before_the_source_broke_off_is_reported() -> None:
+def test_what_did_not_arrive_before_the_source_broke_off_is_reported(producer: FakeProducer, sending: Sending) -> None:
     """It outweighs the bad line: going on from there would lose a record."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
     producer.fail_delivery[1] = kafka.errors.KafkaTimeoutError("late")
 
     def records() -> Iterator[Encoded]:
@@ -203,4 +203,4 @@ def test_what_did_not_arrive_before_the_source_broke_off_is_reported() -> None:
         raise ConfigError("standard input:2: bad")
 
     with pytest.raises(PublishError, match=r"record 1 was not delivered: .*late"):
-        Sending(producer, "orders", clock).publish(records())
+        sending.publish(records())
