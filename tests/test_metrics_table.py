@@ -66,6 +66,12 @@ def test_both_formats_say_the_same() -> None:
     assert samples(None) == samples(OPENMETRICS)
 
 
+def test_openmetrics_is_named_when_it_is_asked_for() -> None:
+    """By a scraper that would rather have it."""
+    _, content_type = Exposition(rich_process).render(f"{OPENMETRICS},text/plain;version=0.0.4;q=0.5")
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+
+
 def test_names_follow_the_conventions() -> None:
     """Base units, `_total` for counters and nothing else, and one name with one meaning."""
     for section, metric in METRICS.values():

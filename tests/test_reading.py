@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from inbound.driver import Wakeup
 from inbound.reading import LOAN, Reading
 from inbound.testing.world import Consumer, Recording, World
@@ -64,17 +66,10 @@ def test_a_worker_that_finds_nothing_leaves_the_wait_to_the_readers_thread() -> 
     assert [p.buffer.size for p in a.channel.parts.schedule.held()] != [0]
 
 
-def test_nothing_is_lent_while_callbacks_wait() -> None:
-    """Then reader and workers are not in each other's way, and every worker is wanted."""
-    world, a, _, worker = consumer_that_lends(computing=False)
-    world.kafka.publish("orders", 0, [b"x"])
-    worker.run_once()
-    assert [p.buffer.size for p in a.channel.parts.schedule.held()] == [0]
-
-
-def test_nothing_is_lent_of_a_client_that_decodes_in_python() -> None:
-    """Its own threads have work to do meanwhile."""
-    world, a, _, worker = consumer_that_lends(outside=False)
+@pytest.mark.parametrize("why_not", ["computing", "outside"])
+def test_nothing_is_lent_while_callbacks_wait_or_where_the_client_decodes_in_python(why_not: str) -> None:
+    """Then reader and workers are not in each other's way, or the client's own threads have work to do."""
+    world, a, _, worker = consumer_that_lends(**{why_not: False})
     world.kafka.publish("orders", 0, [b"x"])
     worker.run_once()
     assert [p.buffer.size for p in a.channel.parts.schedule.held()] == [0]

@@ -308,16 +308,3 @@ def test_one_step_that_fails_takes_the_whole_edit_back(stage: Stage, before: str
     stage.want(s=("good", 3), t=("one", 1))
     stage.world.run(3)
     assert (stage.nodes("s"), stage.nodes("t"), stage.reconfiguration.problem) == (SERVED, SERVED, None)
-
-
-def test_what_takes_its_time_to_leave_is_waited_for(stage: Stage) -> None:
-    """Removed and added again at once: one after the other, for both have the same group and the same id."""
-    stage.want(s=("one", 1))
-    stage.world.run(2)
-    stage.want()
-    stage.want(s=("again", 1))
-    stage.world.run(4)
-    publish(stage.world, 1)
-    stage.world.run(1)
-
-    assert stage.taken("s") == [*(("one", n) for n in range(10)), ("again", 10)]
