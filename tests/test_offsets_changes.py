@@ -225,21 +225,15 @@ def test_a_member_that_came_and_went_is_seen(scene: Scene) -> None:
     assert (scene.offsets(), scene.epoch()[0]) == ({0: 9, 1: None}, 3)
 
 
-@pytest.mark.parametrize("executed", [True, False])
-def test_a_lost_answer_is_looked_up(scene: Scene, executed: bool) -> None:
-    """It is done once: the epochs move by one, whether it had executed or not."""
+@pytest.mark.parametrize("fate", ["executed", "lost", "executed late"])
+def test_a_lost_answer_is_looked_up(scene: Scene, fate: str) -> None:
+    """It is done once: the epochs move by one, whether it had executed or not, or does later."""
     scene.change({0: 1})
-    fault = scene.ensemble.lose_answers if executed else scene.ensemble.drop_requests
-    scene.before = [lambda: fault("operator")]
+    if fate == "executed":
+        scene.before = [lambda: scene.ensemble.lose_answers("operator")]
+    else:
+        scene.before = [lambda: scene.ensemble.drop_requests("operator", late=fate == "executed late")]
     assert scene.change({0: 5}) == [Change("orders", 0, 1, 5)]
-    assert (scene.offsets(), scene.epoch()[0]) == ({0: 5, 1: None}, 2)
-
-
-def test_a_request_that_executes_late_does_nothing(scene: Scene) -> None:
-    """The one after it has moved the epochs by then."""
-    scene.change({0: 1})
-    scene.before = [lambda: scene.ensemble.drop_requests("operator", late=True)]
-    scene.change({0: 5})
     scene.ensemble.deliver_all()
     assert (scene.offsets(), scene.epoch()[0]) == ({0: 5, 1: None}, 2)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from inbound.coordinators.nodes import EpochInfo, ResetNote, decode_epoch
-from inbound.coordinators.ownership import Verdict
 from inbound.coordinators.zookeeper import Create, Delete, Op, RefusedError, SetData
 from tests.ownership_stage import PATHS, TP, Group
 
@@ -91,18 +90,6 @@ def test_a_topic_made_anew_knows_nothing_of_a_reset_of_the_one_before(group: Gro
     claim = a.do(a.ownership.claim(TP, topic_id="new", instead_of="old"))
     assert claim is not None
     assert (claim.recreated, claim.offset, claim.reset, carried(group)) == (True, 0, None, None)
-
-
-def test_a_recovery_does_not_go_on_under_the_epoch_from_before_a_reset(group: Group) -> None:
-    """Else it would bring the old position back (T15)."""
-    a = group.join("a")
-    fence = a.claim().fence
-    a.reconnect(new_session=True)
-    group.close_gate()
-    closed = a.do(a.ownership.recover(TP, fence))[0]
-    move(group)
-    group.open_gate()
-    assert (closed, a.do(a.ownership.recover(TP, fence))[0]) == (Verdict.CLOSED, Verdict.LOST)
 
 
 # -- owner nodes under which nothing is held ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import kafka.errors
@@ -18,10 +18,11 @@ RECORD: Encoded = (b"k", b"v", [])
 
 
 class StepClock(Clock):
-    """Time passes only while somebody waits, and by a little per question."""
+    """Time passes only while somebody waits, which is noted, and by a little per question."""
 
     def __init__(self, per_question: float = 0.0) -> None:
         self.time = 100.0
+        self.waits: list[float] = []
         self._per_question = per_question
 
     def now(self) -> float:
@@ -32,11 +33,14 @@ class StepClock(Clock):
         return self.time
 
     def wait(self, event: Flag, seconds: float | None) -> bool:
+        self.waits.append(seconds or 0.0)
         self.time += seconds or 0.0
         return event.is_set()
 
 
 class Delivery:
+    """What kafka-python gives for a record."""
+
     def __init__(self, error: Exception | None, arrived: bool) -> None:
         self._error = error
         self.is_done = arrived
@@ -46,6 +50,14 @@ class Delivery:
             raise self._error
         assert self.is_done, "waited for a record that can't arrive before the flush"
         return None
+
+    def add_callback(self, callback: Callable[[object], None]) -> None:
+        if self._error is None:
+            callback(object())
+
+    def add_errback(self, callback: Callable[[object], None]) -> None:
+        if self._error is not None:
+            callback(self._error)
 
 
 class FakeProducer:

@@ -109,13 +109,15 @@ def test_the_address_comes_from_the_configuration(
     ]
 
 
-def test_a_process_that_listens_everywhere_is_asked_here(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_an_address_need_not_be_a_url(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], everywhere: bool
 ) -> None:
-    """0.0.0.0 is no address to ask."""
-    port = serve(process()).rsplit(":", 1)[1]
+    """host:port is enough; a process that listens at 0.0.0.0 is asked at this machine."""
+    address = serve(process()).removeprefix("http://")
+    listen = f"0.0.0.0:{address.rpartition(':')[2]}"
 
-    assert run("-c", write(tmp_path, f"0.0.0.0:{port}")) == 0
+    assert run(*(("-c", write(tmp_path, listen)) if everywhere else ("--url", address))) == 0
     assert capsys.readouterr().out.startswith("inbound 0.1.0, pid 4711")
 
 
@@ -240,12 +242,6 @@ def test_bad_arguments(arguments: tuple[str, str], message: str, capsys: pytest.
 
     assert end.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_an_address_without_scheme(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    """host:port is enough."""
-    assert run("--url", serve(process()).removeprefix("http://")) == 0
-    assert capsys.readouterr().out.startswith("inbound 0.1.0")
 
 
 def test_watching_goes_on_until_told_to_stop() -> None:
