@@ -136,13 +136,6 @@ def test_a_counter_does_not_go_back_when_its_partition_leaves_and_returns() -> N
     assert counts == [{("orders", "orders-svc", "0", "orders"): n} for n in (500, 500, 503)]
 
 
-def test_a_new_partition_counts_from_0() -> None:
-    """A partition just claimed has its counter at once: a series that begins at 700 has no rate for its first 700."""
-    series = scrape(process(channels=[channel(partitions=[partition(2)], consumed={})]))
-
-    assert of(series, "inbound_partition_records_total") == {("orders", "orders-svc", "2", "orders"): 0}
-
-
 def test_what_is_not_known_has_no_series() -> None:
     """Before Kafka has told the log's end there is no lag, and no lag of 0."""
     young = partition(committed=None, high_watermark=None, lag=None)
@@ -223,7 +216,7 @@ def test_the_session_is_in_one_state(state: State) -> None:
 
 
 def test_several_processes_behind_one_port() -> None:
-    """Series of different processes do not collide: all but the ancestor's gauge say whose they are."""
+    """Series of different processes do not collide: all but the ancestor's gauge say whose they are, from 0 on."""
     first = process(pid=1, channels=[channel(consumer_id="host-0", partitions=[partition(0)], consumed={})])
     second = process(
         pid=2, channels=[channel(consumer_id="host-1", partitions=[partition(1)], consumed={"orders/0": 8})]

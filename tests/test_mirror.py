@@ -131,21 +131,6 @@ def test_a_mirror_that_hangs_is_in_no_commits_way() -> None:
     assert (mirror.state, mirror.waiting, mirror.failures["unreachable"] > 0) == ("failing", 1, True)
 
 
-def test_a_broker_that_was_away_gets_the_newest_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once that it is away, and once that it is over."""
-    world = world_of(1, "a")
-    world.groups.is_up = False
-    with caplog.at_level(logging.INFO, "inbound.journal"):
-        for _ in range(10):
-            world.kafka.publish("orders", 0, [b"x"])
-            world.run(1)
-        world.groups.is_up = True
-        world.run(20)
-
-    assert (world.groups.of(GROUP), kinds(world)) == ({0: 10}, ["mirror-waits", "mirror-over"])
-    assert len([one for one in caplog.messages if "offsets do not go to Kafka group" in one]) == 1
-
-
 def test_a_coordinator_that_loads_is_not_worth_a_word_unless_it_lasts() -> None:
     """As it does for a second or two when a broker comes up; it counts, and `status` says so at once."""
     world = world_of(1, "a")

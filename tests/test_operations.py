@@ -211,26 +211,25 @@ def test_an_operation_runs_on_the_controllers_thread_and_is_waited_for(tasks: Ta
     assert (done.changed, done.held_by, done.members) == (True, ["operator"], [])
 
 
-def test_an_operation_on_a_channel_that_is_not_there_names_those_that_are(tasks: Tasks) -> None:
-    """As for a page that does not exist."""
-    with pytest.raises(UnknownTargetError) as error:
-        operator(tasks, FakeEnsemble(ManualClock()))("ordres", Operation(Verb.PAUSE))
-    assert str(error.value) == "no channel 'ordres'; there are: orders"
-
-
-def test_an_operation_without_zookeeper_fails_at_once(tasks: Tasks) -> None:
-    """And not after a time-out."""
+@pytest.mark.parametrize(
+    ("state", "channel", "error", "said"),
+    [
+        ("well", "ordres", UnknownTargetError, "^no channel 'ordres'; there are: orders$"),
+        ("no ZooKeeper", "orders", ZkUnavailableError, None),  # at once, not after a time-out
+        ("stopping", "orders", ZkAmbiguousError, None),  # nobody would ever answer
+    ],
+)
+def test_an_operation_that_cannot_be_done_fails_at_once(
+    tasks: Tasks, state: str, channel: str, error: type[Exception], said: str | None
+) -> None:
+    """As a page that does not exist, without ZooKeeper, and while the process stops."""
     ensemble = FakeEnsemble(ManualClock())
-    ensemble.down()
-    with pytest.raises(ZkUnavailableError):
-        operator(tasks, ensemble)("orders", Operation(Verb.RESUME))
-
-
-def test_an_operation_that_comes_when_the_process_stops_fails(tasks: Tasks) -> None:
-    """Nobody would ever answer it."""
-    tasks.close()
-    with pytest.raises(ZkAmbiguousError):
-        operator(tasks, FakeEnsemble(ManualClock()))("orders", Operation(Verb.PAUSE))
+    if state == "no ZooKeeper":
+        ensemble.down()
+    elif state == "stopping":
+        tasks.close()
+    with pytest.raises(error, match=said):
+        operator(tasks, ensemble)(channel, Operation(Verb.RESUME))
 
 
 # -- the token -----------------------------------------------------------------------------------------------------

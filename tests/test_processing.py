@@ -252,26 +252,19 @@ def test_the_ledger_has_begun_done_and_settled_of_every_batch_in_this_order(worl
     ]
 
 
-def test_nothing_is_handed_out_while_the_ledger_cannot_be_written(world: World) -> None:
+@pytest.mark.parametrize(("fails", "handed_out"), [("begun", []), ("done", [0, 1])])
+def test_the_ledger_is_written_before_a_batch_is_delivered_and_before_it_is_committed(
+    world: World, fails: str, handed_out: list[int]
+) -> None:
     """on_failure: hold. It goes on when the ledger does."""
     processor = start(world)
-    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), "begun")
+    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), fails)
     publish(world, 2)
     world.run(0.5)
-    assert (offsets(processor), world.consumers["a"].channel.status().ledger_problem) == ([], "disk full")
+    assert (offsets(processor), world.commits()) == (handed_out, {0: 0})
+    assert world.consumers["a"].channel.status().ledger_problem == "disk full"
     world.run(2)
     assert (offsets(processor), world.commits()) == ([0, 1], {0: 2})
-
-
-def test_no_commit_is_written_before_the_ledger_has_it(world: World) -> None:
-    """A `done` that fails holds the commit back, and is tried again."""
-    start(world)
-    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), "done")
-    publish(world, 2)
-    world.run(0.5)
-    assert world.commits() == {0: 0}
-    world.run(2)
-    assert world.commits() == {0: 2}
 
 
 class Limits(BaseModel):

@@ -182,8 +182,11 @@ class Stopped(ManualClock):
         return event.wait(60)
 
 
-def test_a_second_profile_at_once_is_refused_and_the_end_of_the_process_ends_the_first(make: Make) -> None:
-    """The first one is answered with what there is; from then on none is taken, while threads can still be looked at."""
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_second_profile_at_once_is_refused_and_the_end_of_the_process_ends_the_first(
+    make: Make, closed: bool
+) -> None:
+    """The first one is answered with what there is; until the close no other is taken, while threads can be looked at."""
     clock = Stopped()
     listener = make(clock=clock)
     with ThreadPoolExecutor(1) as pool:
@@ -192,26 +195,17 @@ def test_a_second_profile_at_once_is_refused_and_the_end_of_the_process_ends_the
         code, body = fetch(listener, "flame?seconds=1")
         assert (code, body.decode().partition(";")[0]) == (409, "a CPU profile is being taken")
 
-        listener.interrupt()
+        if closed:
+            listener.close()
+        else:
+            listener.interrupt()
 
         assert first.result(60)[0] == 200
-    for path in ("profile", "heap"):
-        code, body = fetch(listener, path)
-        assert (code, body.decode().partition(":")[0]) == (503, "the process is stopping")
-    assert fetch(listener, "goroutine")[0] == 200
-
-
-def test_the_close_does_not_wait_for_a_profile(make: Make) -> None:
-    """Of 5 minutes: its client gets what there is."""
-    clock = Stopped()
-    listener = make(clock=clock)
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(fetch, listener, "profile?seconds=300")
-        wait_for(clock.waited, 60, "the profile does not begin")
-
-        listener.close()
-
-        assert first.result(60)[0] == 200
+    if not closed:
+        for path in ("profile", "heap"):
+            code, body = fetch(listener, path)
+            assert (code, body.decode().partition(":")[0]) == (503, "the process is stopping")
+        assert fetch(listener, "goroutine")[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -134,34 +134,32 @@ def test_a_slow_producer_catches_up_instead_of_falling_behind() -> None:
     assert published.seconds == pytest.approx(2.0, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("step", "number", "error", "said"),
+    [
+        ("delivery", 3, kafka.errors.NotEnoughReplicasError("1 of 2"), r".*1 of 2; 2 before it were\. Check"),
+        (
+            "send",
+            2,
+            kafka.errors.MessageSizeTooLargeError("2 MiB"),
+            r".*2 MiB.*raise the topic's max.message.bytes",
+        ),
+        ("flush", 1, kafka.errors.KafkaTimeoutError("30 s"), r".*30 s; 0 before it were"),
+    ],
+)
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_record_that_did_not_arrive_is_an_error_with_its_number(at_once: bool) -> None:
-    """Whether it turns out during the sending or at the end."""
-    clock = StepClock()
-    producer = FakeProducer(clock, at_once=at_once)
-    producer.fail_delivery[3] = kafka.errors.NotEnoughReplicasError("1 of 2")
-    sending = Sending(producer, "orders", clock)
+def test_a_record_that_did_not_arrive_is_an_error_with_its_number(
+    clock: StepClock, at_once: bool, step: str, number: int, error: Exception, said: str
+) -> None:
+    """Whether it turns out during the sending or at the end, at kafka-python or at the brokers, which may never answer."""
+    producer = FakeProducer(clock, at_once=at_once and step != "flush")
+    if step == "flush":
+        producer.fail_flush = error
+    else:
+        getattr(producer, f"fail_{step}")[number] = error
 
-    with pytest.raises(
-        PublishError, match=r"topic orders: record 3 was not delivered: .*1 of 2; 2 before it were\. Check"
-    ):
-        sending.publish([RECORD] * 5)
-
-
-def test_a_record_that_is_too_large_is_refused_with_the_way_out(producer: FakeProducer, sending: Sending) -> None:
-    """kafka-python refuses it before sending."""
-    producer.fail_send[2] = kafka.errors.MessageSizeTooLargeError("2 MiB")
-
-    with pytest.raises(PublishError, match=r"record 2 was not delivered: .*2 MiB.*raise the topic's max.message.bytes"):
-        sending.publish([RECORD] * 3)
-
-
-def test_brokers_that_never_answer_are_an_error(producer: FakeProducer, sending: Sending) -> None:
-    """The last wait is bounded, and what it waited for is named."""
-    producer.fail_flush = kafka.errors.KafkaTimeoutError("30 s")
-
-    with pytest.raises(PublishError, match=r"record 1 was not delivered: .*30 s; 0 before it were"):
-        sending.publish([RECORD])
+    with pytest.raises(PublishError, match=f"topic orders: record {number} was not delivered: {said}"):
+        Sending(producer, "orders", clock).publish([RECORD] * 5)
 
 
 def test_a_stop_ends_it_after_what_was_sent_has_arrived(producer: FakeProducer, sending: Sending) -> None:

@@ -28,12 +28,6 @@ def test_text_cannot_break_the_table_or_steer_the_terminal() -> None:
     assert table(["NOTE"], [["two\n  lines\x1b[2J"]]) == "NOTE\ntwo lines?[2J"
 
 
-def test_a_row_of_the_wrong_length() -> None:
-    """It is a defect of the caller, not a crooked table."""
-    with pytest.raises(ValueError, match="shorter"):
-        table(["A", "B"], [["only one", "two", "three"]])
-
-
 @pytest.mark.parametrize(("n", "text"), [(0, "0 batches"), (1, "1 batch"), (1234, "1,234 batches")])
 def test_counted(n: int, text: str) -> None:
     """One is singular."""

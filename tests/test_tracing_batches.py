@@ -150,17 +150,3 @@ def test_a_batch_goes_by_its_first_record(rate: float, header: str | None, recor
 
     assert len(traced.ended) == recorded
     assert world.commits() == {0: 1}
-
-
-def test_off_the_processor_is_called_as_ever() -> None:
-    """Nothing stands between it and the channel."""
-    world = World()
-    world.kafka.create_topic("orders", 1)
-    world.kafka.publish("orders", 0, [b"a"])
-    processor = Recording()
-    seen: list[tuple[str, str]] = []
-    processor.on_batch = lambda batch: seen.append(current())
-    world.join("a", processor)
-    world.run(5)
-
-    assert seen == [("0" * 32, "0" * 16)]
