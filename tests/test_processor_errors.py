@@ -18,6 +18,13 @@ __all__ = ["world"]  # the fixture
 # -- errors ----------------------------------------------------------------------------------------------------------
 
 
+class Broken(Exception):
+    """A badly broken exception class."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -28,6 +35,8 @@ __all__ = ["world"]  # the fixture
             "advance(99) is past the batch, which ends before 3; use skip=True to skip records",
         ),
         (RuntimeError("database away"), "RuntimeError: database away (at "),
+        (SystemExit(3), "SystemExit: 3 (at "),  # sys.exit() ends no worker
+        (Broken(), "Broken"),
     ],
 )
 def test_a_wrong_answer_and_an_exception_lose_nothing(
@@ -132,35 +141,6 @@ def test_an_exception_in_any_callback_loses_and_repeats_no_commit(
     world.leave("a")
     assert (world.commits(), bool(failed)) == ({0: 3}, True)
     assert any(name in r.getMessage() and f"from {name}" in r.getMessage() for r in caplog.records)
-
-
-def test_a_processor_that_ends_itself_ends_no_worker(world: World) -> None:
-    """sys.exit() in a callback is an error of that callback."""
-    publish(world, 3)
-
-    def answer(batch: Batch) -> BatchResponse:
-        if not failed:
-            failed.append(1)
-            raise SystemExit(3)
-        return BatchResponse.advance()
-
-    failed: list[int] = []
-    start(world, answer)
-    world.run(2)
-    assert (failed, world.commits()) == ([1], {0: 3})
-
-
-def test_an_error_whose_text_fails_skips_nothing(world: World) -> None:
-    """Not even a badly broken exception class."""
-
-    class Broken(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no text")
-
-    publish(world, 3)
-    processor = start(world, answers(Broken()))
-    world.run(2)
-    assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
 
 
 def test_an_outage_of_what_the_processor_needs_gives_nothing_up(world: World) -> None:

@@ -194,12 +194,6 @@ class Own:
         return RefInfo(topic=ref.name, group=self._group)
 
 
-def test_a_mapper_of_ones_own_takes_the_place_of_the_ready_one() -> None:
-    """It is given what there is, and its options."""
-    mapper = ref_mapper_of(loaded(f"reset: {{ref_mapper: '{__name__}:Own', options: {{group: mine}}}}\n"))
-    assert mapper.map(Ref(kind="Trigger", name="t")) == RefInfo(topic="t", group="mine")
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Iterator[None]:
     """A distribution that offers one."""
@@ -213,10 +207,11 @@ def installed(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_installed_one_is_found_by_its_name() -> None:
-    """As processors are."""
-    mapper = ref_mapper_of(loaded("reset: {ref_mapper: shop, options: {group: mine}}\n"))
-    assert mapper.map(Ref(kind="Trigger", name="t")).group == "mine"
+@pytest.mark.parametrize("name", [f"{__name__}:Own", "shop"], ids=["by its path", "installed"])
+def test_a_mapper_of_ones_own_takes_the_place_of_the_ready_one(name: str) -> None:
+    """Found as processors are; it is given what there is, and its options."""
+    mapper = ref_mapper_of(loaded(f"reset: {{ref_mapper: '{name}', options: {{group: mine}}}}\n"))
+    assert mapper.map(Ref(kind="Trigger", name="t")) == RefInfo(topic="t", group="mine")
 
 
 @pytest.mark.parametrize(
