@@ -45,28 +45,21 @@ def kinds(world: World, name: str = "a") -> list[str]:
     return [event.kind for event in journal.of() if event.kind.startswith("mirror-")]
 
 
-def test_commits_are_in_the_kafka_group_soon_after_they_landed() -> None:
-    """The very offsets that ZooKeeper has; without a setting, in the group of the channel's name."""
+@pytest.mark.parametrize("mirror", ["kafka", "none"])
+def test_commits_are_in_the_kafka_group_soon_after_they_landed(mirror: str) -> None:
+    """The very offsets that ZooKeeper has, in the group of the channel's name unless set; without the setting nothing."""
     world = World()
     world.kafka.create_topic("orders", 2)
     world.kafka.publish("orders", 0, [b"1", b"2", b"3"])
 
-    world.join("a", offsets={"mirror": "kafka"})
+    a = world.join("a", offsets={"mirror": mirror})
     world.run(10)
 
-    assert world.groups.of("group") == world.commits() == {0: 3, 1: 0}
-
-
-def test_nothing_is_sent_where_nobody_asked_for_it() -> None:
-    """A channel without the setting has no mirror in its status either."""
-    world = World()
-    world.kafka.create_topic("orders", 1)
-    a = world.join("a")
-    world.kafka.publish("orders", 0, [b"1"])
-
-    world.run(10)
-
-    assert (world.groups.requests, a.channel.status().mirror) == ([], None)
+    assert world.commits() == {0: 3, 1: 0}
+    if mirror == "kafka":
+        assert world.groups.of("group") == world.commits()
+    else:
+        assert (world.groups.requests, a.channel.status().mirror) == ([], None)
 
 
 def test_each_replica_sends_what_it_holds() -> None:
