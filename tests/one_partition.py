@@ -43,7 +43,7 @@ def answers(*responses: object) -> Callable[[Batch], object]:
 
     def answer(batch: Batch) -> object:
         response = left.pop(0) if left else BatchResponse.advance()
-        if isinstance(response, Exception):
+        if isinstance(response, BaseException):
             raise response
         return response
 

@@ -6,6 +6,7 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import kafka
 import pytest
 
 from inbound.config.depends import depends_on
@@ -297,12 +298,6 @@ def test_kafka_python_is_told() -> None:
     assert door.refused is None
 
 
-def test_kafka_python_connects_without_a_door_where_nobody_asks() -> None:
-    """As ever."""
-    assert to_kafka_python({"bootstrap.servers": "b:1", "fetch.min.bytes": 5}) == {
-        "bootstrap_servers": "b:1", "fetch_min_bytes": 5}  # fmt: skip
-
-
 def test_librdkafka_is_told() -> None:
     """Files by their names, content as content."""
     location = {"ssl.certificate.location": str(CLIENT), "ssl.key.location": str(CLIENT), "ssl.ca.location": str(CA)}
@@ -371,3 +366,48 @@ def test_certificates_that_cannot_be_used_are_named(properties: dict[str, Any], 
         context({"security.protocol": "SSL", **properties})
     assert str(caught.value).startswith(problem)
     assert "hunter2" not in str(caught.value)
+
+
+def test_names_are_translated() -> None:
+    """Whatever comes out is a setting of kafka-python's."""
+    settings = to_kafka_python(
+        {
+            "bootstrap.servers": "b:1",
+            "client.dns.lookup": "use_all_dns_ips",
+            "fetch.max.wait.ms": 5,
+            "check.crcs": False,
+        }
+    )
+
+    assert settings == {
+        "bootstrap_servers": "b:1",
+        "client_dns_lookup": "use_all_dns_ips",
+        "fetch_max_wait_ms": 5,
+        "check_crcs": False,
+    }
+    assert settings.keys() <= kafka.KafkaConsumer.DEFAULT_CONFIG.keys()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "checked"),
+    [({}, True), ({"ssl.endpoint.identification.algorithm": "https"}, True),
+     ({"ssl.endpoint.identification.algorithm": ""}, False)],
+)  # fmt: skip
+def test_the_name_in_a_brokers_certificate_is_checked(algorithm: dict[str, str], checked: bool) -> None:
+    """By default, and if it is asked for."""
+    settings = to_kafka_python({"bootstrap.servers": "b:1", "security.protocol": "SSL", **algorithm})
+
+    assert settings["ssl_context"].check_hostname is checked
+
+
+def test_what_kafka_python_does_not_know_is_refused() -> None:
+    """By its own name."""
+    with pytest.raises(ConfigError, match=r"kafka\.config\.providers: the kafka-python reader has no such setting"):
+        to_kafka_python({"config.providers": "x"})
+
+
+def test_kerberos_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said when the configuration is read."""
+    monkeypatch.setattr("inbound.kafka.kafka_python.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"GSSAPI needs the package gssapi; install it with: pip install gssapi"):
+        to_kafka_python({"bootstrap.servers": "b:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})

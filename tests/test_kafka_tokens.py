@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,46 +14,26 @@ import pytest
 
 from inbound.errors import BrokerUnavailableError, ConfigError
 from inbound.kafka.tokens import UNKNOWN_LIFE, Tokens
-
-
-class Server:
-    """Answers with `status` and `answer`, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.answer: object = {"access_token": "tok-1", "expires_in": 100}
-        self.asked: list[tuple[str, dict[str, list[str]]]] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                server.asked.append((self.headers["Authorization"], form))
-                self.send_response(server.status)
-                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-                self.end_headers()
-                self.wfile.write(json.dumps(server.answer).encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/token"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+from tests.http_receiver import Receiver
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[Receiver]:
     """A server for tokens."""
-    one = Server()
-    yield one
-    one.close()
+    with closing(Receiver()) as one:
+        answers(one, 200, {"access_token": "tok-1", "expires_in": 100})
+        one.answer_headers["location"] = "http://127.0.0.1:1/elsewhere"
+        yield one
+
+
+def answers(server: Receiver, status: int, answer: object) -> None:
+    """Let the server answer this from now on."""
+    server.status = lambda number: status
+    server.answer_body = json.dumps(answer).encode()
+
+
+def url(server: Receiver) -> str:
+    return f"{server.url}/token"
 
 
 class Wall:
@@ -84,30 +63,34 @@ def jwt(**claims: object) -> str:
     return ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
 
 
-def test_a_token_is_asked_for_as_the_standard_says(server: Server) -> None:
+def test_a_token_is_asked_for_as_the_standard_says(server: Receiver) -> None:
     """Who we are in the header, what we want in the body."""
     scope = {"sasl.oauthbearer.scope": "read write"}
-    token, who = Tokens(lambda: properties(server.url, **scope), Wall()).get()
+    token, who = Tokens(lambda: properties(url(server), **scope), Wall()).get()
 
     assert (token.text, token.ends_at, who.user) == ("tok-1", Wall.now + 100, "svc")
     basic = base64.b64encode(b"svc:hunter2").decode()
-    assert server.asked == [(f"Basic {basic}", {"grant_type": ["client_credentials"], "scope": ["read write"]})]
+    (request,) = server.requests
+    assert (request.headers["authorization"], parse_qs(request.body.decode())) == (
+        f"Basic {basic}",
+        {"grant_type": ["client_credentials"], "scope": ["read write"]},
+    )
     assert "tok-1" not in repr(token)
     assert "hunter2" not in repr(who)
 
 
-def test_a_token_is_kept_for_most_of_its_time(server: Server) -> None:
+def test_a_token_is_kept_for_most_of_its_time(server: Receiver) -> None:
     """Four fifths; a lock step with its end would come too late."""
     wall = Wall()
-    tokens = Tokens(lambda: properties(server.url), wall)
+    tokens = Tokens(lambda: properties(url(server)), wall)
     for after in (0, 79, 81, 160, 162):
         wall.now = Wall.now + after
         tokens.get()
 
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
-def test_when_a_token_ends_is_read_off_it(server: Server) -> None:
+def test_when_a_token_ends_is_read_off_it(server: Receiver) -> None:
     """What it says itself counts, then what the server says, then a guess."""
     ends = []
     for answer in (
@@ -116,21 +99,21 @@ def test_when_a_token_ends_is_read_off_it(server: Server) -> None:
         {"access_token": "opaque"},
         {"access_token": "a.%%%.c"},
     ):
-        server.answer = answer
-        ends.append(Tokens(lambda: properties(server.url), Wall()).get()[0].ends_at - Wall.now)
+        answers(server, 200, answer)
+        ends.append(Tokens(lambda: properties(url(server)), Wall()).get()[0].ends_at - Wall.now)
 
     assert ends == [7, 100, UNKNOWN_LIFE, UNKNOWN_LIFE]
 
 
-def test_a_secret_that_was_rotated_is_used_at_once(server: Server) -> None:
+def test_a_secret_that_was_rotated_is_used_at_once(server: Receiver) -> None:
     """The token of the old one is not waited for."""
-    given = properties(server.url)
+    given = properties(url(server))
     tokens = Tokens(lambda: given, Wall())
     tokens.get()
     given["sasl.oauthbearer.client.credentials.client.secret"] = "other"
     tokens.get()
 
-    assert server.asked[1][0] == f"Basic {base64.b64encode(b'svc:other').decode()}"
+    assert server.requests[1].headers["authorization"] == f"Basic {base64.b64encode(b'svc:other').decode()}"
 
 
 @pytest.mark.parametrize(
@@ -146,25 +129,25 @@ def test_a_secret_that_was_rotated_is_used_at_once(server: Server) -> None:
     ],
 )  # fmt: skip
 def test_what_a_server_answers_instead_is_told_without_secrets(
-    server: Server, status: int, answer: object, words: str
+    server: Receiver, status: int, answer: object, words: str
 ) -> None:
     """Redirections are not followed: the secret would go with them."""
-    server.status, server.answer = status, answer
+    answers(server, status, answer)
     with pytest.raises(BrokerUnavailableError) as caught:
-        Tokens(lambda: properties(server.url + "?key=hunter2"), Wall()).get()
+        Tokens(lambda: properties(url(server) + "?key=hunter2"), Wall()).get()
 
-    assert str(caught.value).startswith(f"no token for Kafka: {server.url} ")
+    assert str(caught.value).startswith(f"no token for Kafka: {url(server)} ")
     assert words in str(caught.value)
     assert "hunter2" not in str(caught.value)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-def test_a_server_that_is_away_is_named(server: Server) -> None:
+def test_a_server_that_is_away_is_named(server: Receiver) -> None:
     """And asked again by whoever connects next."""
-    url = server.url
-    tokens = Tokens(lambda: properties(url), Wall())
+    where = url(server)
+    tokens = Tokens(lambda: properties(where), Wall())
     assert tokens.get()[0].text == "tok-1"
-    url = "http://127.0.0.1:1/token"
+    where = "http://127.0.0.1:1/token"
     with pytest.raises(BrokerUnavailableError, match=r"http://127\.0\.0\.1:1/token does not answer"):
         tokens.get()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -18,10 +20,20 @@ NAMES = st.from_regex(r"\A[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?\Z")
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
+TEXT = "apiVersion: messaging.knative.dev/v1\nkind: KafkaChannel\nmetadata: {name: a, namespace: b}\n"
+
+
 def channel(name: str, namespace: str = "shop", file: str = "f") -> Manifest:
     """Return a channel of that name."""
-    text = f"apiVersion: messaging.knative.dev/v1\nkind: KafkaChannel\nmetadata: {{name: {name!r}, namespace: {namespace!r}}}\n"
-    return parse_manifests({file: text}).channels[0]
+    made = parsed(file)
+    metadata = made.channel.metadata.model_copy(update={"name": name, "namespace": namespace})
+    return replace(made, channel=made.channel.model_copy(update={"metadata": metadata}))
+
+
+@cache
+def parsed(file: str) -> Manifest:
+    """Return a channel of another name; reading YAML in each of hypothesis' examples takes seconds."""
+    return parse_manifests({file: TEXT}).channels[0]
 
 
 @given(NAMES, NAMES, st.booleans())

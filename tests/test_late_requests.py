@@ -111,26 +111,6 @@ def test_answers_lost_again_and_again_move_the_epoch_each_time_and_end_well(worl
     assert (world.commits(), held(world.consumers["a"])) == ({0: 3}, [(0, epoch)])
 
 
-def test_in_a_new_session_the_epoch_stays(world: World) -> None:
-    """The old session is over, so nothing of it can come any more."""
-    process(world, 3)
-    world.ensemble.expire_session("a")
-    world.run(5)
-    assert (world.commits(), held(world.consumers["a"])) == ({0: 3}, [(0, 1)])
-
-
-def test_a_commit_that_went_unanswered_is_refused_once_somebody_has_claimed(world: World) -> None:
-    """The epoch node holds another's claim."""
-    process(world, 3)
-    world.ensemble.cut_off("a")
-    world.join("b")
-    world.run(15)
-    world.ensemble.heal("a")
-    world.run(5)
-    owned = world.owned()
-    assert (world.commits(), sorted(map(len, owned.values()))) == ({0: 3}, [0, 1])
-
-
 def test_a_recovery_that_executes_late_leaves_no_owner_node_behind() -> None:
     """It is released to a joiner; then the first attempt to get it back executes. The joiner must be able to take it."""
     world = World()

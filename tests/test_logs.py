@@ -179,23 +179,20 @@ def test_what_the_configuration_holds_is_known_by_its_names() -> None:
     assert known.hide(said) == "ann *** *** *** /run/secrets/token orders"
 
 
-def test_a_short_secret_is_hidden_where_it_stands_alone() -> None:
-    """Everywhere, it would make other words unreadable."""
+@pytest.mark.parametrize(
+    ("secrets", "said", "shown"),
+    [
+        (("abc", "x", "", None, b"bytes-secret"), "abc, abcdef, x, bytes-secret", "***, abcdef, x, ***"),
+        (("hunter2", "hunter2-new"), "hunter2-new", "***"),  # the longer one first, or its end would be seen
+        ((), "https://ann:pw@x/?token=t&a=1", "https://***@x/?token=***&a=1"),
+    ],
+    ids=["short ones only as words", "two that begin alike", "credentials in URLs"],
+)
+def test_what_is_hidden(secrets: tuple[Any, ...], said: str, shown: str) -> None:
+    """Known secrets, and those that URLs hold, which nobody has to know."""
     known = KnownSecrets()
-    known.remember("abc", "x", "", None, b"bytes-secret")
-    assert known.hide("abc, abcdef, x, bytes-secret") == "***, abcdef, x, ***"
-
-
-def test_the_longer_of_two_secrets_that_begin_alike_goes_first() -> None:
-    """Else its end is to be seen."""
-    known = KnownSecrets()
-    known.remember("hunter2", "hunter2-new")
-    assert known.hide("hunter2-new") == "***"
-
-
-def test_credentials_in_urls_are_hidden_without_being_known() -> None:
-    """They come from anywhere."""
-    assert KnownSecrets().hide("https://ann:pw@x/?token=t&a=1") == "https://***@x/?token=***&a=1"
+    known.remember(*secrets)
+    assert known.hide(said) == shown
 
 
 # -- repeats ---------------------------------------------------------------------------------------------------------

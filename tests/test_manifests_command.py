@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -219,26 +219,22 @@ manifests: {options: {ca_file: /run/ca/ca.crt, headers: {Authorization: {file: /
             "configmap/ca=/run/ca",
             "--mount",
             "secret/headers=/run/headers",
-            "--mount",
-            "configmap/config-tracing=/etc/config-tracing",
         ),
+        *("--mount", "configmap/config-tracing=/etc/config-tracing"),
         inbound=config,
     )
 
     workload = by_kind(objects_in(text), "inbound-my-kafkachannel")["Deployment"]
     pod = pod_of(workload)
-    secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
-    config_maps = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
+    names = {volume["name"]: volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+    names |= {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
     folders = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
-    mounted = {secrets[name]: folder for name, folder in folders.items() if name in secrets}
     assert (code, errors) == (0, "")
-    assert mounted == {
+    assert {names[name]: folder for name, folder in folders.items() if name in names} == {
         "kafka-creds": "/run/kafka",
         "zk-creds": "/run/zk",
         "admin": "/etc/inbound/admin",
         "headers": "/run/headers",
-    }
-    assert {config_maps[name]: folder for name, folder in folders.items() if name in config_maps} == {
         "ca": "/run/ca",
         "config-tracing": "/etc/config-tracing",
     }
@@ -331,95 +327,64 @@ def test_a_list_from_kubectl_is_read_from_standard_input(printed: Printed, monke
     assert (code, len(objects_in(text))) == (0, 8)
 
 
+class Refused(NamedTuple):
+    """A message, and what the command is given that it refuses: `one.yaml` holds the channel, `c.yaml` the configuration."""
+
+    message: str
+    arguments: tuple[str, ...] = ()
+    channel: str = CHANNEL
+    config: str | None = None
+    file: str = "one.yaml"
+
+
+OWN_CHANNELS = "channels: {a: {topics: [a], group: g, processor: {type: simple, options: {sinks: [log]}}}}\n"
+IN_THE_POD = "is not in the pod; say what has it: --mount secret/NAME="
 REFUSED = {
-    "a bad channel": (
-        ["-f", "one.yaml"],
-        CHANNEL.replace("uid: u-NAME, ", ""),
-        "",
-        "one.yaml:4: spec.subscribers[0].uid: missing",
+    "a bad channel": Refused("one.yaml:4: spec.subscribers[0].uid: missing", channel=CHANNEL.replace("uid: u-NAME, ", "")),
+    "a bad option": Refused("one.yaml:4: spec.subscribers[0].subscriberUri", channel=CHANNEL.replace("http:", "ftp:")),
+    "not YAML": Refused("one.yaml:1: not YAML", channel="kind: ["),
+    "no channel": Refused("one.yaml: holds no KafkaChannel", channel="{kind: Secret, apiVersion: v1}"),
+    "no file": Refused("two.yaml: no such file or folder", file="two.yaml"),
+    "a bad configuration": Refused("c.yaml:1: zookeper: unknown key", config="zookeper: {}\n"),
+    "channels of its own": Refused("c.yaml:1: channels: the pods of every KafkaChannel would run them", config=OWN_CHANNELS),
+    "a file that is not in the pod": Refused(
+        f"c.yaml:2: admin.token_file: secrets/token {IN_THE_POD}/etc/inbound/config/secrets",
+        config="kafka: {}\nadmin: {token_file: secrets/token}\n",
     ),
-    "a bad option": (
-        ["-f", "one.yaml"],
-        CHANNEL.replace('"http://one"', '"ftp://one"'),
-        "",
-        "one.yaml:4: spec.subscribers[0].subscriberUri",
+    "a folder that is not in the pod": Refused(
+        f"c.yaml:1: kafka: /run/kafka {IN_THE_POD}/run/kafka", config="kafka: {secret: /run/kafka}\n"
     ),
-    "not YAML": (["-f", "one.yaml"], "kind: [", "", "one.yaml:1: not YAML"),
-    "no channel": (["-f", "one.yaml"], "{kind: Secret, apiVersion: v1}", "", "one.yaml: holds no KafkaChannel"),
-    "no file": (["-f", "two.yaml"], "", "", "two.yaml: no such file or folder"),
-    "a bad configuration": (
-        ["-f", "one.yaml", "-c", "c.yaml"],
-        CHANNEL,
-        "zookeper: {}\n",
-        "c.yaml:1: zookeper: unknown key",
-    ),
-    "channels of its own": (
-        ["-f", "one.yaml", "-c", "c.yaml"],
-        CHANNEL,
-        "channels: {a: {topics: [a], group: g, processor: {type: simple, options: {sinks: [log]}}}}\n",
-        "c.yaml:1: channels: the pods of every KafkaChannel would run them",
-    ),
-    "a file that is not in the pod": (
-        ["-f", "one.yaml", "-c", "c.yaml"],
-        CHANNEL,
-        "kafka: {}\nadmin: {token_file: secrets/token}\n",
-        "c.yaml:2: admin.token_file: secrets/token is not in the pod; say what has it: --mount "
-        "secret/NAME=/etc/inbound/config/secrets",
-    ),
-    "a folder that is not in the pod": (
-        ["-f", "one.yaml", "-c", "c.yaml"],
-        CHANNEL,
-        "kafka: {secret: /run/kafka}\n",
-        "c.yaml:1: kafka: /run/kafka is not in the pod; say what has it: --mount secret/NAME=/run/kafka",
-    ),
-    "a variable that fits nowhere": (
-        ["-f", "one.yaml", "--env", "INBOUND__CONTROLER__JOIN_DELAY=1s"],
-        CHANNEL,
-        "",
+    "a variable that fits nowhere": Refused(
         "environment INBOUND__CONTROLER__JOIN_DELAY: controler: unknown key; did you mean controller?",
+        ("--env", "INBOUND__CONTROLER__JOIN_DELAY=1s"),
     ),
-    "a variable that is set": (
-        ["-f", "one.yaml", "--env", "INBOUND__MANIFESTS__PATHS=x"],
-        CHANNEL,
-        "",
-        "--env INBOUND__MANIFESTS__PATHS: is set for the pod already",
+    "a variable that is set": Refused(
+        "--env INBOUND__MANIFESTS__PATHS: is set for the pod already", ("--env", "INBOUND__MANIFESTS__PATHS=x")
     ),
-    "a Secret without a place": (
-        ["-f", "one.yaml", "--zookeeper-secret", "zk"],
-        CHANNEL,
-        "",
-        "inbound.yaml:2: zookeeper: names no files",
+    "a Secret without a place": Refused("inbound.yaml:2: zookeeper: names no files", ("--zookeeper-secret", "zk")),
+    "a volume for nothing": Refused(
+        "--ledger-volume: with ledger.type kafka there are no files", ("--ledger-volume", "1Gi"), config="ledger: {type: kafka}\n"
     ),
-    "a volume for nothing": (
-        ["-f", "one.yaml", "-c", "c.yaml", "--ledger-volume", "1Gi"],
-        CHANNEL,
-        "ledger: {type: kafka}\n",
-        "--ledger-volume: with ledger.type kafka there are no files",
-    ),
-    "the name of its own ConfigMap": (
-        ["-f", "one.yaml", "--config-map", "inbound-name"],
-        CHANNEL.replace("NAME", "name"),
-        "",
+    "the name of its own ConfigMap": Refused(
         "--config-map inbound-name: shop.name (one.yaml:3) needs that name",
+        ("--config-map", "inbound-name"), CHANNEL.replace("NAME", "name"),
     ),
-    "one path for two": (
-        ["-f", "one.yaml", "--kafka-secret", "a", "--mount", "secret/b=/etc/inbound/kafka"],
-        CHANNEL,
-        "",
+    "one path for two": Refused(
         "two of them would be mounted at /etc/inbound/kafka",
+        ("--kafka-secret", "a", "--mount", "secret/b=/etc/inbound/kafka"),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_used_is_refused_with_its_place(printed: Printed, case: tuple[list[str], str, str, str]) -> None:
-    """Exit code 2, nothing printed, and the file and line that somebody has to change."""
-    arguments, channel, config, message = case
+def test_what_cannot_be_used_is_refused_with_its_place(printed: Printed, case: Refused) -> None:
+    """Exit code 2, nothing printed, and the file and line to change."""
+    config = () if case.config is None else ("-c", "c.yaml")
 
-    code, text, errors = printed(*arguments, one=channel, c=config)
+    code, text, errors = printed("-f", case.file, *config, *case.arguments, one=case.channel, c=case.config or "")
 
     assert (code, text) == (2, "")
-    assert message in errors
+    assert case.message in errors
 
 
 def test_more_than_a_config_map_takes_is_refused(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,48 +61,39 @@ def test_batches_commits_and_the_age_of_records_are_timed(world: World) -> None:
     assert found.record_age_seconds.count == 2
 
 
-def test_reverts_are_told_apart_by_who_asked(world: World) -> None:
-    """The processor by its answer, or by its failure."""
-    publish(world, 3)
-    start(world, answers(BatchResponse.revert(), RuntimeError("away"), BatchResponse.revert(), ValueError("bad")))
-
+@pytest.mark.parametrize(
+    ("responses", "on_error", "expected"),
+    [
+        (
+            [BatchResponse.revert(), RuntimeError("away"), BatchResponse.revert(), ValueError("bad")],
+            {},
+            {"reverts": {"processor": 2, "error": 2}, "exceptions": {"RuntimeError": 1, "ValueError": 1}},
+        ),
+        (
+            [ValueError("bad")] * 5,
+            {"max_attempts": 2},
+            {"reverts": {"error": 2}, "holds": {"record": 1}, "exceptions": {"ValueError": 2}},
+        ),
+        ([BatchResponse.advance(6, skip=True)], {}, {"passed_over": {"processor": 5}}),
+        (
+            [ValueError("bad")],
+            {"max_attempts": 1, "then": "skip"},
+            {"passed_over": {"skip": 1}, "exceptions": {"ValueError": 1}},
+        ),
+    ],
+    ids=["reverts", "a record that fails for good", "skipped by an answer", "skipped by on_error"],
+)
+def test_what_a_processor_answers_is_counted_by_its_reason(
+    world: World, responses: list[object], on_error: dict[str, object], expected: dict[str, dict[str, int]]
+) -> None:
+    """Reverts and holds once each, what is passed over in offsets."""
+    publish(world, 6)
+    start(world, answers(*responses), on_error=on_error, reader={"max_batch_records": 1})
     world.run(10)
 
     found = meters(world)
-    assert counted(found.reverts) == {"processor": 2, "error": 2}
-    assert counted(found.exceptions) == {"RuntimeError": 1, "ValueError": 1}
-
-
-def test_a_record_that_fails_for_good_is_a_hold(world: World) -> None:
-    """Once, however often it was tried before."""
-    publish(world, 1)
-
-    start(world, answers(*[ValueError("bad")] * 5), on_error={"max_attempts": 2})
-    world.run(10)
-
-    found = meters(world)
-    assert (counted(found.holds), counted(found.exceptions)) == ({"record": 1}, {"ValueError": 2})
-
-
-def test_what_is_passed_over_is_counted_in_offsets(world: World) -> None:
-    """Skipped by the processor's answer, or by on_error."""
-    publish(world, 10)
-
-    start(world, answers(BatchResponse.advance(15, skip=True)), on_error={"max_attempts": 1, "then": "skip"})
-    world.kafka.publish("orders", 0, [b"x"] * 6)
-    world.run(2)
-
-    assert counted(meters(world).passed_over) == {"processor": 5}
-
-
-def test_a_record_that_is_given_up_is_counted_by_what_became_of_it(world: World) -> None:
-    """`on_error.then` is the reason."""
-    publish(world, 2)
-
-    start(world, answers(ValueError("a"), ValueError("a")), on_error={"max_attempts": 1, "then": "skip"})
-    world.run(5)
-
-    assert counted(meters(world).passed_over) == {"skip": 1}
+    kinds = {name: counted(getattr(found, name)) for name in ("reverts", "holds", "passed_over", "exceptions")}
+    assert {name: counts for name, counts in kinds.items() if counts} == expected
 
 
 def test_what_retention_took_is_counted_in_offsets(world: World) -> None:
@@ -171,14 +162,19 @@ def test_the_first_start_is_a_rebalance_from_joining_to_the_last_claim(six: Worl
     assert above(found.rebalance_seconds, 5.0) == 0
 
 
-def test_a_join_and_a_leave_are_rebalances_of_those_who_give_and_take(six: World) -> None:
-    """Once each, however many partitions move."""
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_join_and_a_leave_are_rebalances_of_those_who_give_and_take(six: World, dies: bool) -> None:
+    """Once each, however many partitions move; a death is a leave, once the session has expired."""
     six.join("b")
     six.run(10)
     assert (rebalanced(six), rebalanced(six, "b")) == (["start", "join"], ["start"])
     assert counted(meters(six).ownership) == {"claimed": 6, "released": 3}
 
-    six.leave("b")
+    if dies:
+        six.kill("b")
+        six.run(20)
+    else:
+        six.leave("b")
     six.run(10)
 
     assert rebalanced(six) == ["start", "join", "leave"]
@@ -186,16 +182,6 @@ def test_a_join_and_a_leave_are_rebalances_of_those_who_give_and_take(six: World
     assert counted(found.ownership) == {"claimed": 9, "released": 3}
     assert found.rebalance_seconds is not None
     assert found.rebalance_seconds.count == 3
-
-
-def test_a_member_that_dies_is_a_leave(six: World) -> None:
-    """Its session expires, and its partitions are taken."""
-    six.join("b")
-    six.run(10)
-    six.kill("b")
-    six.run(30)
-
-    assert rebalanced(six) == ["start", "join", "leave"]
 
 
 def test_new_partitions_are_a_rebalance_by_topics(six: World) -> None:
@@ -206,23 +192,20 @@ def test_new_partitions_are_a_rebalance_by_topics(six: World) -> None:
     assert (len(six.owned()["a"]), rebalanced(six)) == (8, ["start", "topics"])
 
 
-def test_a_partition_that_was_taken_away_is_lost_and_taken_back(six: World) -> None:
-    """An owner node that somebody deletes comes back under the same epoch: nothing moves."""
-    six.ensemble.expire_session("a")
+@pytest.mark.parametrize(("expires", "counts"), [(True, (1, 2)), (False, (1, 1))], ids=["expired", "connection lost"])
+def test_lost_sessions_and_connections_are_counted_and_no_rebalance(
+    six: World, expires: bool, counts: tuple[int, int]
+) -> None:
+    """A session that comes back under the same epochs moves nothing."""
+    if expires:
+        six.ensemble.expire_session("a")
+    else:
+        six.ensemble.disconnect("a")
     six.run(20)
 
-    found = meters(six)
-    assert (counted(found.ownership), rebalanced(six)) == ({"claimed": 6}, ["start"])
-    assert six.consumers["a"].controller.counters.sessions == 2
-
-
-def test_lost_connections_are_counted(six: World) -> None:
-    """The session may live on."""
-    six.ensemble.disconnect("a")
-    six.run(5)
-
     counters = six.consumers["a"].controller.counters
-    assert (counters.suspensions, counters.sessions) == (1, 1)
+    assert (counters.suspensions, counters.sessions) == counts
+    assert (counted(meters(six).ownership), rebalanced(six)) == ({"claimed": 6}, ["start"])
 
 
 def test_what_an_operator_asks_for_is_told_apart() -> None:

@@ -45,28 +45,21 @@ def kinds(world: World, name: str = "a") -> list[str]:
     return [event.kind for event in journal.of() if event.kind.startswith("mirror-")]
 
 
-def test_commits_are_in_the_kafka_group_soon_after_they_landed() -> None:
-    """The very offsets that ZooKeeper has; without a setting, in the group of the channel's name."""
+@pytest.mark.parametrize("mirror", ["kafka", "none"])
+def test_commits_are_in_the_kafka_group_soon_after_they_landed(mirror: str) -> None:
+    """The very offsets that ZooKeeper has, in the group of the channel's name unless set; without the setting nothing."""
     world = World()
     world.kafka.create_topic("orders", 2)
     world.kafka.publish("orders", 0, [b"1", b"2", b"3"])
 
-    world.join("a", offsets={"mirror": "kafka"})
+    a = world.join("a", offsets={"mirror": mirror})
     world.run(10)
 
-    assert world.groups.of("group") == world.commits() == {0: 3, 1: 0}
-
-
-def test_nothing_is_sent_where_nobody_asked_for_it() -> None:
-    """A channel without the setting has no mirror in its status either."""
-    world = World()
-    world.kafka.create_topic("orders", 1)
-    a = world.join("a")
-    world.kafka.publish("orders", 0, [b"1"])
-
-    world.run(10)
-
-    assert (world.groups.requests, a.channel.status().mirror) == ([], None)
+    assert world.commits() == {0: 3, 1: 0}
+    if mirror == "kafka":
+        assert world.groups.of("group") == world.commits()
+    else:
+        assert (world.groups.requests, a.channel.status().mirror) == ([], None)
 
 
 def test_each_replica_sends_what_it_holds() -> None:
@@ -82,49 +75,24 @@ def test_each_replica_sends_what_it_holds() -> None:
     assert [mirror and (mirror.state, mirror.waiting) for mirror in mirrored] == [("mirroring", 0)] * 2
 
 
-def test_under_load_there_is_a_request_a_second() -> None:
-    """However many commits there are."""
-    world = world_of(1, "a")
-    before = len(world.groups.requests)
-    for _ in range(50):
-        world.kafka.publish("orders", 0, [b"x"])
-        world.run(0.1)
-
-    commits = world.consumers["a"].channel.status().commits_total
-
-    assert commits >= 40
-    assert len(world.groups.requests) - before <= 6
-
-
 def test_a_claim_sends_what_it_read() -> None:
-    """Whoever takes over from a killed one sends its last commit, which that one had not sent."""
+    """The commit of a killed owner that had not sent it, and an offset that a reset has set back since."""
     world = world_of(1, "a")
+    world.kafka.publish("orders", 0, [b"x"] * 5)
+    world.run(3)
     world.groups.is_up = False
     world.kafka.publish("orders", 0, [b"x"] * 5)
     world.run(2)
+    before = world.groups.of(GROUP), world.commits()
     world.kill("a")
-    world.groups.is_up = True
-
-    world.join("b", offsets=MIRROR)
-    world.run(30)
-
-    assert (world.owned()["b"], world.groups.of(GROUP)) == ({0}, {0: 5})
-
-
-def test_an_offset_that_was_set_back_is_followed_by_the_claim() -> None:
-    """A reset, or an import, sets a group back; Kafka's group goes back with it."""
-    world = world_of(1, "a")
-    world.kafka.publish("orders", 0, [b"x"] * 9)
-    world.run(3)
-    before = world.groups.of(GROUP)
-    world.leave("a")
     world.ensemble.tree.transaction([SetData(world.paths.offset("orders", 0), encode_offset(4))], 0)
+    world.groups.is_up = True
     world.groups.requests.clear()
 
     world.join("b", offsets=MIRROR)
-    world.run_until(lambda: bool(world.groups.requests), within=10)
+    world.run_until(lambda: bool(world.groups.requests), within=30)
 
-    assert (before, world.groups.requests[0][2]) == ({0: 9}, {TopicPartition("orders", 0): 4})
+    assert (before, world.groups.requests[0][2]) == (({0: 5}, {0: 10}), {TopicPartition("orders", 0): 4})
 
 
 def test_what_a_late_request_set_back_is_set_right_again() -> None:
@@ -137,19 +105,6 @@ def test_what_a_late_request_set_back_is_set_right_again() -> None:
     world.run(ONCE_MORE)
 
     assert world.groups.of(GROUP) == {0: 9}
-
-
-def test_an_idle_group_is_sent_again_daily(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For Kafka forgets offsets that nobody commits; nothing else is sent meanwhile. (A day of 5 s.)"""
-    monkeypatch.setattr("inbound.kafka.mirror_plan.DAY", 5.0)
-    monkeypatch.setattr("inbound.kafka.mirror_plan.ONCE_MORE", 1.0)
-    world = world_of(2, "a")
-    world.groups.requests.clear()
-
-    world.run(12)
-
-    both = {TopicPartition("orders", 0): 0, TopicPartition("orders", 1): 0}
-    assert [offsets for _, _, offsets in world.groups.requests] == [both, both]
 
 
 def test_a_mirror_that_hangs_is_in_no_commits_way() -> None:
@@ -167,21 +122,6 @@ def test_a_mirror_that_hangs_is_in_no_commits_way() -> None:
     assert landed[0] == landed[1] == ({0: 20, 1: 0}, landed[0][1])
     assert mirror is not None
     assert (mirror.state, mirror.waiting, mirror.failures["unreachable"] > 0) == ("failing", 1, True)
-
-
-def test_a_broker_that_was_away_gets_the_newest_when_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once that it is away, and once that it is over."""
-    world = world_of(1, "a")
-    world.groups.is_up = False
-    with caplog.at_level(logging.INFO, "inbound.journal"):
-        for _ in range(10):
-            world.kafka.publish("orders", 0, [b"x"])
-            world.run(1)
-        world.groups.is_up = True
-        world.run(20)
-
-    assert (world.groups.of(GROUP), kinds(world)) == ({0: 10}, ["mirror-waits", "mirror-over"])
-    assert len([one for one in caplog.messages if "offsets do not go to Kafka group" in one]) == 1
 
 
 def test_a_coordinator_that_loads_is_not_worth_a_word_unless_it_lasts() -> None:

@@ -59,17 +59,6 @@ def test_what_lands_during_a_request_goes_with_the_next_one() -> None:
     assert (taken, plan.due(), plan.take(held(p0=2), 2.0), plan.waiting) == (1, 2.0, {P0: 2}, 1)
 
 
-def test_an_offset_goes_down_too() -> None:
-    """A reset sets a group back; what was noted last is what counts."""
-    plan = begun()
-    plan.note(P0, 100, 0.5)
-    plan.take(held(p0=100), 1.0)
-    plan.answered({}, 1.1)
-    plan.note(P0, 3, 1.2)
-
-    assert plan.take(held(p0=3), 2.0) == {P0: 3}
-
-
 def test_a_newer_offset_is_not_overwritten_by_the_one_that_failed() -> None:
     """Neither upwards nor downwards."""
     plan = begun()
@@ -91,19 +80,6 @@ def test_all_that_is_held_goes_once_a_day() -> None:
     plan.answered({}, DAY + 1)
 
     assert (before, sent, plan.due()) == (DAY, {P0: 1, P1: 2}, 2 * DAY)
-
-
-def test_all_that_is_held_goes_once_more_some_time_after_the_last_claim() -> None:
-    """A request of the owner before may have been on its way for so long, and have set an offset back."""
-    plan = begun()
-    plan.claimed(5.0)
-    plan.claimed(8.0)
-
-    due = plan.due()
-    sent = plan.take(held(p0=1), 8.0 + ONCE_MORE)
-    plan.answered({}, 30.0)
-
-    assert (due, sent, plan.due()) == (8.0 + ONCE_MORE, {P0: 1}, 8.0 + ONCE_MORE + DAY)
 
 
 def test_what_is_in_doubt_waits_and_what_is_released_is_sent_for_a_while() -> None:
@@ -130,18 +106,6 @@ def test_a_large_round_goes_in_pieces_without_a_pause() -> None:
     second = plan.take(Held(many, frozenset()), due)
 
     assert (len(first), due, len(second), {**first, **second}) == (MOST, ONCE_MORE, 5, many)
-
-
-def test_a_live_group_is_asked_again_in_ten_minutes() -> None:
-    """Whatever lands meanwhile."""
-    plan = begun()
-    plan.note(P0, 1, 0.5)
-    plan.take(held(p0=1), 1.0)
-    plan.answered(refused(Kind.LIVE_GROUP, P0), 1.0)
-    plan.note(P0, 2, 5.0)
-    plan.note(P1, 1, 5.0)
-
-    assert (plan.due(), plan.due(hurry=True), plan.take(held(p0=2, p1=1), 601.0)) == (601.0, 601.0, {P0: 2, P1: 1})
 
 
 def test_failures_are_tried_again_ever_more_slowly() -> None:
@@ -179,25 +143,6 @@ def test_trouble_is_over_when_there_is_nothing_left_that_was_refused() -> None:
     sent = plan.take(NOTHING, 1.0 + RELEASED_KEPT)
 
     assert (sent, plan.waiting, plan.problem) == ({}, 0, None)
-
-
-def test_whoever_is_in_a_hurry_does_not_collect() -> None:
-    """At the end the last commits go at once."""
-    plan = begun()
-    plan.note(P0, 1, 0.1)
-
-    assert (plan.due(), plan.due(hurry=True)) == (EVERY, 0.0)
-
-
-def test_other_settings_are_tried_at_once() -> None:
-    """What was wrong before may be right with them."""
-    plan = begun()
-    plan.note(P0, 1, 0.0)
-    plan.take(held(p0=1), 1.0)
-    plan.answered(refused(Kind.DENIED, P0), 1.0)
-    plan.try_again(1.5)
-
-    assert plan.due() == 2.0
 
 
 @pytest.mark.parametrize("code", sorted(KINDS))

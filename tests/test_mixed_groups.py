@@ -72,18 +72,6 @@ def test_a_static_consumer_gets_what_it_lists_from_a_dynamic_group_and_gives_it_
     assert world.commits() == dict.fromkeys(range(6), 3 * EACH)
 
 
-def test_a_fixed_count_consumer_has_its_count_however_many_dynamic_ones_there_are(world: World) -> None:
-    """They share the rest, and nothing is repeated as they come."""
-    world.join("a")
-    world.run(5)
-    world.join("four", coordinator=FixedCountCoordinator(4))
-    world.run(3)
-    world.join("b")
-    world.run(3)
-    assert {name: len(partitions) for name, partitions in world.owned().items()} == {"a": 1, "b": 1, "four": 4}
-    assert seen(world) == everything_once(EACH)
-
-
 def test_the_id_node_says_kind_and_parameters(world: World) -> None:
     """So that the others can count with it."""
     for name, coordinator in (

@@ -27,52 +27,34 @@ def settled(partitions: dict[str, int], **members: ZkCoordinator) -> Group:
     return group
 
 
-def test_partitions_that_no_static_member_lists_are_named_by_everybody() -> None:
-    """There is nobody else to take them."""
-    group = settled({"a": 4}, s=StaticCoordinator({"a": [0]}), t=StaticCoordinator({"a": [2]}))
-    notice = (
-        "nobody takes a/1, a/3: no static member lists them, and there is no other member for them; list them, or add a "
-        "dynamic member"
-    )
-    assert group.notices == {"s": (notice,), "t": (notice,)}
+STATIC, COUNT = StaticCoordinator, FixedCountCoordinator
 
 
-def test_partitions_beyond_all_counts_are_counted_by_everybody() -> None:
-    """Which ones they are is chance."""
-    group = settled({"a": 5, "b": 2}, f=FixedCountCoordinator(2), s=StaticCoordinator({"a": [4]}))
-    notice = (
-        "nobody takes 2 of the 5 partitions of a: the counts of the fixed-count members add up to less; raise a count, or "
-        "add a dynamic member"
-    )
-    assert group.notices == {"f": (notice,), "s": (notice,)}
-
-
-def test_a_dynamic_member_takes_what_is_left_and_nobody_says_anything() -> None:
-    """All have what is theirs."""
-    group = settled({"a": 5}, f=FixedCountCoordinator(2), s=StaticCoordinator({"a": [4]}), d=DynamicCoordinator())
-    assert set(group.notices.values()) == {()}
-
-
-def test_a_fixed_count_member_that_comes_too_late_says_so() -> None:
-    """Those who have their count don't."""
-    group = settled({"a": 5, "b": 9}, f=FixedCountCoordinator(4), g=FixedCountCoordinator(4), d=DynamicCoordinator())
-    assert group.notices == {
-        "f": (),
-        "g": (
-            "fixed-count member g gets only 1 of the 5 partitions of a instead of 4: there are no more after static and "
-            "longer-serving fixed-count members; lower a count, or add partitions",
-        ),
-        "d": (),
-    }
-
-
-def test_a_listed_partition_that_does_not_exist_is_named() -> None:
-    """Also one of a topic that is not there at all."""
-    group = settled({"a": 1}, s=StaticCoordinator({"a": [0, 7], "z": [1]}))
-    assert group.notices["s"] == (
-        "a/7, z/1: listed by this static member, but Kafka has no such partition (a has 1, z has 0); correct the list, or "
-        "add partitions",
-    )
+@pytest.mark.parametrize(
+    ("partitions", "members", "speakers", "notice"),
+    [
+        ({"a": 4}, {"s": STATIC({"a": [0]}), "t": STATIC({"a": [2]})}, "st",
+         "nobody takes a/1, a/3: no static member lists them, and there is no other member for them; list them, or add a "
+         "dynamic member"),
+        ({"a": 5, "b": 2}, {"f": COUNT(2), "s": STATIC({"a": [4]})}, "fs",
+         "nobody takes 2 of the 5 partitions of a: the counts of the fixed-count members add up to less; raise a count, or "
+         "add a dynamic member"),
+        ({"a": 5}, {"f": COUNT(2), "s": STATIC({"a": [4]}), "d": DynamicCoordinator()}, "", ""),
+        ({"a": 5, "b": 9}, {"f": COUNT(4), "g": COUNT(4), "d": DynamicCoordinator()}, "g",
+         "fixed-count member g gets only 1 of the 5 partitions of a instead of 4: there are no more after static and "
+         "longer-serving fixed-count members; lower a count, or add partitions"),
+        ({"a": 1}, {"s": STATIC({"a": [0, 7], "z": [1]})}, "s",
+         "a/7, z/1: listed by this static member, but Kafka has no such partition (a has 1, z has 0); correct the list, or "
+         "add partitions"),
+    ],
+    ids=["not listed", "beyond all counts", "a dynamic member takes the rest", "too late", "not in Kafka"],
+)  # fmt: skip
+def test_who_says_what_of_a_group_at_rest(
+    partitions: dict[str, int], members: dict[str, ZkCoordinator], speakers: str, notice: str
+) -> None:
+    """All members say what nobody takes; what one of them lacks, only that one says."""
+    group = settled(partitions, **members)
+    assert group.notices == {name: (notice,) if name in speakers else () for name in members}
 
 
 def test_an_id_node_that_cannot_be_read_is_named() -> None:

@@ -172,21 +172,43 @@ def test_a_live_member_is_named_and_nothing_is_done(scene: Scene) -> None:
     assert scene.offsets() == {}
 
 
-def test_a_member_that_registers_right_before_the_transaction_makes_it_impossible(scene: Scene) -> None:
-    """1. Nobody is there when we look; 2. a member registers; 3. the transaction is refused as a whole."""
+#: Who uses a group: what is to be made, what a change and what a deletion say of it.
+USES: dict[str, tuple[Callable[[Scene], None], str, str]] = {
+    "member": (Scene.register, "live member", "1 live member"),
+    "owner": (
+        lambda scene: scene.run_op(Create(PATHS.owner("orders", 1), b"a", ephemeral=True)),
+        r"have an owner that is not registered \(1\)",
+        "its owner is not registered",
+    ),
+    "gate": (
+        lambda scene: scene.run_op(SetData(GATE_PATH, b"/inbound/commands/reset-offset/r")),
+        "a reset has closed the gate",
+        "a reset has closed",
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_comes_right_before_the_transaction_makes_it_impossible(scene: Scene, use: str) -> None:
+    """1. Nobody is there when we look; 2. a member, an owner or a reset comes; 3. the transaction is refused as a whole."""
+    come, said, _ = USES[use]
     scene.change({0: 1, 1: 1})
-    scene.before = [scene.register]
-    with pytest.raises(OffsetsError, match="live member"):
+    scene.before = [lambda: come(scene)]
+    with pytest.raises(OffsetsError, match=said):
         scene.change({0: 5, 1: 5})
     assert scene.offsets() == {0: 1, 1: 1}
 
 
-def test_an_owner_node_without_a_registration_makes_it_impossible(scene: Scene) -> None:
-    """Its session may still commit."""
+@pytest.mark.parametrize("use", USES)
+def test_a_group_in_use_is_not_deleted(scene: Scene, use: str) -> None:
+    """By a member, by a session that has not expired, by a reset."""
+    come, _, said = USES[use]
     scene.change({0: 1})
-    scene.before = [lambda: scene.run_op(Create(PATHS.owner("orders", 1), b"a", ephemeral=True))]
-    with pytest.raises(OffsetsError, match=r"have an owner that is not registered \(1\)"):
-        scene.change({0: 5})
+    come(scene)
+    now = found(scene)
+    for attempt in (now.refuse, lambda: scene.run(delete_group(scene.zk, now))):
+        with pytest.raises(OffsetsError, match=said):
+            attempt()
     assert scene.offsets() == {0: 1, 1: None}
 
 
@@ -203,30 +225,15 @@ def test_a_member_that_came_and_went_is_seen(scene: Scene) -> None:
     assert (scene.offsets(), scene.epoch()[0]) == ({0: 9, 1: None}, 3)
 
 
-def test_a_closed_gate_makes_it_impossible(scene: Scene) -> None:
-    """A reset is under way: whatever it has read would be old."""
+@pytest.mark.parametrize("fate", ["executed", "lost", "executed late"])
+def test_a_lost_answer_is_looked_up(scene: Scene, fate: str) -> None:
+    """It is done once: the epochs move by one, whether it had executed or not, or does later."""
     scene.change({0: 1})
-    scene.before = [lambda: scene.run_op(SetData(GATE_PATH, b"/inbound/commands/reset-offset/r"))]
-    with pytest.raises(OffsetsError, match="a reset has closed the gate"):
-        scene.change({0: 5})
-    assert scene.offsets() == {0: 1, 1: None}
-
-
-@pytest.mark.parametrize("executed", [True, False])
-def test_a_lost_answer_is_looked_up(scene: Scene, executed: bool) -> None:
-    """It is done once: the epochs move by one, whether it had executed or not."""
-    scene.change({0: 1})
-    fault = scene.ensemble.lose_answers if executed else scene.ensemble.drop_requests
-    scene.before = [lambda: fault("operator")]
+    if fate == "executed":
+        scene.before = [lambda: scene.ensemble.lose_answers("operator")]
+    else:
+        scene.before = [lambda: scene.ensemble.drop_requests("operator", late=fate == "executed late")]
     assert scene.change({0: 5}) == [Change("orders", 0, 1, 5)]
-    assert (scene.offsets(), scene.epoch()[0]) == ({0: 5, 1: None}, 2)
-
-
-def test_a_request_that_executes_late_does_nothing(scene: Scene) -> None:
-    """The one after it has moved the epochs by then."""
-    scene.change({0: 1})
-    scene.before = [lambda: scene.ensemble.drop_requests("operator", late=True)]
-    scene.change({0: 5})
     scene.ensemble.deliver_all()
     assert (scene.offsets(), scene.epoch()[0]) == ({0: 5, 1: None}, 2)
 
@@ -342,24 +349,6 @@ def test_a_member_that_comes_between_two_transactions_stops_the_deletion(
     with pytest.raises(DisturbedError, match=r"has changed while the group was to be silent.* of 32 nodes are deleted"):
         scene.run(delete_group(scene.zk, before))
     assert scene.ensemble.tree.get(PATHS.member("a")) is not None
-
-
-@pytest.mark.parametrize("what", ["member", "owner", "gate"])
-def test_a_group_in_use_is_not_deleted(scene: Scene, what: str) -> None:
-    """By a member, by a session that has not expired, by a reset."""
-    scene.change({0: 1})
-    said = {"member": "1 live member", "owner": "its owner is not registered", "gate": "a reset has closed"}[what]
-    if what == "member":
-        scene.register()
-    elif what == "owner":
-        scene.run_op(Create(PATHS.owner("orders", 0), b"a", ephemeral=True))
-    else:
-        scene.run_op(SetData(GATE_PATH, b"/inbound/commands/reset-offset/r"))
-    now = found(scene)
-    for attempt in (now.refuse, lambda: scene.run(delete_group(scene.zk, now))):
-        with pytest.raises(OffsetsError, match=said):
-            attempt()
-    assert scene.offsets() == {0: 1, 1: None}
 
 
 def test_whoever_came_and_went_meanwhile_breaks_the_silence(scene: Scene) -> None:

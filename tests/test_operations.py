@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,8 @@ SECOND = f"  more: {{topics: [more], group: {GROUP}, processor: {{type: simple, 
 THIRD = "  bills: {topics: [bills], group: billing, processor: {type: simple, options: {sinks: [log]}}}\n"
 
 Run = Callable[..., tuple[int, str]]
+BOTH = " (group group, 2 members alive)\n"
+PAUSED = "paused; each member ends the batch in hand, keeps its partitions and reads nothing"
 
 
 @pytest.fixture
@@ -57,20 +58,16 @@ def run(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def test_a_group_is_paused_and_resumed_by_command(group: Group, run: Run) -> None:
     """The second time says that it was so already, since when and by whom."""
-    assert run("pause", "orders", "--reason", "new  disk") == (
-        0,
-        "orders: paused; each member ends the batch in hand, keeps its partitions and reads nothing "
-        "(group group, 2 members alive)\n",
-    )
+    assert run("pause", "orders", "--reason", "new  disk") == (0, f"orders: {PAUSED}{BOTH}")
     code, said = run("pause")
     assert code == 0
     assert said.startswith("orders: already paused since 2")
-    assert "(new disk); goes on with `inbound resume orders` (group group, 2 members alive)\n" in said
+    assert f"(new disk); goes on with `inbound resume orders`{BOTH}" in said
     group.publish()
     group.world.run(5)
     assert group.seen() == []
-    assert run("resume") == (0, "orders: resumed (group group, 2 members alive)\n")
-    assert run("resume") == (0, "orders: was not paused by an operator (group group, 2 members alive)\n")
+    assert run("resume") == (0, f"orders: resumed{BOTH}")
+    assert run("resume") == (0, f"orders: was not paused by an operator{BOTH}")
     group.world.run(5)
     assert len(group.seen()) == 20
 
@@ -79,31 +76,23 @@ def test_one_member_is_paused_and_resumed_by_command(run: Run) -> None:
     """And whoever resumes it in a paused group is told that it does not read yet."""
     assert run("pause", "--consumer", "a") == (
         0,
-        "orders: member a paused; it ends the batch in hand, keeps its partitions and reads nothing "
-        "(group group, 2 members alive)\n",
+        f"orders: member a paused; it ends the batch in hand, keeps its partitions and reads nothing{BOTH}",
     )
     run("pause")
     assert run("resume", "--consumer", "a") == (
         0,
-        "orders: member a resumed; the whole group is paused, so nothing is read before `inbound resume orders` "
-        "(group group, 2 members alive)\n",
+        f"orders: member a resumed; the whole group is paused, so nothing is read before `inbound resume orders`{BOTH}",
     )
     run("pause", "--consumer", "a")
-    assert run("resume") == (0, "orders: resumed, and member a, paused on its own (group group, 2 members alive)\n")
-    assert run("resume", "--consumer", "b") == (
-        0,
-        "orders: member b was not paused on its own (group group, 2 members alive)\n",
-    )
+    assert run("resume") == (0, f"orders: resumed, and member a, paused on its own{BOTH}")
+    assert run("resume", "--consumer", "b") == (0, f"orders: member b was not paused on its own{BOTH}")
 
 
 def test_resuming_what_a_reset_holds_says_so(group: Group, run: Run) -> None:
     """The operator's part is done; the reset ends its own."""
     group.pause("reset-monday")
     run("pause")
-    assert run("resume") == (
-        0,
-        "orders: resumed; still paused by reset-monday: goes on when that is done (group group, 2 members alive)\n",
-    )
+    assert run("resume") == (0, f"orders: resumed; still paused by reset-monday: goes on when that is done{BOTH}")
 
 
 def test_what_is_asked_for_while_a_reset_has_closed_a_gate_takes_effect_when_it_opens(group: Group, run: Run) -> None:
@@ -128,8 +117,7 @@ def test_a_member_with_a_fixed_id_can_be_paused_while_it_is_down(group: Group, r
     """It reads nothing when it comes. So does a process of `run --processes N`, whose ids end in a number."""
     assert run("pause", "--consumer", "fixed") == (
         0,
-        "orders: member fixed paused; it is not alive just now, and reads nothing when it comes "
-        "(group group, 2 members alive)\n",
+        f"orders: member fixed paused; it is not alive just now, and reads nothing when it comes{BOTH}",
     )
     assert run("pause", "--consumer", "fixed-0")[0] == 0
     assert run("pause", "--consumer", "fixed-x")[0] == 1
@@ -150,11 +138,7 @@ def test_all_channels_of_a_configuration_are_meant_where_none_is_named(run: Run)
     """Each group once; one that has never run as well."""
     assert run("pause", config=CONFIG + SECOND + THIRD) == (
         0,
-        "orders: paused; each member ends the batch in hand, keeps its partitions and reads nothing "
-        "(group group, 2 members alive)\n"
-        "more: as orders: both are of group group\n"
-        "bills: paused; each member ends the batch in hand, keeps its partitions and reads nothing "
-        "(group billing, 0 members alive)\n",
+        f"orders: {PAUSED}{BOTH}more: as orders: both are of group group\nbills: {PAUSED} (group billing, 0 members alive)\n",
     )
     # A member's id belongs to the group that knows it.
     assert run("pause", "--consumer", "b", config=CONFIG + THIRD)[1].startswith("orders: member b paused;")
@@ -167,7 +151,7 @@ def test_a_channel_that_is_not_configured_is_refused(run: Run) -> None:
 
 def test_a_rebalance_by_command_says_who_hears_of_it(group: Group, run: Run) -> None:
     """Also when nobody does."""
-    assert run("rebalance") == (0, "orders: every member looks at its share now (group group, 2 members alive)\n")
+    assert run("rebalance") == (0, f"orders: every member looks at its share now{BOTH}")
     assert run("rebalance", config="channels:\n" + THIRD) == (
         0,
         "bills: nobody is there to rebalance; members that start take their shares by themselves "
@@ -175,17 +159,16 @@ def test_a_rebalance_by_command_says_who_hears_of_it(group: Group, run: Run) -> 
     )
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.slow  # on a quiet machine the refusal comes within milliseconds, on a busy one the message needs longer to have it
 def test_a_command_ends_soon_where_no_zookeeper_answers() -> None:
-    """With its address, and where that comes from."""
-    started = time.monotonic()
+    """With its address, and where that comes from; kazoo on its own would never give up."""
     with pytest.raises(InboundError) as error:
         with_zookeeper(ZooKeeperConfig(hosts="127.0.0.1:1"), lambda zk: pytest.fail("asked"), connect_seconds=1.0)
     assert str(error.value) == (
         "ZooKeeper at 127.0.0.1:1 does not answer within 1 s; is it running? If so, see zookeeper.hosts "
         "(127.0.0.1:1: socket connection error: Connection refused)"
     )
-    assert time.monotonic() - started < 10  # kazoo by itself would try for ever
 
 
 # -- the admin port's side -----------------------------------------------------------------------------------------
@@ -212,10 +195,12 @@ def tasks() -> Iterator[Tasks]:
     tasks.close()
 
 
+ONE = {"orders": ChannelConfig.model_validate({"topics": ["orders"], "group": GROUP, "processor": {"type": "simple"}})}
+
+
 def operator(tasks: Tasks, ensemble: FakeEnsemble) -> Operator:
     """Return an operator of one channel."""
-    config = ChannelConfig.model_validate({"topics": ["orders"], "group": GROUP, "processor": {"type": "simple"}})
-    return Operator(tasks, ensemble.client("admin", 10.0), ManualClock(), {"orders": config}, "the admin port")
+    return Operator(tasks, ensemble.client("admin", 10.0), ManualClock(), ONE, "the admin port")
 
 
 def test_an_operation_runs_on_the_controllers_thread_and_is_waited_for(tasks: Tasks) -> None:
@@ -226,26 +211,25 @@ def test_an_operation_runs_on_the_controllers_thread_and_is_waited_for(tasks: Ta
     assert (done.changed, done.held_by, done.members) == (True, ["operator"], [])
 
 
-def test_an_operation_on_a_channel_that_is_not_there_names_those_that_are(tasks: Tasks) -> None:
-    """As for a page that does not exist."""
-    with pytest.raises(UnknownTargetError) as error:
-        operator(tasks, FakeEnsemble(ManualClock()))("ordres", Operation(Verb.PAUSE))
-    assert str(error.value) == "no channel 'ordres'; there are: orders"
-
-
-def test_an_operation_without_zookeeper_fails_at_once(tasks: Tasks) -> None:
-    """And not after a time-out."""
+@pytest.mark.parametrize(
+    ("state", "channel", "error", "said"),
+    [
+        ("well", "ordres", UnknownTargetError, "^no channel 'ordres'; there are: orders$"),
+        ("no ZooKeeper", "orders", ZkUnavailableError, None),  # at once, not after a time-out
+        ("stopping", "orders", ZkAmbiguousError, None),  # nobody would ever answer
+    ],
+)
+def test_an_operation_that_cannot_be_done_fails_at_once(
+    tasks: Tasks, state: str, channel: str, error: type[Exception], said: str | None
+) -> None:
+    """As a page that does not exist, without ZooKeeper, and while the process stops."""
     ensemble = FakeEnsemble(ManualClock())
-    ensemble.down()
-    with pytest.raises(ZkUnavailableError):
-        operator(tasks, ensemble)("orders", Operation(Verb.RESUME))
-
-
-def test_an_operation_that_comes_when_the_process_stops_fails(tasks: Tasks) -> None:
-    """Nobody would ever answer it."""
-    tasks.close()
-    with pytest.raises(ZkAmbiguousError):
-        operator(tasks, FakeEnsemble(ManualClock()))("orders", Operation(Verb.PAUSE))
+    if state == "no ZooKeeper":
+        ensemble.down()
+    elif state == "stopping":
+        tasks.close()
+    with pytest.raises(error, match=said):
+        operator(tasks, ensemble)(channel, Operation(Verb.RESUME))
 
 
 # -- the token -----------------------------------------------------------------------------------------------------
@@ -294,8 +278,7 @@ def test_the_controller_does_not_wait_for_whoever_asks() -> None:
     consumer = world.join("a")
     world.run(4)
     tasks = consumer.tasks
-    config = ChannelConfig.model_validate({"topics": ["orders"], "group": GROUP, "processor": {"type": "simple"}})
-    ask = Operator(tasks, consumer.zk, world.clock, {"orders": config}, "the admin port")
+    ask = Operator(tasks, consumer.zk, world.clock, ONE, "the admin port")
     found = []
     thread = threading.Thread(target=lambda: found.append(ask("orders", Operation(Verb.PAUSE)).members))
     thread.start()

@@ -27,7 +27,7 @@ def held(world: World, name: str) -> str | None:
 
 
 def test_a_held_partition_says_why_and_what_to_do(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """In status for as long as it is held, in the log once, to the processor once."""
+    """In status for as long as it is held, in the log and to the processor once; the brokers are asked once, too."""
     truncated(world)
     processor = start(world, on_truncation="hold")
     world.run(65)
@@ -36,6 +36,7 @@ def test_a_held_partition_says_why_and_what_to_do(world: World, caplog: pytest.L
     assert "Set on_truncation to earliest or latest, or move the offset, and restart" in why
     assert [r.getMessage() for r in caplog.records if "held" in r.getMessage()] == [f"group orders/0: held: {why}"]
     assert processor.calls == [("exception", 0, "OffsetOutOfRangeError")]
+    assert world.kafka.clients[-1].questions == 1
 
 
 def test_a_held_partition_does_not_go_on_by_itself_when_the_log_grows_over_the_offset(world: World) -> None:
@@ -100,11 +101,3 @@ def test_retention_that_overtakes_a_running_consumer_is_reported_with_its_range(
     world.run(3)
     assert (offsets(processor), world.commits()) == ([0, 1, 2, 20, 21], {0: 22})
     assert any("offsets 3 to 19 are lost to retention" in r.getMessage() for r in caplog.records)
-
-
-def test_the_brokers_are_asked_which_topic_it_is_once_and_not_with_every_poll(world: World) -> None:
-    """Before a position beyond the end is called truncation."""
-    truncated(world)
-    start(world, on_truncation="hold")
-    world.run(20)
-    assert world.kafka.clients[-1].questions == 1

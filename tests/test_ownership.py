@@ -1,24 +1,22 @@
 """Claim, recover, verify, release: what each does to the nodes, and what of it survives lost answers and late requests.
 
-Several tests follow one history each that breaks a protocol with one rule less: their docstrings say what would break.
+The histories that break a protocol with one rule less are in `tests/simulation/test_traces_ownership.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from inbound import TopicPartition
-from inbound.coordinators.nodes import BadNodeError
+from inbound.coordinators.nodes import BadNodeError, EpochInfo, ResetNote, decode_epoch
 from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import Call, Create, Delete, SetData
+from inbound.coordinators.zookeeper import Create, Delete, Op, RefusedError, SetData
 from inbound.errors import TransientError, ZkAmbiguousError, ZkUnavailableError
 from inbound.testing.zookeeper import Delivery
-from tests.ownership_stage import PATHS, TP, Consumer, Group
+from tests.ownership_stage import PATHS, TP, Group
 
 
 @pytest.fixture
@@ -104,33 +102,6 @@ def test_a_claim_gives_the_offset_of_the_owner_before(group: Group) -> None:
     assert b.claim() == Claim(Fence(2, b.session), 42)
 
 
-def test_the_offset_is_read_after_the_claim(group: Group) -> None:
-    """Between b's look and its claim, a recovers (which leaves the epoch alone), commits and releases.
-
-    Read before the claim, the offset would be the one of before a's commit: its records would be repeated.
-    """
-    a, b = group.join("a"), group.join("b")
-    fence = a.claim().fence
-    assert a.commit(fence, 10)
-    a.reconnect(new_session=True)
-    theirs = b.begin(b.ownership.claim(TP))
-    b.steps(*["execute", "answer"] * 4)
-    verdict, fence = a.do(a.ownership.recover(TP, fence))
-    assert verdict is Verdict.HELD
-    assert a.commit(fence, 20)
-    a.do(a.ownership.release(TP, fence, None))
-    claim = b.finish(theirs)
-    assert claim is not None
-    assert claim.offset == 20
-
-
-def test_nothing_is_claimed_without_an_id_node_of_ones_own(group: Group) -> None:
-    """Others would not count us."""
-    a = group.join("a")
-    group.ensemble.tree.transaction([Delete(PATHS.member("a"))], 0)
-    assert a.do(a.ownership.claim(TP)) is None
-
-
 def test_nothing_is_claimed_through_a_closed_gate(group: Group) -> None:
     """Neither seen closed, nor closed between the look and the claim; opened again, it is."""
     a = group.join("a")
@@ -144,15 +115,6 @@ def test_nothing_is_claimed_through_a_closed_gate(group: Group) -> None:
     assert a.claim().fence.epoch == 1
 
 
-def test_the_same_consumer_id_does_not_make_a_node_ours(group: Group) -> None:
-    """Two processes under one id would commit under one epoch."""
-    first = group.join("first", "same")
-    first.claim()
-    second = group.join("second", "same")
-    assert second.do(second.ownership.claim(TP)) is None
-    assert group.owner == first.session
-
-
 def test_a_node_of_a_session_that_is_provably_dead_is_replaced_at_once(group: Group) -> None:
     """Without waiting for it to expire."""
     dead, new = group.join("dead", "same"), group.join("new", "same")
@@ -160,18 +122,6 @@ def test_a_node_of_a_session_that_is_provably_dead_is_replaced_at_once(group: Gr
     claim = new.do(new.ownership.claim(TP, {dead.session}))
     assert claim == Claim(Fence(2, new.session), None)
     assert group.owner == new.session
-
-
-def test_a_late_take_over_does_not_evict_whoever_came_between(group: Group) -> None:
-    """The dead session expires and c claims, after the take-over has looked: it is refused."""
-    dead, new, c = group.join("dead", "same"), group.join("new", "same"), group.join("c")
-    dead.claim()
-    late = new.begin(new.ownership.claim(TP, {dead.session}))
-    new.steps(*["execute", "answer"] * 4)
-    group.ensemble.expire_session("dead")
-    c.claim()
-    assert new.finish(late) is None
-    assert (group.epoch, group.owner) == (2, c.session)
 
 
 def test_a_node_that_holds_no_offset_is_an_error_that_names_it(group: Group) -> None:
@@ -206,18 +156,6 @@ def test_a_claim_that_did_not_land_is_not_taken_for_one_that_did(group: Group) -
     with pytest.raises(ZkAmbiguousError):
         a.finish(mine)
     assert group.owner == b.session
-
-
-def test_a_claim_whose_answer_was_lost_with_the_connection_is_claimed_anew(group: Group) -> None:
-    """The node is ours without our knowing: never looked at again, nobody would read the partition for ever."""
-    a = group.join("a")
-    group.ensemble.lose_answers("a", after=4)
-    with pytest.raises(ZkUnavailableError):
-        a.do(a.ownership.claim(TP))
-    a.reconnect()
-    assert group.owner == a.session
-    assert a.do(a.ownership.verify(TP, Fence(0, a.session)))[0] is Verdict.BROKEN
-    assert a.claim() == Claim(Fence(2, a.session), None)
 
 
 def test_a_claim_is_not_ours_if_the_session_changed_before_the_offset_was_read(group: Group) -> None:
@@ -261,25 +199,16 @@ def test_recovery_finds_a_partition_lost_that_another_has_claimed(group: Group) 
     assert group.offset == b"7"
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["answer lost", "time-out"])
-def test_a_recovery_whose_answer_did_not_come_is_found_to_have_worked(group: Group, late: bool) -> None:
+def test_a_recovery_whose_answer_did_not_come_is_found_to_have_worked(group: Group) -> None:
     """Refused the second time, because the node is our own: taken for lost, the partition would be stuck."""
     a = group.join("a")
     old = a.claim().fence
     a.reconnect(new_session=True)
     mine = a.begin(a.ownership.recover(TP, old))
-    if late:
-        a.steps("execute", "answer", "execute")
-        group.clock.advance(a.zk.call_timeout)
-        a.tasks.step()
-        verdict, fence = a.finish(mine)
-    else:
-        group.ensemble.lose_answers("a", after=1)
-        with pytest.raises(ZkUnavailableError):
-            a.finish(mine)
-        a.reconnect()
-        verdict, fence = a.do(a.ownership.recover(TP, old))
-    assert (verdict, fence) == (Verdict.HELD, Fence(1, a.session))
+    a.steps("execute", "answer", "execute")
+    group.clock.advance(a.zk.call_timeout)
+    a.tasks.step()
+    assert a.finish(mine) == (Verdict.HELD, Fence(1, a.session))
 
 
 def test_recovery_stops_at_a_closed_gate(group: Group) -> None:
@@ -359,26 +288,6 @@ def test_a_release_whose_owner_node_went_with_an_old_session_commits_alone(group
     assert (group.offset, group.owner) == (b"20", None)
 
 
-def test_a_release_that_is_sent_again_does_not_delete_a_stranger_s_node(group: Group) -> None:
-    """a's release is executed late, b claims (the node is made anew, at version 0), and a sends its release again.
-
-    Checked by the owner node's version, the second one would delete b's: two owners.
-    """
-    a, b = group.join("a"), group.join("b")
-    fence = a.claim().fence
-    mine = a.begin(a.ownership.release(TP, fence, 5))
-    group.ensemble.disconnect("a", late=True)
-    a.tasks.step()
-    with pytest.raises(ZkAmbiguousError):
-        mine.result()
-    a.steps("late")
-    theirs = b.claim()
-    a.reconnect()
-    assert a.do(a.ownership.release(TP, fence, 5)) is None
-    assert (group.owner, theirs.offset) == (b.session, 5)
-    assert b.commit(theirs.fence, 6)
-
-
 def test_without_a_connection_nothing_is_begun(group: Group) -> None:
     """Each says that it is to be asked again."""
     a = group.join("a")
@@ -394,42 +303,129 @@ def test_without_a_connection_nothing_is_begun(group: Group) -> None:
             a.do(coroutine)
 
 
-# -- any order ---------------------------------------------------------------------------------------------------------
+# -- after a reset ------------------------------------------------------------------------------------------------------
+
+NOTE = ResetNote("/inbound/commands/reset-offset/one", 7, 3)
 
 
-@settings(max_examples=25)
-@given(st.data())
-def test_whatever_the_order_no_offset_is_committed_twice_or_goes_back(data: st.DataObject) -> None:
-    """Three consumers each claim, handle one record and release, while connections break and sessions expire."""
-    group = Group()
-    consumers = [group.join(name) for name in "abc"]
-    running: dict[str, Call[Any]] = {}
-    landed: list[int] = []
+def move(group: Group, note: ResetNote = NOTE) -> None:
+    """Do what a reset does: set the offset, and the epoch with a note of it."""
+    path = PATHS.epoch(*TP)
+    before = decode_epoch(path, group.node(path)) or EpochInfo("", 0, "")
+    moved = replace(before, consumer="reset", session=0, nonce=f"reset-{group.epoch}", reset=note)
+    ops = [SetData(PATHS.offset(*TP), b"%d" % note.new), SetData(path, moved.encode())]
+    group.ensemble.tree.transaction(ops, 0)
 
-    async def life(consumer: Consumer) -> None:
-        claim = await consumer.ownership.claim(TP)
-        if claim is not None:
-            position = (claim.offset or 0) + 1
-            if await consumer.ownership.release(TP, claim.fence, position) is not None:
-                landed.append(position)
 
-    for _ in range(data.draw(st.integers(20, 60), label="steps")):
-        for consumer in consumers:
-            call = running.get(consumer.name)
-            if (call is None or call.done) and consumer.zk.connection is not None:
-                running[consumer.name] = consumer.begin(life(consumer))
-        choices: list[tuple[str, str]] = [*group.ensemble.pending]
-        choices += [(c.name, "reconnect" if c.zk.connection is None else "break") for c in consumers]
-        choices += [(c.name, "expire") for c in consumers]
-        name, kind = data.draw(st.sampled_from(choices), label="next")
-        consumer = next(c for c in consumers if c.name == name)
-        if kind == "break":
-            group.ensemble.disconnect(name, executed=data.draw(st.integers(0, 1)), late=data.draw(st.booleans()))
-            consumer.tasks.step()
-        elif kind in ("reconnect", "expire"):
-            consumer.reconnect(new_session=kind == "expire")
-        else:
-            group.ensemble.step(Delivery(name, kind))
-            consumer.tasks.step()
-        assert landed == sorted(set(landed))
-        assert int(group.offset or 0) >= max(landed, default=0)
+def carried(group: Group) -> ResetNote | None:
+    """Return the note in the epoch node."""
+    info = decode_epoch(PATHS.epoch(*TP), group.node(PATHS.epoch(*TP)))
+    return info.reset if info is not None else None
+
+
+def test_whoever_claims_after_a_reset_is_told_and_passes_it_on_until_something_is_committed(group: Group) -> None:
+    """The first claimant may die before it has told anybody."""
+    a, b = group.join("a"), group.join("b")
+    move(group)
+    first = a.claim()
+    group.ensemble.expire_session("a")
+    second = b.claim()
+    during = carried(group)
+    b.commit(second.fence, 4)
+    b.do(b.ownership.release(TP, second.fence, None))
+    third = b.claim()
+    assert [(c.reset, c.offset) for c in (first, second, third)] == [(NOTE, 3), (NOTE, 3), (None, 4)]
+    assert (during, carried(group)) == (NOTE, None)
+
+
+def test_an_offset_that_moved_on_before_the_look_is_not_told_as_a_reset(group: Group) -> None:
+    """Somebody has set it by hand since, without a word to anybody."""
+    a = group.join("a")
+    move(group)
+    group.ensemble.tree.transaction([SetData(PATHS.offset(*TP), b"5")], 0)
+    claim = a.claim()
+    assert (claim.reset, claim.offset, carried(group)) == (None, 5, None)
+
+
+def test_of_two_resets_the_last_one_is_told(group: Group) -> None:
+    """Nobody has claimed between them; what the second found is its old offset."""
+    a = group.join("a")
+    move(group)
+    last = ResetNote("/inbound/commands/reset-offset/two", 3, 0)
+    move(group, last)
+    assert a.claim().reset == last
+
+
+def test_a_claim_whose_answer_was_late_tells_the_reset_all_the_same(group: Group) -> None:
+    """It is known by its nonce, note and all."""
+    a = group.join("a")
+    move(group)
+    mine = a.begin(a.ownership.claim(TP))
+    a.steps(*["execute", "answer"] * 5, "execute")
+    group.clock.advance(30)
+    a.tasks.step()
+    claim = a.finish(mine)
+    assert claim is not None
+    assert claim.reset == NOTE
+
+
+def test_a_topic_made_anew_knows_nothing_of_a_reset_of_the_one_before(group: Group) -> None:
+    """It begins at 0, whatever the reset has said of the other topic's records."""
+    a = group.join("a")
+    former = a.do(a.ownership.claim(TP, topic_id="old"))
+    assert former is not None
+    a.do(a.ownership.release(TP, former.fence, None))
+    move(group, replace(NOTE, new=0))
+    claim = a.do(a.ownership.claim(TP, topic_id="new", instead_of="old"))
+    assert claim is not None
+    assert (claim.recreated, claim.offset, claim.reset, carried(group)) == (True, 0, None, None)
+
+
+# -- owner nodes under which nothing is held ---------------------------------------------------------------------------
+
+
+def test_an_owner_node_of_ours_is_deleted_under_any_epoch_and_a_strangers_never(group: Group) -> None:
+    """The epoch stays where it is."""
+    a, b = group.join("a"), group.join("b")
+    a.claim()
+    move(group)
+    b.do(b.ownership.clear(TP))
+    stays = group.owner == a.session
+    a.do(a.ownership.clear(TP))
+    assert (stays, group.owner, group.epoch) == (True, None, 2)
+
+
+def test_one_that_executes_late_does_not_delete_the_node_of_the_next_claim(group: Group) -> None:
+    """1. The request is on its way; 2. we claim anew; 3. it executes, and would delete what stands there now."""
+    a = group.join("a")
+    a.claim()
+    late = a.begin(a.ownership.clear(TP))
+    a.steps("execute", "answer", "execute", "answer")
+    epoch, owner = PATHS.epoch(*TP), PATHS.owner(*TP)
+    claim: list[Op] = [SetData(epoch, group.node(epoch)), Delete(owner), Create(owner, b"a", ephemeral=True)]
+    group.ensemble.tree.transaction(claim, a.session)
+    with pytest.raises(RefusedError):
+        a.finish(late)
+    assert group.owner == a.session
+
+
+def test_the_node_of_a_dead_predecessor_goes_and_what_it_had_sent_is_fenced(group: Group) -> None:
+    """Its session lives on, and so does a commit on its way: it must not land once the partition counts as free."""
+    dead, new = group.join("dead", "same"), group.join("new", "same")
+    fence = dead.claim().fence
+    new.do(new.ownership.clear(TP, {dead.session}))
+    assert (group.owner, dead.commit(fence, 9), group.offset) == (None, False, b"")
+
+
+def test_a_recovery_without_an_answer_is_refused_after_the_node_was_deleted(group: Group) -> None:
+    """It could else leave an owner node of ours that nobody knows of."""
+    a = group.join("a")
+    fence = a.claim().fence
+    a.reconnect(new_session=True)
+    recovery = a.begin(a.ownership.recover(TP, fence))
+    a.steps("execute", "answer", "execute")  # the gate's answer; the recovery executes, its answer does not come
+    group.clock.advance(30)
+    a.tasks.step()
+    a.finish(recovery)
+    a.do(a.ownership.clear(TP))
+    assert (group.owner, group.epoch) == (None, fence.epoch + 1)

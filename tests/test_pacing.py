@@ -111,7 +111,7 @@ def test_partitions_share_the_rate_of_the_process(world: World) -> None:
     world.kafka.create_topic("many", 8)
     journal = join(world, {"max_read_rate": "40/s"}, topics=["many"])
     for partition in range(8):
-        world.kafka.publish("many", partition, [b"x"] * 1000)
+        world.kafka.publish("many", partition, [b"x"] * 100)
     world.run(10)
     assert 370 <= len(journal.offsets) <= 430
 

@@ -125,16 +125,6 @@ def test_a_checkout_has_each_layer_under_inbound(layer: str) -> None:
     assert link.resolve() == ROOT / layer
 
 
-def test_every_folder_with_modules_is_a_listed_package() -> None:
-    """setup.cfg lists what exists: a folder without `__init__.py`, or not listed, would be left out of the wheel."""
-    config = configparser.ConfigParser()
-    config.read(ROOT / "setup.cfg")
-
-    expected = {str(Path(name).parent).replace("/", ".") for name in shipped_files() if name.endswith(".py")}
-
-    assert set(config["options"]["packages"].split()) == expected
-
-
 def test_the_lock_pins_every_requirement_with_hashes_and_names_no_index() -> None:
     """Everything that setup.cfg asks for is in the lock, with hashes; where it comes from is left to the machine."""
     config = configparser.ConfigParser()

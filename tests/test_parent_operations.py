@@ -69,34 +69,27 @@ def told(urls: list[str | None], operation: Operation) -> tuple[int, str]:
     return page.code, page.body.decode()
 
 
-def test_a_rate_goes_to_every_process(children: Children) -> None:
-    """Each has one of its own."""
-    code, _ = told([children.url("a"), children.url("b")], RATE)
-    assert (code, children.done) == (200, ["a", "b"])
+DEAD = "http://127.0.0.1:1"
+RATE_OF_B = Operation(Verb.RATE, consumer="host-b", per_second=50.0)
+SILENT = "process 1 does not answer, and may have its rate as it was"
 
 
-@pytest.mark.parametrize("silent", ["http://127.0.0.1:1", None], ids=["dead", "starting"])
-def test_a_rate_that_not_all_have_taken_is_no_success(children: Children, silent: str | None) -> None:
-    """It names who has not; those who can be asked have it, and asking again does no harm."""
-    code, said = told([children.url("a"), silent, children.url("c")], RATE)
-    assert (code, children.done) == (503, ["a", "c"])
-    assert "process 1 does not answer, and may have its rate as it was" in said
-
-
-def test_a_rate_of_one_member_concerns_no_other(children: Children) -> None:
-    """Whoever is silent may be that member only if nobody else says to be it."""
-    operation = Operation(Verb.RATE, consumer="host-b", per_second=50.0)
-    code, _ = told([None, children.url("a"), children.url("b")], operation)
-    assert (code, children.done) == (200, ["b"])
-
-
-def test_what_is_for_the_group_is_done_by_whoever_answers(children: Children) -> None:
-    """Once."""
-    code, _ = told([None, children.url("b"), children.url("c")], Operation(Verb.PAUSE))
-    assert (code, children.done) == (200, ["b"])
-
-
-def test_nobody_answers(children: Children) -> None:
-    """It says what to do."""
-    code, said = told([None, "http://127.0.0.1:1"], Operation(Verb.PAUSE))
-    assert (code, said.strip()) == (503, "no process answers; ask again, or use the command line")
+@pytest.mark.parametrize(
+    ("processes", "operation", "code", "done", "said"),
+    [
+        (["a", "b"], RATE, 200, ["a", "b"], ""),
+        (["a", DEAD, "c"], RATE, 503, ["a", "c"], SILENT),  # asking again does no harm
+        (["a", None, "c"], RATE, 503, ["a", "c"], SILENT),
+        ([None, "a", "b"], RATE_OF_B, 200, ["b"], ""),  # a silent process may be that member only if no other is
+        ([None, "b", "c"], Operation(Verb.PAUSE), 200, ["b"], ""),
+        ([None, DEAD], Operation(Verb.PAUSE), 503, [], "no process answers; ask again, or use the command line\n"),
+    ],
+    ids=["a rate for all", "one is dead", "one starts", "a rate for one member", "for the group", "nobody answers"],
+)
+def test_what_the_parent_passes_on(
+    children: Children, processes: list[str | None], operation: Operation, code: int, done: list[str], said: str
+) -> None:
+    """A rate goes to every process, and is no success if one has not taken it; a pause is done once, by any of them."""
+    urls = [one if one in (None, DEAD) else children.url(one) for one in processes]
+    found, text = told(urls, operation)
+    assert (found, children.done, said in text) == (code, done, True)

@@ -68,20 +68,22 @@ def test_a_pause_that_comes_during_a_callback_lets_it_end_and_commit(group: Grou
 
 
 def test_the_processor_is_told_once_per_partition_and_spell(group: Group) -> None:
-    """By on_pause and on_resume; pausing again changes nothing."""
+    """By on_pause and on_resume; pausing again changes nothing. The status says who paused, since when and why."""
     group.pause()
+    status = group.world.consumers["a"].channel.status()
+    assert status.paused == [Pause(OPERATOR, None, SINCE, "ann", "a good reason")]
+    assert [p.paused for p in status.partitions] == [True, True]
     assert group.pause(by="bob") == Pause(OPERATOR, None, SINCE, "ann", "a good reason")
     group.publish()
     group.world.run(70)  # over a timed evaluation
+    held = [p for c in group.world.consumers.values() for p in c.channel.parts.schedule.held()]
+    assert [p.buffer.size for p in held] == [0] * PARTITIONS, "memory and brokers are left alone"
     group.resume()
     group.world.run(5)
     assert group.resume() == []
-    told = [("pause", "resume") for _ in range(PARTITIONS)]
-    calls = [p.told("pause", "resume") for p in (group.a, group.b)]
-    assert sorted(call for some in calls for call in some) == sorted(
-        (name, p) for p, names in enumerate(told) for name in names
-    )
-    assert [name for name, _ in calls[0]] == ["pause", "resume"] * 2
+    for name, processor in (("a", group.a), ("b", group.b)):
+        expected = [(call, p) for p in sorted(group.of(name)) for call in ("pause", "resume")]
+        assert processor.told("pause", "resume") == expected
 
 
 def test_a_joiner_takes_its_share_of_a_paused_group_and_reads_nothing(group: Group) -> None:
@@ -224,18 +226,6 @@ def test_a_pause_is_no_idle_time(group: Group) -> None:
     assert c.told("idle") == []
     group.world.run(10)
     assert c.told("idle") == [("idle", mine)]
-
-
-def test_nothing_is_fetched_while_paused(group: Group) -> None:
-    """What was read ahead before stays as it is, for whoever resumes: memory and brokers are left alone."""
-    group.pause()
-    group.publish()
-    group.world.run(10)
-    held = [p for c in group.world.consumers.values() for p in c.channel.parts.schedule.held()]
-    assert [p.buffer.size for p in held] == [0] * PARTITIONS
-    group.resume()
-    group.world.run(5)
-    assert group.seen() == once(5)
 
 
 def test_a_partition_that_rests_is_told_of_the_pause_at_once_and_rests_on_afterwards(group: Group) -> None:
@@ -398,16 +388,6 @@ def test_a_command_whose_answers_are_lost_says_that_it_failed_or_has_done_it(
     group.publish()
     group.world.run(5)
     assert (done, group.seen()) == (True, [])
-
-
-def test_status_says_who_paused_since_when_and_why(group: Group) -> None:
-    """For the channel and each of its partitions."""
-    group.pause()
-    status = group.world.consumers["a"].channel.status()
-    assert (status.paused, [p.paused for p in status.partitions]) == (
-        [Pause(OPERATOR, None, SINCE, "ann", "a good reason")],
-        [True, True],
-    )
 
 
 @pytest.mark.parametrize(

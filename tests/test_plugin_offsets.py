@@ -66,14 +66,19 @@ def held(world: World) -> str | None:
 # -- what it says --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("start", "read"), [(2, [2, 3, 4, 5, 6]), (6, [6]), (0, list(range(7))), (7, [])])
-def test_its_offset_wins_over_the_groups_and_the_ledger_says_why(world: World, start: int, read: list[int]) -> None:
-    """Behind the commit, or ahead of it; up to the log's end."""
+@pytest.mark.parametrize(
+    ("start", "read"), [(2, [2, 3, 4, 5, 6]), (6, [6]), (0, list(range(7))), (7, []), (None, [5, 6]), (5, [5, 6])]
+)
+def test_its_offset_wins_over_the_groups_and_the_ledger_says_why(
+    world: World, start: int | None, read: list[int]
+) -> None:
+    """Behind the commit, or ahead of it, up to the log's end; without an answer it goes on at the commit."""
     committed(world, 5)
     publish(world, 2)
     processor = join(world, start)
     assert (processor.claims, offsets(processor), world.commits()) == ([(5,)], read, {0: 7})
-    assert notes(world, "reset") == [{"old": 5, "new": start, "reason": "on_claim"}]
+    moved = [] if start in (None, 5) else [{"old": 5, "new": start, "reason": "on_claim"}]
+    assert notes(world, "reset") == moved
 
 
 def test_its_offset_is_committed_before_the_first_batch(world: World) -> None:
@@ -82,15 +87,6 @@ def test_its_offset_is_committed_before_the_first_batch(world: World) -> None:
     join(world, 2)
     entries = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Done | Range)]
     assert entries[:2] == [Done("orders", 0, 2, 2, 2, 2), Range("orders", 0, 2, 2, 5, 3)]
-
-
-@pytest.mark.parametrize("start", [None, 5])
-def test_without_an_answer_or_with_the_same_it_goes_on_at_the_commit(world: World, start: int | None) -> None:
-    """And nothing is noted."""
-    committed(world, 5)
-    publish(world, 2)
-    processor = join(world, start)
-    assert (offsets(processor), world.commits(), notes(world, "reset")) == ([5, 6], {0: 7}, [])
 
 
 @pytest.mark.parametrize(("start", "read"), [(3, [3, 4, 5]), (None, [])])
@@ -170,17 +166,6 @@ def test_a_partition_that_goes_before_its_first_batch_goes_at_once(world: World)
     world.leave("a", within=3)
     assert (world.owned(), world.commits()) == ({}, {0: 5})
     assert [call[0] for call in processor.calls if call[0] != "claim"] == []
-
-
-def test_a_pause_comes_before_the_question(world: World) -> None:
-    """Nothing is read anyway."""
-    committed(world, 5)
-    world.ensemble.down()
-    processor = Owning(2)
-    world.join("a", processor)
-    world.ensemble.up()
-    world.run(4)
-    assert (processor.claims, offsets(processor)) == ([(5,)], [2, 3, 4])
 
 
 # -- answers that are no good --------------------------------------------------------------------------------------------

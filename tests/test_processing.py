@@ -31,11 +31,24 @@ def test_everything_is_handed_out_in_order_and_committed(world: World) -> None:
     assert world.commits() == {0: 10}
 
 
-def test_a_prefix_is_committed_and_the_rest_is_handed_out_again(world: World) -> None:
-    """advance(offset) inside the batch."""
-    publish(world, 5)
-    processor = start(world, answers(BatchResponse.advance(3)))
-    assert (offsets(processor), world.commits()) == ([0, 1, 2, 3, 4, 3, 4], {0: 5})
+@pytest.mark.parametrize(
+    ("responses", "handed_out"),
+    [
+        ([BatchResponse.advance(1)], [0, 1, 1, 2, 3]),  # a prefix is committed, and the rest is delivered again
+        (
+            [BatchResponse.advance(), BatchResponse.revert(1)],
+            [0, 1, 2, 3, 1, 2, 3],
+        ),  # Kafka is asked again for offset 1
+        ([BatchResponse.next()], [0, 1, 2, 3]),  # the commit waits for a later advance
+    ],
+)
+def test_an_answer_decides_what_is_delivered_next(
+    world: World, responses: list[BatchResponse], handed_out: list[int]
+) -> None:
+    """Everything is committed in the end, and no commit goes back."""
+    publish(world, 4)
+    processor = start(world, answers(*responses), reader={"max_batch_records": 2})
+    assert (offsets(processor), world.commits()) == (handed_out, {0: 4})
 
 
 def test_a_reverted_batch_is_handed_out_again_after_the_wait(world: World) -> None:
@@ -45,20 +58,6 @@ def test_a_reverted_batch_is_handed_out_again_after_the_wait(world: World) -> No
     assert (offsets(processor), world.commits()) == ([0, 1, 2], {0: 0})
     world.run(10)
     assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
-
-
-def test_revert_below_the_commit_reads_again_and_leaves_the_commit_alone(world: World) -> None:
-    """Kafka is asked again for what is not in memory any more."""
-    publish(world, 4)
-    processor = start(world, answers(BatchResponse.advance(), BatchResponse.revert(1)), reader={"max_batch_records": 2})
-    assert (offsets(processor), world.commits()) == ([0, 1, 2, 3, 1, 2, 3], {0: 4})
-
-
-def test_next_reads_on_and_a_later_advance_commits_it_all(world: World) -> None:
-    """The commit stays behind until then."""
-    publish(world, 4)
-    processor = start(world, answers(BatchResponse.next()), reader={"max_batch_records": 2})
-    assert (offsets(processor), world.commits()) == ([0, 1, 2, 3], {0: 4})
 
 
 def test_skip_goes_past_records_and_the_ledger_says_so(world: World) -> None:
@@ -132,19 +131,6 @@ def test_a_release_tells_the_processor_and_commits_what_it_says(world: World) ->
     assert (world.commits(), processor.calls[-1], world.owned()) == ({0: 4}, ("termination", 0, 4), {})
 
 
-def test_a_record_published_while_nobody_had_committed_is_not_lost_with_latest(world: World) -> None:
-    """The first position is committed before the first batch; a crash then does not move it to a later end."""
-    publish(world, 5)
-    start(world, auto_offset_reset="latest")
-    assert world.commits() == {0: 5}
-    world.kill("a")
-    publish(world, 3)
-    successor = Recording()
-    world.join("b", successor, auto_offset_reset="latest")
-    world.run(15)
-    assert offsets(successor) == [5, 6, 7]
-
-
 def test_the_commit_is_told_at_once_also_when_the_partition_rests(world: World) -> None:
     """The wait is for the next read."""
     publish(world, 1)
@@ -166,38 +152,10 @@ def test_a_partition_without_a_leader_does_not_keep_the_others_from_starting() -
     assert world.commits() == {0: 1, 1: 1}
 
 
-def test_an_added_partition_starts_at_its_beginning_also_with_latest(world: World) -> None:
-    """What was published before anybody noticed it would else be lost."""
-    processor = start(world, auto_offset_reset="latest")
-    world.kafka.create_topic("orders", 2)
-    world.kafka.publish("orders", 1, [b"early"])
-    world.run(8)
-    assert processor.seen == [(TopicPartition("orders", 1), 0)]
-
-
 def test_what_retention_has_deleted_is_reported_and_read_on_from_the_logs_start(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Never a silent jump, and never to the end."""
-    publish(world, 3)
-    start(world)
-    world.leave("a")
-    publish(world, 10)
-    world.kafka.retain("orders", 0, 8)
-    processor = Recording()
-    world.join("b", processor)
-    world.run(6)
-    retention = [e for e in world.consumers["b"].ledger.entries if isinstance(e, Note) and e.kind == "retention"]
-    assert (offsets(processor), [(n.facts["first"], n.facts["next"]) for n in retention]) == (
-        list(range(8, 13)),
-        [(3, 8)],
-    )
-    assert any("orders/0: offsets 3 to 7 are lost to retention" in r.getMessage() for r in caplog.records)
-    assert ("exception", 0, "OffsetOutOfRangeError") in processor.calls
-
-
-def test_retention_is_told_once_however_long_the_callback_takes(world: World) -> None:
-    """The reader runs on meanwhile, at the position that is not in the log."""
+    """Never a silent jump, never to the end, and once, although the reader reads on during a slow callback."""
     publish(world, 3)
     start(world)
     world.leave("a")
@@ -213,8 +171,13 @@ def test_retention_is_told_once_however_long_the_callback_takes(world: World) ->
     processor = Slow()
     world.join("b", processor)
     world.run(6)
+    retention = [e for e in world.consumers["b"].ledger.entries if isinstance(e, Note) and e.kind == "retention"]
+    assert (offsets(processor), [(n.facts["first"], n.facts["next"]) for n in retention]) == (
+        list(range(8, 13)),
+        [(3, 8)],
+    )
+    assert any("orders/0: offsets 3 to 7 are lost to retention" in r.getMessage() for r in caplog.records)
     assert [call for call in processor.calls if call[0] == "exception"] == [("exception", 0, "OffsetOutOfRangeError")]
-    assert offsets(processor) == list(range(8, 13))
 
 
 def test_what_was_read_before_the_log_was_cut_is_handed_out_first(world: World) -> None:
@@ -260,16 +223,6 @@ def test_a_truncated_log_is_treated_as_configured(
         assert (offsets(processor), world.commits()) == ([4], {0: 5})
 
 
-def test_a_slow_partition_holds_back_only_itself() -> None:
-    """Its wait is not the others'."""
-    world = World()
-    world.kafka.create_topic("orders", 3)
-    for partition in range(3):
-        world.kafka.publish("orders", partition, [b"x"] * 2)
-    start(world, lambda batch: BatchResponse.revert(wait=1000) if batch.partition == 1 else BatchResponse.advance())
-    assert world.commits() == {0: 2, 1: 0, 2: 2}
-
-
 def test_brokers_that_go_away_and_come_back_lose_nothing(world: World) -> None:
     """The reader says so and goes on."""
     publish(world, 2)
@@ -299,26 +252,19 @@ def test_the_ledger_has_begun_done_and_settled_of_every_batch_in_this_order(worl
     ]
 
 
-def test_nothing_is_handed_out_while_the_ledger_cannot_be_written(world: World) -> None:
+@pytest.mark.parametrize(("fails", "handed_out"), [("begun", []), ("done", [0, 1])])
+def test_the_ledger_is_written_before_a_batch_is_delivered_and_before_it_is_committed(
+    world: World, fails: str, handed_out: list[int]
+) -> None:
     """on_failure: hold. It goes on when the ledger does."""
     processor = start(world)
-    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), "begun")
+    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), fails)
     publish(world, 2)
     world.run(0.5)
-    assert (offsets(processor), world.consumers["a"].channel.status().ledger_problem) == ([], "disk full")
+    assert (offsets(processor), world.commits()) == (handed_out, {0: 0})
+    assert world.consumers["a"].channel.status().ledger_problem == "disk full"
     world.run(2)
     assert (offsets(processor), world.commits()) == ([0, 1], {0: 2})
-
-
-def test_no_commit_is_written_before_the_ledger_has_it(world: World) -> None:
-    """A `done` that fails holds the commit back, and is tried again."""
-    start(world)
-    world.consumers["a"].ledger.fail_next(LedgerError("disk full"), "done")
-    publish(world, 2)
-    world.run(0.5)
-    assert world.commits() == {0: 0}
-    world.run(2)
-    assert world.commits() == {0: 2}
 
 
 class Limits(BaseModel):

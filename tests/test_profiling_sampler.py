@@ -16,6 +16,7 @@ from inbound.profiling.sampler import Order, Sampler
 from inbound.profiling.threads import Known, SystemThreads, channel_of, state_of
 from inbound.testing import ManualClock
 from tests.made_threads import FILE, MadeFrame, MadeThreads, at_rest, at_work
+from tests.waiting import until
 
 Values = dict[tuple[str, tuple[tuple[str, int], ...]], tuple[int, ...]]
 
@@ -327,9 +328,8 @@ def test_clocks_of_real_threads() -> None:
     finally:
         end.set()
         thread.join()
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and state_of(number) is not None:
-        pass  # whoever joins a thread goes on before the system has ended it
+    # Whoever joins a thread goes on before the system has ended it.
+    until(lambda: state_of(number) is None, 60, "the system does not end the thread", look=0.001)
     with pytest.raises(OSError, match="nvalid argument"):
         threads.cpu_ns(number)
 

@@ -49,39 +49,30 @@ def test_arguments_that_mean_nothing_are_refused(
     assert any(part in message for part in said.split("|"))
 
 
-def test_a_name_that_no_topic_can_have_is_refused() -> None:
-    """Before anything is asked of a broker."""
-    with pytest.raises(ConfigError, match="topic 'a/b': need a Kafka topic"):
-        run("a/b", "--generate", "1", "--bootstrap-servers", "127.0.0.1:1")
-
-
-def test_a_bad_file_is_refused_before_anything_is_connected(tmp_path: Path) -> None:
-    """Port 1 is not even tried."""
-    (tmp_path / "e.jsonl").write_text("{}\n")
-
-    with pytest.raises(ConfigError, match=r"e\.jsonl:1: "):
-        run("orders", "--file", str(tmp_path / "e.jsonl"), "--bootstrap-servers", "127.0.0.1:1")
-
-
-def test_a_size_for_events_of_a_file_is_refused(tmp_path: Path) -> None:
-    """It would silently mean nothing."""
-    with pytest.raises(ConfigError, match="--size goes with --generate"):
-        run("orders", "--file", "x", "--size", "1KiB", "--bootstrap-servers", "127.0.0.1:1")
+SERVERS = ("--bootstrap-servers", "127.0.0.1:1")  # nothing listens there: it is not even tried
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--generate", "3", "--plain"], "--plain goes with lines"),
-        (["--file", "x", "--plain", "--structured"], "--structured goes with CloudEvents"),
-        (["-", "--size", "1KiB"], "--size goes with --generate"),
-        (["--generate", "3", "-c", "x.yaml"], "-c does not go with --bootstrap-servers"),
+        (["a/b", "--generate", "1", *SERVERS], "topic 'a/b': need a Kafka topic"),
+        (["orders", "--file", "e.jsonl", *SERVERS], r"e\.jsonl:1: "),
+        (["orders", "--generate", "1", "-c", "nowhere.yaml"], "no such file"),
+        (["orders", "--generate", "3", "--plain", *SERVERS], "--plain goes with lines"),
+        (["orders", "--file", "x", "--plain", "--structured", *SERVERS], "--structured goes with CloudEvents"),
+        (["orders", "-", "--size", "1KiB", *SERVERS], "--size goes with --generate"),
+        (["orders", "--file", "x", "--size", "1KiB", *SERVERS], "--size goes with --generate"),
+        (["orders", "--generate", "3", "-c", "x.yaml", *SERVERS], "-c does not go with --bootstrap-servers"),
     ],
 )
-def test_options_that_would_mean_nothing_are_refused(arguments: list[str], said: str) -> None:
-    """Each names what it goes with."""
+def test_what_cannot_be_is_refused_before_anything_is_connected(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic's name, a bad line of a file, a missing configuration, and options that would mean nothing."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.jsonl").write_text("{}\n")
     with pytest.raises(ConfigError, match=said):
-        run("orders", *arguments, "--bootstrap-servers", "127.0.0.1:1")
+        run(*arguments)
 
 
 def test_on_a_terminal_it_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,12 +81,6 @@ def test_on_a_terminal_it_says_what_to_give(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(ConfigError, match="nothing to publish: give --file FILE, --generate N, or - and type"):
         run("orders", "--bootstrap-servers", "127.0.0.1:1")
-
-
-def test_a_configuration_that_is_named_must_exist(tmp_path: Path) -> None:
-    """-c is never passed over."""
-    with pytest.raises(ConfigError, match="no such file"):
-        run("orders", "--generate", "1", "-c", str(tmp_path / "inbound.yaml"))
 
 
 class Terminal(io.StringIO):

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from inbound.clock import Clock, Flag
 from inbound.config import IngressConfig
 from inbound.errors import SinkError
 from inbound.processors.cloudevents_http import HttpMessage
@@ -18,29 +17,13 @@ from inbound.publishing import Event, Posting, PublishError, with_key
 from inbound.publishing.posting import Refusal, read_ahead
 from tests.ingress_stage import running
 from tests.test_publish_command import run
+from tests.test_publish_sending import StepClock
 
 
 class Answer(NamedTuple):
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = {}
-
-
-class WaitClock(Clock):
-    """Time passes only while somebody waits; how long is noted."""
-
-    def __init__(self) -> None:
-        self.waits: list[float] = []
-
-    def now(self) -> float:
-        return 100.0 + sum(self.waits)
-
-    def wall(self) -> float:
-        return self.now()
-
-    def wait(self, event: Flag, seconds: float | None) -> bool:
-        self.waits.append(seconds or 0.0)
-        return False
 
 
 def event(line: int, data: bytes = b"d") -> Event:
@@ -52,10 +35,10 @@ def event(line: int, data: bytes = b"d") -> Event:
 
 def posting(
     answer: Callable[[HttpMessage, int], Answer], batch: int = 3
-) -> tuple[Posting, list[HttpMessage], WaitClock]:
+) -> tuple[Posting, list[HttpMessage], StepClock]:
     """Return a posting whose messages are kept and answered by `answer`, which gets the number of each, from 0."""
     sent: list[HttpMessage] = []
-    clock = WaitClock()
+    clock = StepClock()
 
     def post(message: HttpMessage, attempt: int) -> Answer:
         sent.append(message)
@@ -190,12 +173,3 @@ def test_a_file_goes_to_an_ingress(tmp_path: Path, capsys: pytest.CaptureFixture
     assert said.out.startswith("published 3 events to orders in ")
     assert f"{file}:5: refused: the event has " in said.err
     assert "error: 1 events were refused by the ingress; all others were published" in said.err
-
-
-def test_numbered_events_go_to_an_ingress(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 0 says that Kafka has them all."""
-    with running() as (ingress, producer):
-        code = run("orders", "--generate", "250", "--to", ingress.url, "--batch", "100")
-
-    assert (code, len(producer.written)) == (0, 250)
-    assert capsys.readouterr().out.startswith("published 250 events to orders in ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import kafka.errors
@@ -18,10 +18,11 @@ RECORD: Encoded = (b"k", b"v", [])
 
 
 class StepClock(Clock):
-    """Time passes only while somebody waits, and by a little per question."""
+    """Time passes only while somebody waits, which is noted, and by a little per question."""
 
     def __init__(self, per_question: float = 0.0) -> None:
         self.time = 100.0
+        self.waits: list[float] = []
         self._per_question = per_question
 
     def now(self) -> float:
@@ -32,11 +33,14 @@ class StepClock(Clock):
         return self.time
 
     def wait(self, event: Flag, seconds: float | None) -> bool:
+        self.waits.append(seconds or 0.0)
         self.time += seconds or 0.0
         return event.is_set()
 
 
 class Delivery:
+    """What kafka-python gives for a record."""
+
     def __init__(self, error: Exception | None, arrived: bool) -> None:
         self._error = error
         self.is_done = arrived
@@ -46,6 +50,14 @@ class Delivery:
             raise self._error
         assert self.is_done, "waited for a record that can't arrive before the flush"
         return None
+
+    def add_callback(self, callback: Callable[[object], None]) -> None:
+        if self._error is None:
+            callback(object())
+
+    def add_errback(self, callback: Callable[[object], None]) -> None:
+        if self._error is not None:
+            callback(self._error)
 
 
 class FakeProducer:
@@ -81,23 +93,32 @@ class FakeProducer:
         self.closed = True
 
 
-def test_all_records_are_sent_and_confirmed() -> None:
-    """The answer counts what arrived, in which time."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
+@pytest.fixture
+def clock() -> StepClock:
+    return StepClock()
 
-    published = Sending(producer, "orders", clock).publish([RECORD] * 3)
+
+@pytest.fixture
+def producer(clock: StepClock) -> FakeProducer:
+    return FakeProducer(clock)
+
+
+@pytest.fixture
+def sending(clock: StepClock, producer: FakeProducer) -> Sending:
+    return Sending(producer, "orders", clock)
+
+
+def test_all_records_are_sent_and_confirmed(producer: FakeProducer, sending: Sending) -> None:
+    """The answer counts what arrived, in which time."""
+    published = sending.publish([RECORD] * 3)
 
     assert published.count == 3
     assert producer.records == [("orders", b"k", b"v", [])] * 3
 
 
-def test_the_rate_is_kept_over_the_whole_run() -> None:
+def test_the_rate_is_kept_over_the_whole_run(producer: FakeProducer, sending: Sending) -> None:
     """100 records at 50/s take 2 seconds, evenly."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
-
-    published = Sending(producer, "orders", clock).publish([RECORD] * 101, rate=50)
+    published = sending.publish([RECORD] * 101, rate=50)
 
     assert published.seconds == pytest.approx(2.0, abs=0.01)
     assert producer.sent[50] - 100.0 == pytest.approx(1.0, abs=0.01)
@@ -113,44 +134,36 @@ def test_a_slow_producer_catches_up_instead_of_falling_behind() -> None:
     assert published.seconds == pytest.approx(2.0, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("step", "number", "error", "said"),
+    [
+        ("delivery", 3, kafka.errors.NotEnoughReplicasError("1 of 2"), r".*1 of 2; 2 before it were\. Check"),
+        (
+            "send",
+            2,
+            kafka.errors.MessageSizeTooLargeError("2 MiB"),
+            r".*2 MiB.*raise the topic's max.message.bytes",
+        ),
+        ("flush", 1, kafka.errors.KafkaTimeoutError("30 s"), r".*30 s; 0 before it were"),
+    ],
+)
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_record_that_did_not_arrive_is_an_error_with_its_number(at_once: bool) -> None:
-    """Whether it turns out during the sending or at the end."""
-    clock = StepClock()
-    producer = FakeProducer(clock, at_once=at_once)
-    producer.fail_delivery[3] = kafka.errors.NotEnoughReplicasError("1 of 2")
-    sending = Sending(producer, "orders", clock)
+def test_a_record_that_did_not_arrive_is_an_error_with_its_number(
+    clock: StepClock, at_once: bool, step: str, number: int, error: Exception, said: str
+) -> None:
+    """Whether it turns out during the sending or at the end, at kafka-python or at the brokers, which may never answer."""
+    producer = FakeProducer(clock, at_once=at_once and step != "flush")
+    if step == "flush":
+        producer.fail_flush = error
+    else:
+        getattr(producer, f"fail_{step}")[number] = error
 
-    with pytest.raises(
-        PublishError, match=r"topic orders: record 3 was not delivered: .*1 of 2; 2 before it were\. Check"
-    ):
-        sending.publish([RECORD] * 5)
-
-
-def test_a_record_that_is_too_large_is_refused_with_the_way_out() -> None:
-    """kafka-python refuses it before sending."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
-    producer.fail_send[2] = kafka.errors.MessageSizeTooLargeError("2 MiB")
-
-    with pytest.raises(PublishError, match=r"record 2 was not delivered: .*2 MiB.*raise the topic's max.message.bytes"):
-        Sending(producer, "orders", clock).publish([RECORD] * 3)
+    with pytest.raises(PublishError, match=f"topic orders: record {number} was not delivered: {said}"):
+        Sending(producer, "orders", clock).publish([RECORD] * 5)
 
 
-def test_brokers_that_never_answer_are_an_error() -> None:
-    """The last wait is bounded, and what it waited for is named."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
-    producer.fail_flush = kafka.errors.KafkaTimeoutError("30 s")
-
-    with pytest.raises(PublishError, match=r"record 1 was not delivered: .*30 s; 0 before it were"):
-        Sending(producer, "orders", clock).publish([RECORD])
-
-
-def test_a_stop_ends_it_after_what_was_sent_has_arrived() -> None:
+def test_a_stop_ends_it_after_what_was_sent_has_arrived(producer: FakeProducer, sending: Sending) -> None:
     """Only those sent before the stop count."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
     stop = threading.Event()
 
     def until_the_third() -> Any:
@@ -159,7 +172,7 @@ def test_a_stop_ends_it_after_what_was_sent_has_arrived() -> None:
                 stop.set()
             yield RECORD
 
-    published = Sending(producer, "orders", clock).publish(until_the_third(), stop=stop)
+    published = sending.publish(until_the_third(), stop=stop)
 
     assert published.count == len(producer.sent) == 2
 
@@ -176,11 +189,10 @@ def test_progress_is_told_now_and_then_and_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("end", [ConfigError("standard input:3: bad"), KeyboardInterrupt()], ids=["bad line", "Ctrl-C"])
-def test_what_was_sent_before_the_source_broke_off_still_arrives(end: BaseException) -> None:
+def test_what_was_sent_before_the_source_broke_off_still_arrives(
+    end: BaseException, producer: FakeProducer, sending: Sending
+) -> None:
     """The error names the line; whoever goes on from there must find those before it in the topic."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
-    sending = Sending(producer, "orders", clock)
 
     def records() -> Iterator[Encoded]:
         yield from [RECORD, RECORD]
@@ -192,10 +204,8 @@ def test_what_was_sent_before_the_source_broke_off_still_arrives(end: BaseExcept
     assert (raised.value, sending.delivered, len(producer.records)) == (end, 2, 2)
 
 
-def test_what_did_not_arrive_before_the_source_broke_off_is_reported() -> None:
+def test_what_did_not_arrive_before_the_source_broke_off_is_reported(producer: FakeProducer, sending: Sending) -> None:
     """It outweighs the bad line: going on from there would lose a record."""
-    clock = StepClock()
-    producer = FakeProducer(clock)
     producer.fail_delivery[1] = kafka.errors.KafkaTimeoutError("late")
 
     def records() -> Iterator[Encoded]:
@@ -203,4 +213,4 @@ def test_what_did_not_arrive_before_the_source_broke_off_is_reported() -> None:
         raise ConfigError("standard input:2: bad")
 
     with pytest.raises(PublishError, match=r"record 1 was not delivered: .*late"):
-        Sending(producer, "orders", clock).publish(records())
+        sending.publish(records())

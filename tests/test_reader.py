@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from inbound import Batch, BatchResponse
+from inbound.driver import Wakeup
+from inbound.reading import LOAN, Reading
 from inbound.testing.world import Consumer, Recording, World
+from inbound.worker import Worker
 
 KIB = 1024
 
@@ -13,6 +16,15 @@ KIB = 1024
 def buffered(consumer: Consumer) -> int:
     """Return the bytes read ahead by a consumer."""
     return sum(p.buffer.size for p in consumer.channel.parts.schedule.held())
+
+
+def largest_buffered(world: World, consumer: Consumer) -> int:
+    """Return the most bytes that were read ahead in some seconds."""
+    largest = 0
+    for _ in range(50):
+        world.run(0.1)
+        largest = max(largest, buffered(consumer))
+    return largest
 
 
 def test_what_is_read_ahead_is_bounded_for_the_whole_channel() -> None:
@@ -23,11 +35,7 @@ def test_what_is_read_ahead_is_bounded_for_the_whole_channel() -> None:
         world.kafka.publish("orders", partition, [b"x" * KIB] * 3000)
     reader = {"prefetch_bytes": 1024 * KIB, "batch_bytes": 64 * KIB, "max_batch_bytes": 64 * KIB}
     a = world.join("a", Recording(lambda batch: BatchResponse.revert(wait=1000)), reader=reader)
-    largest = 0
-    for _ in range(60):
-        world.run(0.1)
-        largest = max(largest, buffered(a))
-    assert 512 * KIB <= largest <= 1024 * KIB
+    assert 512 * KIB <= largest_buffered(world, a) <= 1024 * KIB
 
 
 @pytest.mark.slow
@@ -36,14 +44,14 @@ def test_a_stalled_partition_does_not_keep_the_others_from_being_read() -> None:
     world = World()
     world.kafka.create_topic("orders", 3)
     for partition in range(3):
-        world.kafka.publish("orders", partition, [b"x" * KIB] * 5000)
+        world.kafka.publish("orders", partition, [b"x" * KIB] * 1500)
 
     def stall(batch: Batch) -> BatchResponse:
         return BatchResponse.revert(wait=1000) if batch.partition == 1 else BatchResponse.advance()
 
     world.join("a", Recording(stall), reader={"prefetch_bytes": 512 * KIB, "batch_bytes": 64 * KIB})
-    world.run(20)
-    assert world.commits() == {0: 5000, 1: 0, 2: 5000}
+    world.run(8)
+    assert world.commits() == {0: 1500, 1: 0, 2: 1500}
 
 
 def test_a_partition_that_comes_back_is_read_from_the_commit_and_not_from_what_was_read_before() -> None:
@@ -63,28 +71,6 @@ def test_a_partition_that_comes_back_is_read_from_the_commit_and_not_from_what_w
         assert isinstance(consumer.processor, Recording)
         seen += [(tp.partition, offset) for tp, offset in consumer.processor.seen]
     assert sorted(seen) == [(partition, offset) for partition in range(2) for offset in range(50)]
-
-
-def test_a_deleted_topic_is_given_up_and_read_from_its_start_when_it_is_made_again() -> None:
-    """Its offsets mean nothing in the new one."""
-    world = World()
-    world.kafka.create_topic("orders", 1)
-    world.kafka.create_topic("payments", 1)
-    world.kafka.publish("orders", 0, [b"x"] * 5)
-    world.join("a", topics=["orders", "payments"])
-    world.run(4)
-    world.kafka.delete_topic("orders")
-    world.run(10)
-    assert world.owned() == {"a": set()}
-
-
-def largest_buffered(world: World, consumer: Consumer) -> int:
-    """Return the most bytes that were read ahead in some seconds."""
-    largest = 0
-    for _ in range(30):
-        world.run(0.1)
-        largest = max(largest, buffered(consumer))
-    return largest
 
 
 def world_of_many_partitions() -> tuple[World, Consumer]:
@@ -126,3 +112,71 @@ def test_while_every_worker_is_stuck_no_more_is_read_than_may_be() -> None:
     schedule.put_back(stuck, world.clock.now())
     schedule.end_turn("a callback that does not end", 0.0, 0.0)
     assert while_stuck < 1200 * KIB < 3000 * KIB < largest_buffered(world, a)
+
+
+# -- a worker reads, for clients that fetch and decode outside of Python ------------------------------------------------
+
+
+def consumer_that_lends(*, outside: bool = True, computing: bool = True) -> tuple[World, Consumer, Reading, Worker]:
+    """Return a world with consumer a, which has nothing due, its reader as it is lent, and its worker."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    a = world.join("a", Recording())
+    world.run(6)
+    reading = Reading(a.channel.reader, a.channel.parts.schedule, Wakeup(), world.clock)
+    a.log_clients[0].outside = outside
+    schedule = a.channel.parts.schedule
+    schedule.end_turn("observer", 1.0 if computing else 0.0, 1.0)
+    worker = a.channel.workers[0]
+    assert isinstance(worker, Worker)
+    worker.reading = reading
+    return world, a, reading, worker
+
+
+def seen(consumer: Consumer) -> list[int]:
+    """Return the offsets that a consumer's processor was handed."""
+    assert isinstance(consumer.processor, Recording)
+    return [offset for _, offset in consumer.processor.seen]
+
+
+def test_a_worker_with_nothing_to_serve_reads_and_serves_what_has_come() -> None:
+    """Nobody else takes part: two turns of the worker are enough."""
+    world, a, _, worker = consumer_that_lends()
+    world.kafka.publish("orders", 0, [b"x"] * 3)
+    worker.run_once()
+    worker.run_once()
+    assert seen(a) == [0, 1, 2]
+
+
+def test_the_readers_thread_stands_back_after_that_and_takes_over_when_no_worker_reads() -> None:
+    """A callback that takes long keeps nobody else's records."""
+    world, a, reading, worker = consumer_that_lends()
+    world.kafka.publish("orders", 0, [b"x"])
+    worker.run_once()
+    world.kafka.publish("orders", 0, [b"x"])
+    stood_back = reading.run_once()
+    buffered = [p.buffer.size for p in a.channel.parts.schedule.held()]
+    world.clock.advance(LOAN)
+    reading.run_once()
+    after = [p.buffer.size for p in a.channel.parts.schedule.held()]
+    assert (stood_back, after) == (world.clock.now(), [2 * size for size in buffered])
+
+
+def test_a_worker_that_finds_nothing_leaves_the_wait_to_the_readers_thread() -> None:
+    """It does not spin, and what comes next is read at once."""
+    world, a, reading, worker = consumer_that_lends()
+    due = worker.run_once()
+    assert due is not None
+    assert due > world.clock.now() + 1
+    world.kafka.publish("orders", 0, [b"x"])
+    reading.run_once()
+    assert [p.buffer.size for p in a.channel.parts.schedule.held()] != [0]
+
+
+@pytest.mark.parametrize("why_not", ["computing", "outside"])
+def test_nothing_is_lent_while_callbacks_wait_or_where_the_client_decodes_in_python(why_not: str) -> None:
+    """Then reader and workers are not in each other's way, or the client's own threads have work to do."""
+    world, a, _, worker = consumer_that_lends(**{why_not: False})
+    world.kafka.publish("orders", 0, [b"x"])
+    worker.run_once()
+    assert [p.buffer.size for p in a.channel.parts.schedule.held()] == [0]

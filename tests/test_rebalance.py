@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inbound.testing.world import Recording, World
+from inbound.testing.world import World
 
 
 @pytest.fixture
@@ -52,64 +52,37 @@ def test_a_joiner_gets_its_share_at_once_and_nothing_else_moves(world: World) ->
     assert ({len(p) for p in after.values()}, moved(before, after)) == ({2}, after["c"])
 
 
-def test_a_leaver_is_replaced_at_once(world: World) -> None:
+@pytest.fixture
+def three(world: World) -> World:
+    """The same world with consumers a, b and c, which have two partitions each."""
+    for name in ("a", "b", "c"):
+        world.join(name)
+    world.run(5)
+    return world
+
+
+def only_its_partitions_moved(world: World, gone: str, before: dict[str, set[int]]) -> bool:
+    """Return whether two consumers have three partitions each, and only those of `gone` have another owner."""
+    after = world.owned()
+    return ([len(p) for p in after.values()], moved(before, after)) == ([3, 3], before[gone])
+
+
+def test_a_leaver_is_replaced_at_once(three: World) -> None:
     """Its partitions are taken when it releases them, by those who have room."""
-    for name in ("a", "b", "c"):
-        world.join(name)
-    world.run(5)
-    before = world.owned()
-    world.leave("c")
-    world.run(0.5)
-    after = world.owned()
-    assert ({name: len(p) for name, p in after.items()}, moved(before, after)) == ({"a": 3, "b": 3}, before["c"])
+    before = three.owned()
+    three.leave("c")
+    three.run(0.5)
+    assert only_its_partitions_moved(three, "c", before)
 
 
-def test_a_killed_consumer_is_replaced_when_its_session_has_expired(world: World) -> None:
+def test_a_killed_consumer_is_replaced_when_its_session_has_expired(three: World) -> None:
     """Not before: it may be alive. And soon after."""
-    for name in ("a", "b", "c"):
-        world.join(name)
-    world.run(5)
-    before = world.owned()
-    world.kill("b")
-    world.run(9.5)
-    assert {p for partitions in world.owned().values() for p in partitions} == set(range(6))
-    world.run(1.5)
-    after = world.owned()
-    assert ({name: len(p) for name, p in after.items()}, moved(before, after)) == ({"a": 3, "c": 3}, before["b"])
-
-
-def test_more_consumers_than_partitions_leave_some_standing_by(world: World) -> None:
-    """They are members all the same, and take over when one is gone."""
-    for number in range(8):
-        world.join(f"c{number}")
-    world.run(6)
-    counts = {name: len(p) for name, p in world.owned().items()}
-    assert sorted(counts.values()) == [0, 0, 1, 1, 1, 1, 1, 1]
-    owner = next(name for name, count in counts.items() if count)
-    world.kill(owner)
-    world.run(12)
-    assert sum(len(p) for p in world.owned().values()) == 6
-
-
-def test_partitions_added_to_a_topic_are_taken(world: World) -> None:
-    """By whoever has the fewest."""
-    world.join("a")
-    world.join("b")
-    world.run(5)
-    world.kafka.create_topic("orders", 9)
-    world.run(7)
-    assert sorted(len(p) for p in world.owned().values()) == [4, 5]
-
-
-def test_a_topic_that_matches_a_pattern_later_is_taken(world: World) -> None:
-    """And the id node says so."""
-    world.join("a", Recording(), topics_pattern="ord.*|pay.*")
-    world.run(5)
-    world.kafka.create_topic("payments", 2)
-    world.kafka.publish("payments", 1, [b"x"])
-    world.run(7)
-    assert sorted(p for t, p in world.consumers["a"].channel.parts.totals if t == "payments") == [1]
-    assert b'"topics":["orders","payments"]' in world.ensemble.tree.nodes[world.paths.member("a")].data
+    before = three.owned()
+    three.kill("b")
+    three.run(9.5)
+    assert three.owned() == before
+    three.run(1.5)
+    assert only_its_partitions_moved(three, "b", before)
 
 
 def test_consumers_of_different_topics_share_only_what_both_read(world: World) -> None:
@@ -121,17 +94,6 @@ def test_consumers_of_different_topics_share_only_what_both_read(world: World) -
     held = {n: sorted(p.tp for p in c.channel.parts.schedule.held()) for n, c in world.consumers.items()}
     assert [tp for tp in held["a"] if tp.topic == "payments"] == [("payments", p) for p in range(4)]
     assert {len([tp for tp in tps if tp.topic == "orders"]) for tps in held.values()} == {3}
-
-
-def test_an_id_node_of_another_tool_is_not_counted_as_a_member(world: World) -> None:
-    """It would be given a share that nobody takes."""
-    world.join("a")
-    world.run(4)
-    from inbound.coordinators.zookeeper import Create
-
-    world.ensemble.tree.transaction([Create(f"{world.paths.ids}/stranger", b'{"version":1}')], 0)
-    world.run(2)
-    assert world.owned() == {"a": set(range(6))}
 
 
 def test_an_evaluation_during_which_the_join_delay_ends_is_not_the_last_one(world: World) -> None:

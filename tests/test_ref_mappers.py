@@ -90,29 +90,24 @@ KNATIVE = "messaging.knative.dev/v1"
         (Ref(kind="Subscription", name="b-3"), ("eu.mail", "kafka.b-3")),
         (Ref(kind="Subscription", name="weekly", namespace="eu", api_version=KNATIVE), ("eu.mail", "kafka.b-2")),
         (Ref(kind="Subscription", name="weekly", namespace="eu"), ("eu.mail", "kafka.b-2")),
-        (Ref(kind="KafkaChannel", name="shop", namespace="eu"), None),
+        (Ref(kind="Subscription", name="late", namespace="eu"), ("eu.shop", "kafka.c-1")),  # in a manifest of its own
     ],
     ids=str,
 )
-def test_what_is_named_has_a_topic_and_a_group(ref: Ref, expected: tuple[str, str] | None) -> None:
+def test_what_is_named_has_a_topic_and_a_group(ref: Ref, expected: tuple[str, str]) -> None:
     """Channels and subscriptions of the configuration, and Knative's as the manifests name them."""
-    if expected is None:
-        assert "has search, late; each is a group of its own" in refusal(ref)
-    else:
-        assert found(ref) == expected
+    assert found(ref) == expected
 
 
 def test_a_channel_with_one_subscription_stands_for_that() -> None:
-    """Knative's KafkaChannels have no group of their own."""
+    """Knative's KafkaChannels have no group of their own; of several subscriptions one has to be named."""
+    assert "has search, late; each is a group of its own" in refusal(
+        Ref(kind="KafkaChannel", name="shop", namespace="eu")
+    )
     known = known_of(loaded())
     only = replace(known, subscriptions=tuple(one for one in known.subscriptions if one.name != "late"))
     info = ReadyRefMapper(only).map(Ref(kind="KafkaChannel", name="shop", namespace="eu"))
     assert (info.topic, info.group) == ("eu.shop", "kafka.a-1")
-
-
-def test_a_subscription_may_stand_in_a_manifest_of_its_own() -> None:
-    """Its uid is what the group is named after."""
-    assert found(Ref(kind="Subscription", name="late", namespace="eu")) == ("eu.shop", "kafka.c-1")
 
 
 @pytest.mark.parametrize(
@@ -199,12 +194,6 @@ class Own:
         return RefInfo(topic=ref.name, group=self._group)
 
 
-def test_a_mapper_of_ones_own_takes_the_place_of_the_ready_one() -> None:
-    """It is given what there is, and its options."""
-    mapper = ref_mapper_of(loaded(f"reset: {{ref_mapper: '{__name__}:Own', options: {{group: mine}}}}\n"))
-    assert mapper.map(Ref(kind="Trigger", name="t")) == RefInfo(topic="t", group="mine")
-
-
 @pytest.fixture
 def installed(tmp_path: Path) -> Iterator[None]:
     """A distribution that offers one."""
@@ -218,10 +207,11 @@ def installed(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_installed_one_is_found_by_its_name() -> None:
-    """As processors are."""
-    mapper = ref_mapper_of(loaded("reset: {ref_mapper: shop, options: {group: mine}}\n"))
-    assert mapper.map(Ref(kind="Trigger", name="t")).group == "mine"
+@pytest.mark.parametrize("name", [f"{__name__}:Own", "shop"], ids=["by its path", "installed"])
+def test_a_mapper_of_ones_own_takes_the_place_of_the_ready_one(name: str) -> None:
+    """Found as processors are; it is given what there is, and its options."""
+    mapper = ref_mapper_of(loaded(f"reset: {{ref_mapper: '{name}', options: {{group: mine}}}}\n"))
+    assert mapper.map(Ref(kind="Trigger", name="t")) == RefInfo(topic="t", group="mine")
 
 
 @pytest.mark.parametrize(

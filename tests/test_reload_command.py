@@ -18,6 +18,13 @@ from tests.made_status import ask, process
 DIGEST = "0123456789ab"
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[..., AdminServer]]:
     """Serve an admin port whose reloads come to an outcome; closed at the end."""
@@ -58,22 +65,15 @@ def serve() -> Iterator[Callable[..., AdminServer]]:
 )  # fmt: skip
 def test_the_command_tells_what_came_of_it(
     serve: Callable[..., AdminServer], outcome: Outcome, code: int, out: str, err: str,
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Scripts go by the exit code, people by the lines."""
-    monkeypatch.chdir(tmp_path)
     assert main(["reload", "--url", serve(outcome).url]) == code
     assert tuple(capsys.readouterr()) == (out, err)
 
 
-def test_the_answer_as_json(
-    serve: Callable[..., AdminServer],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_answer_as_json(serve: Callable[..., AdminServer], capsys: pytest.CaptureFixture[str]) -> None:
     """With the digest of what runs."""
-    monkeypatch.chdir(tmp_path)
     url = serve(Outcome("applied", ["admin: listen"], None, DIGEST)).url
     assert main(["reload", "--json", "--url", url]) == 0
     assert json.loads(capsys.readouterr().out) == {
@@ -81,24 +81,17 @@ def test_the_answer_as_json(
     }  # fmt: skip
 
 
-def test_one_that_takes_too_long_goes_on(
-    serve: Callable[..., AdminServer],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_that_takes_too_long_goes_on(serve: Callable[..., AdminServer], capsys: pytest.CaptureFixture[str]) -> None:
     """The status says when it is done."""
-    monkeypatch.chdir(tmp_path)
     assert main(["reload", "--url", serve(None).url]) == 1
     assert "it goes on: see `reload` in /status" in capsys.readouterr().err
 
 
 def test_a_configuration_that_cannot_be_used_is_told_without_asking(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The address stands in it; and the process refuses it by itself."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "inbound.yaml").write_text("chanels: {}\n")
+    (folder / "inbound.yaml").write_text("chanels: {}\n")
     assert main(["reload"]) == 2
     err = capsys.readouterr().err
     assert "inbound.yaml:1: chanels: unknown key; did you mean channels?" in err

@@ -294,19 +294,6 @@ def test_one_that_leaves_while_the_session_expires_commits_what_it_has_done(stag
     assert [offset for _, offset in stage.taken("s")] == list(range(13))
 
 
-def test_a_configuration_that_cannot_be_used_changes_nothing(stage: Stage) -> None:
-    """Status says what is wrong until it is right again."""
-    stage.want(s=("one", 1))
-    stage.world.run(2)
-    stage.break_it()
-    stage.world.run(2)
-    assert (stage.nodes("s"), stage.reconfiguration.problem) == (SERVED, "f:1: no good")
-
-    stage.want(s=("one", 1))
-    stage.world.run(1)
-    assert stage.reconfiguration.problem is None
-
-
 @pytest.mark.parametrize("before", [None, "one"])
 def test_one_step_that_fails_takes_the_whole_edit_back(stage: Stage, before: str | None) -> None:
     """An addition, or an edit, of which the processor cannot use the options; until it is corrected."""
@@ -321,16 +308,3 @@ def test_one_step_that_fails_takes_the_whole_edit_back(stage: Stage, before: str
     stage.want(s=("good", 3), t=("one", 1))
     stage.world.run(3)
     assert (stage.nodes("s"), stage.nodes("t"), stage.reconfiguration.problem) == (SERVED, SERVED, None)
-
-
-def test_what_takes_its_time_to_leave_is_waited_for(stage: Stage) -> None:
-    """Removed and added again at once: one after the other, for both have the same group and the same id."""
-    stage.want(s=("one", 1))
-    stage.world.run(2)
-    stage.want()
-    stage.want(s=("again", 1))
-    stage.world.run(4)
-    publish(stage.world, 1)
-    stage.world.run(1)
-
-    assert stage.taken("s") == [*(("one", n) for n in range(10)), ("again", 10)]

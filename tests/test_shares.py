@@ -19,6 +19,12 @@ from tests.coordinator_group import TOPICS, Group, a_coordinator, some_topics
 NAMES = tuple("mnopqrstu")
 
 
+def nobody_yet(seed: int) -> tuple[random.Random, Group]:
+    """Return a group without members, and what draws its story."""
+    rng = random.Random(seed)
+    return rng, Group({t: rng.randint(0, 7) for t in TOPICS})
+
+
 def change(group: Group, rng: random.Random, *, mixed: bool) -> None:
     """Let somebody join or leave."""
     name = rng.choice(NAMES)
@@ -70,8 +76,7 @@ def check_rights(group: Group) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_dynamic_members_are_even_and_move_as_few_as_can_be(seed: int) -> None:
     """After each of 100 joins and leaves: spread at most one, all owned, and only what somebody has too many of moved."""
-    rng = random.Random(seed)
-    group = Group({t: rng.randint(0, 7) for t in TOPICS})
+    rng, group = nobody_yet(seed)
     for _ in range(100):
         change(group, rng, mixed=False)
         total, size = sum(group.partitions.values()), len(group.members)
@@ -88,8 +93,7 @@ def test_dynamic_members_are_even_and_move_as_few_as_can_be(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_in_any_mix_everybody_comes_to_what_is_his(seed: int) -> None:
     """After each of 40 joins and leaves of static, fixed-count and dynamic members that read different topics."""
-    rng = random.Random(seed)
-    group = Group({t: rng.randint(0, 7) for t in TOPICS})
+    rng, group = nobody_yet(seed)
     for _ in range(40):
         change(group, rng, mixed=True)
         group.settle(rng, rounds=3)
@@ -101,8 +105,7 @@ def test_in_any_mix_everybody_comes_to_what_is_his(seed: int) -> None:
 def test_members_that_see_different_things_agree_in_the_end(seed: int, mixed: bool) -> None:
     """Each sees members and owners late and apart from each other, and plans are carried out when they are old. Nobody
     takes what has an owner (that is refused), and when the news has reached everybody the group is at rest as it must."""
-    rng = random.Random(seed)
-    group = Group({t: rng.randint(0, 7) for t in TOPICS})
+    rng, group = nobody_yet(seed)
     for _ in range(12):
         change(group, rng, mixed=mixed)
         pending = []
@@ -139,8 +142,7 @@ def rounds_of_old_owners(group: Group, rng: random.Random) -> Iterator[int]:
 @pytest.mark.parametrize("seed", range(30))
 def test_members_that_all_look_at_the_same_moment_do_not_go_round_in_circles(seed: int) -> None:
     """They want some of the same ones; who loses looks again. A few rounds suffice, the last one finds nothing to do."""
-    rng = random.Random(seed)
-    group = Group({t: rng.randint(0, 7) for t in TOPICS})
+    rng, group = nobody_yet(seed)
     for _ in range(12):
         change(group, rng, mixed=True)
         assert max(rounds_of_old_owners(group, rng)) <= 8
@@ -157,21 +159,6 @@ def test_a_dynamic_member_gives_up_a_topic_that_a_fixed_count_member_needs() -> 
     group.settle(random.Random(0))
     counts = {name: "".join(sorted(tp.topic for tp in group.held(name))) for name in group.members}
     assert counts == {"d": "bb", "e": "bb", "f": "aaaa"}
-
-
-def test_two_static_members_that_list_the_same_partition_let_the_first_claim_win() -> None:
-    """Neither gives it up, whoever has been there longer; both say so."""
-    group = Group({"a": 3})
-    group.join("s", StaticCoordinator({"a": [0, 1]}), topics=("a",))
-    group.join("t", StaticCoordinator({"a": [1, 2]}), topics=("a",))
-    group.look("t")
-    group.settle(random.Random(0))
-    assert (group.held("s"), group.held("t")) == ({("a", 0)}, {("a", 1), ("a", 2)})
-    notice = (
-        "a/1: listed by the static members s and t; who claims first keeps it, and the others go without; list each "
-        "partition for one member"
-    )
-    assert group.notices == {"s": (notice,), "t": (notice,)}
 
 
 def test_members_that_look_at_the_same_moment_mostly_want_different_ones() -> None:

@@ -119,9 +119,11 @@ def batch(bad: frozenset[int] | set[int] = frozenset()) -> Batch:
 
 
 def test_every_sink_gets_every_event_and_then_the_batch_is_committed(world: World) -> None:
-    """The usual case."""
+    """The usual case; sinks are opened in order, and closed in reverse."""
     processor = world.started({}, {"kind": Whole}, {})
     assert processor.on_next_batch(batch()) == advance()
+    processor.close()
+    assert world.order == [f"open {name}" for name in "abc"] + [f"close {name}" for name in "cba"]
     assert world.seen == {"a": ["10", "11", "12", "13"], "b": [[10, 11, 12, 13]], "c": ["10", "11", "12", "13"]}
 
 
@@ -136,9 +138,10 @@ def test_a_sink_that_fails_in_the_middle_commits_what_is_before(world: World, ca
     ]
 
 
-def test_a_sink_that_fails_at_the_first_event_raises(world: World) -> None:
-    """Nothing was done: the channel's on_error counts and backs off."""
-    processor = world.started({"fails_at": "10"})
+@pytest.mark.parametrize("sinks", [[{"fails_at": "10"}], [{}, {"fails_at": "10"}]], ids=["first", "later"])
+def test_a_sink_that_fails_at_the_first_event_raises(world: World, sinks: list[dict[str, Any]]) -> None:
+    """Nothing was done by all of them: the channel's on_error counts and backs off."""
+    processor = world.started(*map(dict, sinks))
     with pytest.raises(OSError, match="disk full"):
         processor.on_next_batch(batch())
 
@@ -150,13 +153,6 @@ def test_an_event_is_done_when_all_sinks_took_it(world: World) -> None:
     assert world.seen["a"] == ["10", "11", "12", "13"]
     assert world.seen["c"] == ["10", "11"]
     assert world.seen["d"] == [[10, 11]]
-
-
-def test_a_later_sink_that_fails_at_the_first_event_raises_too(world: World) -> None:
-    """What the sinks before it took comes again: at least once."""
-    processor = world.started({}, {"fails_at": "10"})
-    with pytest.raises(OSError, match="disk full"):
-        processor.on_next_batch(batch())
 
 
 def test_the_part_for_later_sinks_is_a_batch_of_its_own(world: World) -> None:
@@ -204,19 +200,6 @@ def test_the_answers_of_batch_sinks_become_one(
     assert processor.on_next_batch(batch()) == expected
 
 
-def test_sinks_after_a_revert_are_not_asked(world: World) -> None:
-    """The whole batch comes again anyway."""
-    world.started({"kind": Whole, "then": revert()}, {"kind": Whole}).on_next_batch(batch())
-    assert "b" not in world.seen
-
-
-def test_sinks_are_not_asked_for_nothing(world: World) -> None:
-    """When the first sink took no event, there is none to pass on."""
-    processor = world.started({"kind": Whole, "then": advance(10)}, {"kind": Whole}, {})
-    assert processor.on_next_batch(batch()) == advance(10)
-    assert set(world.seen) == {"a"}
-
-
 def test_an_answer_that_is_no_response_is_refused_by_the_sinks_name(world: World) -> None:
     """A common slip is to return True."""
     processor = world.started({"kind": Whole, "then": True})
@@ -224,11 +207,34 @@ def test_an_answer_that_is_no_response_is_refused_by_the_sinks_name(world: World
         processor.on_next_batch(batch())
 
 
-def test_an_undecodable_record_is_never_passed_over_silently(world: World) -> None:
-    """Events before it are sent and committed; the next read starts at it."""
-    processor = world.started({}, {})
-    assert processor.on_next_batch(batch(bad={12})) == advance(12)
-    assert world.seen == {"a": ["10", "11"], "b": ["10", "11"]}
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(revert(), revert()), (advance(10), advance(10))], ids=["a revert", "no event taken"]
+)
+def test_later_sinks_are_not_asked_for_nothing(world: World, answer: BatchResponse, expected: BatchResponse) -> None:
+    """After a revert the whole batch comes again; when the first sink took no event, there is none to pass on."""
+    processor = world.started({"kind": Whole, "then": answer}, {"kind": Whole}, {})
+    assert processor.on_next_batch(batch()) == expected
+    assert set(world.seen) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "undecodable", "expected", "seen", "warned"),
+    [
+        (OneByOne, {12}, "fail", advance(12), ["10", "11"], []),  # the next read starts at it
+        (OneByOne, {10, 12}, "skip", advance(), ["11", "13"], ["orders/3@10", "orders/3@12"]),
+        (Whole, {10, 12}, "fail", advance(), [[10, 11, 12, 13]], []),  # a batch sink decides on its own
+    ],
+    ids=["fail", "skip", "batch sinks"],
+)
+def test_an_undecodable_record_is_never_passed_over_silently(
+    world: World, caplog: Any, kind: type[Watched], bad: set[int], undecodable: str, expected: BatchResponse, seen: list[Any],
+    warned: list[str],
+) -> None:  # fmt: skip
+    """Events before it are sent and committed; skipped ones are warned of once each, however many sinks there are."""
+    processor = world.started({"kind": kind}, {"kind": kind}, undecodable=undecodable)
+    assert processor.on_next_batch(batch(bad=bad)) == expected
+    assert world.seen == {"a": seen, "b": seen}
+    assert [message.split(" ")[0] for message in caplog.messages] == warned
 
 
 def test_an_undecodable_record_at_the_beginning_raises(world: World) -> None:
@@ -237,21 +243,6 @@ def test_an_undecodable_record_at_the_beginning_raises(world: World) -> None:
     with pytest.raises(UndecodableError, match=r"orders/3: the record at offset 10 is no event: no CloudEvent: no ce_"):
         processor.on_next_batch(batch(bad={10, 12}))
     assert world.seen == {}
-
-
-def test_undecodable_records_can_be_passed_over_with_a_warning(world: World, caplog: Any) -> None:
-    """One line for each, however many sinks there are."""
-    processor = world.started({}, {}, undecodable="skip")
-    assert processor.on_next_batch(batch(bad={10, 12})) == advance()
-    assert world.seen == {"a": ["11", "13"], "b": ["11", "13"]}
-    assert [message.split(" ")[0] for message in caplog.messages] == ["orders/3@10", "orders/3@12"]
-
-
-def test_batch_sinks_see_undecodable_records_and_decide_themselves(world: World) -> None:
-    """Without a sink that takes events one by one, they are no error."""
-    processor = world.started({"kind": Whole})
-    assert processor.on_next_batch(batch(bad={10, 12})) == advance()
-    assert world.seen == {"a": [[10, 11, 12, 13]]}
 
 
 def test_on_stop_the_first_sink_finishes_its_event_and_the_others_catch_up(world: World) -> None:
@@ -268,13 +259,6 @@ def test_nothing_is_sent_once_the_partition_is_lost(world: World) -> None:
     lost.lost.set()
     processor.on_next_batch(lost)
     assert world.seen == {}
-
-
-def test_sinks_are_opened_in_order_and_closed_in_reverse(world: World) -> None:
-    """Each with its own options."""
-    processor = world.started({}, {"kind": Whole})
-    processor.close()
-    assert world.order == ["open a", "open b", "close b", "close a"]
 
 
 def test_when_a_sink_cannot_be_opened_those_before_it_are_closed(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -111,11 +110,13 @@ def test_records_of_a_commit_that_is_refused_are_left_to_the_new_owner(world: Wo
     assert (first.offsets, second.offsets) == ([], [0, 1, 2])
 
 
-def test_records_whose_commit_may_not_have_landed_are_named_when_the_partition_is_lost(caplog: Any) -> None:
-    """The answer was given, and nothing was heard of the commit."""
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "closed"])
+def test_records_whose_commit_may_not_have_landed_are_named(caplog: Any, lost: bool) -> None:
+    """The answer was given and nothing is known of the commit, when the partition is lost or the processor closed."""
     processor = opened()
     assert processor.on_next_batch(made()) == BatchResponse.advance(13)
-    processor.on_exception(TopicPartition("orders", 3), PartitionLostError("orders", 3, "lost"))
+    if lost:
+        processor.on_exception(TopicPartition("orders", 3), PartitionLostError("orders", 3, "lost"))
     processor.close()
     assert caplog.messages == [
         "orders/3: offsets 10 to 12 were not sent: the commit before it was not known to have landed; if it did, they are "
@@ -192,35 +193,23 @@ def test_a_batch_sink_cannot_have_anything_again(
     assert missing in caplog.text
 
 
-def test_an_undecodable_record_stops_before_its_commit(world: World) -> None:
-    """What is before it is sent; the record itself is for on_error, which can still hand it elsewhere."""
-    dead: list[int] = []
+@pytest.mark.parametrize(
+    ("undecodable", "dead", "warned"),
+    [("fail", [2], []), ("skip", [], ["orders/0@2 is no event and is passed over (undecodable"])],
+)
+def test_an_undecodable_record_is_for_on_error_or_passed_over(
+    world: World, caplog: Any, undecodable: str, dead: list[int], warned: list[str]
+) -> None:
+    """What is before it is sent; on_error gets the record before its commit, and can still hand it elsewhere."""
+    given: list[int] = []
     journal = once(
         world,
         kinds=[Events],
+        undecodable=undecodable,
         on_error={"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
-        dead_letters=lambda topic, partition, records, why: dead.extend(record.offset for record in records),
+        dead_letters=lambda topic, partition, records, why: given.extend(record.offset for record in records),
     )
     publish_events(world, "a", "b", None, "d")
     world.run(30)
-    assert (journal.ids, dead, world.commits()) == (["a", "b", "d"], [2], {0: 4})
-
-
-def test_undecodable_records_are_passed_over_where_that_is_wished(world: World, caplog: Any) -> None:
-    """With a warning each."""
-    journal = once(world, kinds=[Events], undecodable="skip")
-    publish_events(world, "a", None, "c")
-    world.run(5)
-    assert (journal.ids, world.commits()) == (["a", "c"], {0: 3})
-    assert [m.split(":")[0] for m in caplog.messages if "passed over" in m] == [
-        "orders/0@1 is no event and is passed over (undecodable"
-    ]
-
-
-def test_what_was_promised_and_not_sent_is_named_at_the_end(caplog: Any) -> None:
-    """A stop that did not wait, or an abandoned callback."""
-    processor = opened()
-    processor.on_next_batch(made())
-    with caplog.at_level(logging.WARNING):
-        processor.close()
-    assert "orders/3: offsets 10 to 12 were not sent" in caplog.text
+    assert (journal.ids, given, world.commits()) == (["a", "b", "d"], dead, {0: 4})
+    assert [m.split(":")[0] for m in caplog.messages if "passed over" in m] == warned

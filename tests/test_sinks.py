@@ -91,13 +91,6 @@ def test_an_event_that_json_cannot_carry_is_written_raw(path: Path, open_sink: O
     assert second["event"]["id"] == "1"
 
 
-def test_the_file_is_appended_to(path: Path, open_sink: Opener) -> None:
-    """What is there stays."""
-    path.write_text('{"old": 1}\n')
-    open_sink().send(batch(PlainRecord(1)))
-    assert [line.get("offset") for line in lines(path)] == [None, 1]
-
-
 def test_after_a_torn_line_the_next_batch_starts_on_a_new_one(path: Path, open_sink: Opener) -> None:
     """A kill in the middle of a write spoils only what was not committed; also one of another process, later."""
     path.write_bytes(b'{"topic": "ord')
@@ -109,12 +102,6 @@ def test_after_a_torn_line_the_next_batch_starts_on_a_new_one(path: Path, open_s
     kept = path.read_bytes().split(b"\n")
     assert [kept[0], kept[2], kept[4]] == [b'{"topic": "ord', b'{"torn', b""]
     assert [json.loads(line)["offset"] for line in (kept[1], kept[3])] == [1, 2]
-
-
-def test_a_batch_is_in_the_file_when_send_returns(path: Path, open_sink: Opener) -> None:
-    """Nothing waits in a buffer of ours: the commit follows at once."""
-    open_sink().send(batch(PlainRecord(1)))
-    assert path.read_bytes().endswith(b"\n")
 
 
 def test_partitions_in_several_threads_and_processes_share_a_file(path: Path, open_sink: Opener) -> None:

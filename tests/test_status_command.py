@@ -109,13 +109,15 @@ def test_the_address_comes_from_the_configuration(
     ]
 
 
-def test_a_process_that_listens_everywhere_is_asked_here(
-    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_an_address_need_not_be_a_url(
+    serve: Serve, tmp_path: Path, capsys: pytest.CaptureFixture[str], everywhere: bool
 ) -> None:
-    """0.0.0.0 is no address to ask."""
-    port = serve(process()).rsplit(":", 1)[1]
+    """host:port is enough; a process that listens at 0.0.0.0 is asked at this machine."""
+    address = serve(process()).removeprefix("http://")
+    listen = f"0.0.0.0:{address.rpartition(':')[2]}"
 
-    assert run("-c", write(tmp_path, f"0.0.0.0:{port}")) == 0
+    assert run(*(("-c", write(tmp_path, listen)) if everywhere else ("--url", address))) == 0
     assert capsys.readouterr().out.startswith("inbound 0.1.0, pid 4711")
 
 
@@ -204,33 +206,21 @@ def test_another_process_at_the_default_port_is_noticed(
     )
 
 
-def test_no_configuration(tmp_path: Path) -> None:
-    """The message says both ways out."""
-    path = tmp_path / "inbound.yaml"
-
+@pytest.mark.parametrize(
+    ("listen", "message"),
+    [
+        (None, "inbound.yaml: no such file; name the configuration with -c, or the address of the process with --url"),
+        ("nowhere", "inbound.yaml:2: admin.listen: need host:port"),
+        ("127.0.0.1:0", "admin.listen is 127.0.0.1:0, which is any free port; each process logs its address when it "
+                        "starts (`admin: http://...`): give that with --url"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_does_not_say_the_address(tmp_path: Path, listen: str | None, message: str) -> None:
+    """There is none, it is refused with file and line, or only the log knows the port; each says the way out."""
+    path = str(tmp_path / "inbound.yaml") if listen is None else write(tmp_path, listen)
     with pytest.raises(ConfigError) as error:
-        run("-c", str(path))
-
-    assert str(error.value) == (
-        f"{path}: no such file; name the configuration with -c, or the address of the process with --url"
-    )
-
-
-def test_a_bad_configuration(tmp_path: Path) -> None:
-    """It is refused as everywhere, with file and line."""
-    with pytest.raises(ConfigError, match=r"inbound.yaml:2: admin.listen: need host:port"):
-        run("-c", write(tmp_path, "nowhere"))
-
-
-def test_any_free_port_cannot_be_guessed(tmp_path: Path) -> None:
-    """With port 0 only the log knows the address."""
-    with pytest.raises(ConfigError) as error:
-        run("-c", write(tmp_path, "127.0.0.1:0"))
-
-    assert str(error.value) == (
-        "admin.listen is 127.0.0.1:0, which is any free port; each process logs its address when it starts "
-        "(`admin: http://...`): give that with --url"
-    )
+        run("-c", path)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -252,12 +242,6 @@ def test_bad_arguments(arguments: tuple[str, str], message: str, capsys: pytest.
 
     assert end.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_an_address_without_scheme(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    """host:port is enough."""
-    assert run("--url", serve(process()).removeprefix("http://")) == 0
-    assert capsys.readouterr().out.startswith("inbound 0.1.0")
 
 
 def test_watching_goes_on_until_told_to_stop() -> None:

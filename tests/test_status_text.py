@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from inbound.cli.status_text import age, shown
+from inbound.cli.table import count, table
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.status import ResetStatus, ThreadStatus, process_status
@@ -194,3 +195,33 @@ def test_a_channel_that_a_reset_has_stopped() -> None:
         "  orders: reset one: stopping, for 12 s; nothing of topic orders is read before it is over, and what is asked for "
         "meanwhile (resume, rebalance, reload) takes effect then",
     ]
+
+
+# -- tables ---------------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_right_and_text_left() -> None:
+    """Digits are grouped, None is a dash, and no line ends in blanks."""
+    text = table(["TOPIC", "LAG", "RATE", "NOTE"], [["orders", 1234567, 0.25, ""], ["a", None, 1000.0, "held"]])
+
+    assert text.splitlines() == [
+        "TOPIC         LAG     RATE  NOTE",
+        "orders  1,234,567      0.2",
+        "a               -  1,000.0  held",
+    ]
+
+
+def test_without_rows() -> None:
+    """The headers stand alone."""
+    assert table(["A", "LONG"], []) == "A  LONG"
+
+
+def test_text_cannot_break_the_table_or_steer_the_terminal() -> None:
+    """Errors hold line breaks, and bytes of records may hold escape sequences."""
+    assert table(["NOTE"], [["two\n  lines\x1b[2J"]]) == "NOTE\ntwo lines?[2J"
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0 batches"), (1, "1 batch"), (1234, "1,234 batches")])
+def test_counted(n: int, text: str) -> None:
+    """One is singular."""
+    assert count(n, "batch") == text

@@ -45,9 +45,11 @@ def refusal(text: str) -> str:
 
 def test_each_subscription_is_a_channel_with_a_group_of_its_own() -> None:
     """What the channel says of reading counts for all of them; their own part is the dispatcher's."""
-    loaded = load(HEAD + TWO, filename="f")
+    text = HEAD + TWO + "  plain: {topics: [x], group: g, processor: {type: simple, options: {sinks: [log]}}}\n"
+    loaded = load(text, filename="f")
 
     found = subscriptions_of(loaded)
+    planned = plan_channels(loaded)
 
     assert {name: (made.config.group, made.ref.uid, made.ref.generation) for name, made in found.items()} == {
         "orders.billing": ("posted.billing", "u-1", 4),
@@ -58,15 +60,6 @@ def test_each_subscription_is_a_channel_with_a_group_of_its_own() -> None:
     assert (billing.delivery.retry, billing.delivery.backoffDelay, billing.window) == (3, 2.0, 64)
     assert (audit.ordering, audit.window) == ("key", 64)
     assert type(audit) is DispatchOptions
-
-
-def test_the_channels_run_as_the_dispatcher() -> None:
-    """Beside plain ones; a channel with subscriptions is none itself."""
-    text = HEAD + TWO + "  plain: {topics: [x], group: g, processor: {type: simple, options: {sinks: [log]}}}\n"
-    loaded = load(text, filename="f")
-
-    planned = plan_channels(loaded)
-
     assert {name: plan.processor.__name__ for name, plan in planned.items()} == {
         "plain": "SimpleProcessor",
         "orders.billing": "DispatchProcessor",

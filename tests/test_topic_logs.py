@@ -13,6 +13,7 @@ from inbound.kafka import topic_logs
 from inbound.kafka.topic_logs import KafkaTopicLogs, milliseconds
 from inbound.testing.kafka import FakeKafka
 from inbound.testing.topic_logs import FakeTopicLogs
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def answer(logs: TopicLogs, topic: str, time: float | None = None) -> TopicLog |
     """Ask, and wait for the answer."""
     call, done = logs.ask(topic, time), threading.Event()
     call.when_done(done.set)
-    assert done.wait(5)
+    wait_for(done, 5, "no answer")
     return call.result()
 
 

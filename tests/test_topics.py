@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from inbound import Batch, BatchResponse, holdings
-from inbound.coordinators.nodes import decode_epoch
+from inbound.controller.kafka_controller import Timing
 from inbound.ledger.memory import Note
 from inbound.testing.world import Consumer, Recording, World
 
@@ -104,26 +104,6 @@ def test_of_a_topic_created_anew_while_nobody_ran_every_record_is_read_once(worl
     assert [(note.facts["old"], note.facts["new"]) for note in resets] == [(10, 0)] * 4
 
 
-def test_the_offset_is_set_back_once_whoever_claims_next(world: World) -> None:
-    """Members that come, go and die afterwards go on where the group is."""
-    publish(world, 10)
-    world.join("a", Values())
-    world.run(5)
-    recreate(world)
-    publish(world, 10, word=b"new")
-    world.run(8)
-    publish(world, 2, word=b"new")
-    world.join("b", Values())
-    world.run(3)
-    world.kill("a")
-    world.join("c", Values())
-    world.run(15)
-    world.leave("b")
-    world.run(3)
-    assert of_new(values(*world.consumers.values())) == everything(12)
-    assert world.commits() == dict.fromkeys(range(4), 12)
-
-
 def test_with_latest_too_a_topic_created_anew_starts_at_its_smallest(world: World) -> None:
     """Also the partition that the old topic did not have."""
     publish(world, 9)
@@ -203,28 +183,6 @@ def test_a_broker_that_is_behind_the_times_is_not_believed_until_it_insists(
     assert (len(before), world.owned()["b"]) == (2, {0, 1, 2, 3})
     # What b held all along is held as truncated while its broker says that the topic is the same.
     assert world.commits() == {p: 10 if insists and p in before else 5 for p in range(4)}
-
-
-def test_nodes_without_a_topic_id_take_it_over_and_keep_the_offset(world: World) -> None:
-    """As an older version wrote them."""
-    publish(world, 10)
-    world.join("a")
-    world.run(5)
-    world.leave("a")
-    for partition in range(4):
-        path = world.paths.epoch("orders", partition)
-        node = world.ensemble.tree.nodes[path]
-        old = b'{"v":1,"consumer":"a","session":1,"nonce":"n"}'
-        world.ensemble.tree.nodes[path] = type(node)(old, node.version, node.owner, node.czxid, node.mzxid)
-    publish(world, 2)
-    b = world.join("b", Values())
-    world.run(5)
-    path = world.paths.epoch("orders", 0)
-    info = decode_epoch(path, world.ensemble.tree.nodes[path].data)
-    assert (values(b), info is not None and (info.topic_id, info.former)) == (
-        Counter({(b"x", p, o): 1 for p in range(4) for o in (10, 11)}),
-        ("topic-1", ()),
-    )
 
 
 def test_where_the_new_topics_start_is_gone_that_is_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -314,6 +272,7 @@ def test_a_topic_that_matches_the_pattern_later_is_read_from_its_start_by_both(w
     world.run(10)
     assert of_new(values(*both)) == {(p, o): 1 for p in range(2) for o in range(3)}
     assert (world.owned(), world.commits("payments")) == (before, {0: 3, 1: 3})
+    assert b'"topics":["orders","payments"]' in world.ensemble.tree.nodes[world.paths.member("a")].data
 
 
 def test_a_listed_topic_that_is_created_at_last_is_read_from_its_start(world: World) -> None:
@@ -326,14 +285,14 @@ def test_a_listed_topic_that_is_created_at_last_is_read_from_its_start(world: Wo
     assert of_new(values(a)) == {(0, offset): 1 for offset in range(3)}
 
 
-def test_a_member_without_a_share_says_so_once_and_takes_over_at_a_death(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Standing by is no error, and no reason to repeat oneself."""
+def test_a_member_without_a_share_says_so_once_and_takes_over_at_a_death(caplog: pytest.LogCaptureFixture) -> None:
+    """Standing by is no error, and no reason to say so at each rebalance that nothing triggered."""
     caplog.set_level(logging.INFO)
+    world = World(timing=Timing(rebalance_interval=2))
+    world.kafka.create_topic("orders", 4)
     for name in ("a", "b", "c", "d", "e"):
         world.join(name)
-    world.run(66)
+    world.run(9)
     idle = next(name for name, owned in world.owned().items() if not owned)
     assert said(caplog, "stands by") == 1
     world.kill(next(name for name, owned in world.owned().items() if owned))

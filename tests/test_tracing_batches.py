@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import iscoroutinefunction
-
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
@@ -13,14 +11,22 @@ from inbound.processors.base import BatchEventProcessor, Context
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.world import Recording, World
 from inbound.tracing.spans import MOST_LINKS
-from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, ids, links, parent
+from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, ids, links, parent, traced
+
+__all__ = ["traced"]  # the fixture
 
 
 def traced_world(traced: Traced) -> World:
+    """Return a world with one topic of one partition, whose spans go there."""
     world = World()
     world.kafka.create_topic("orders", 1)
     world.tracing = traced
     return world
+
+
+@pytest.fixture
+def world(traced: Traced) -> World:
+    return traced_world(traced)
 
 
 def current() -> tuple[str, str]:
@@ -29,10 +35,8 @@ def current() -> tuple[str, str]:
     return f"{context.trace_id:032x}", f"{context.span_id:016x}"
 
 
-def test_a_batch_has_a_span_linked_to_its_records() -> None:
+def test_a_batch_has_a_span_linked_to_its_records(traced: Traced, world: World) -> None:
     """Its code finds it as the current one, and nothing is current afterwards."""
-    traced = Traced()
-    world = traced_world(traced)
     seen: list[tuple[str, str]] = []
     processor = Recording()
     processor.on_batch = lambda batch: seen.append(current())
@@ -55,10 +59,8 @@ def test_a_batch_has_a_span_linked_to_its_records() -> None:
     assert current() == ("0" * 32, "0" * 16)
 
 
-def test_so_many_links_and_no_more() -> None:
+def test_so_many_links_and_no_more(traced: Traced, world: World) -> None:
     """What is left out is counted."""
-    traced = Traced()
-    world = traced_world(traced)
     for number in range(MOST_LINKS + 5):
         header = f"00-{TRACE}-{number + 1:016x}-01".encode()
         world.kafka.publish("orders", 0, [b"x"], headers=[("traceparent", header)])
@@ -69,10 +71,8 @@ def test_so_many_links_and_no_more() -> None:
     assert (len(span.links), span.dropped_links, facts(span)["inbound.links_left_out"]) == (MOST_LINKS, 0, 5)
 
 
-def test_what_a_processor_raises_is_in_its_span() -> None:
+def test_what_a_processor_raises_is_in_its_span(traced: Traced, world: World) -> None:
     """With the kind of error; what is known to be secret is hidden."""
-    traced = Traced()
-    world = traced_world(traced)
     KNOWN.remember("swordfish")
 
     def fail_once(batch: Batch) -> BatchResponse:
@@ -92,10 +92,8 @@ def test_what_a_processor_raises_is_in_its_span() -> None:
     assert "swordfish" not in failed.status.description
 
 
-def test_an_answer_that_is_none_is_an_error() -> None:
+def test_an_answer_that_is_none_is_an_error(traced: Traced, world: World) -> None:
     """The channel says the same of it."""
-    traced = Traced()
-    world = traced_world(traced)
     world.kafka.publish("orders", 0, [b"a"])
     world.join("a", Recording(lambda batch: "done"))
     world.run(5)
@@ -121,10 +119,8 @@ class Waiting(BatchEventProcessor):
         self.context = context
 
 
-def test_a_coroutine_has_its_span_across_what_it_awaits() -> None:
+def test_a_coroutine_has_its_span_across_what_it_awaits(traced: Traced) -> None:
     """Others run meanwhile, each with its own."""
-    assert iscoroutinefunction(Waiting.on_next_batch)
-    traced = Traced()
     world = World()
     world.kafka.create_topic("orders", 2)
     world.tracing = traced
@@ -154,17 +150,3 @@ def test_a_batch_goes_by_its_first_record(rate: float, header: str | None, recor
 
     assert len(traced.ended) == recorded
     assert world.commits() == {0: 1}
-
-
-def test_off_the_processor_is_called_as_ever() -> None:
-    """Nothing stands between it and the channel."""
-    world = World()
-    world.kafka.create_topic("orders", 1)
-    world.kafka.publish("orders", 0, [b"a"])
-    processor = Recording()
-    seen: list[tuple[str, str]] = []
-    processor.on_batch = lambda batch: seen.append(current())
-    world.join("a", processor)
-    world.run(5)
-
-    assert seen == [("0" * 32, "0" * 16)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from inbound.processors.batch import Batch, PlainRecord
@@ -15,7 +17,9 @@ from inbound.processors.dispatch.window import Entry, Window
 from inbound.processors.spans import Consumer
 from inbound.topic_partition import TopicPartition
 from tests.dispatch_stage import DEAD, OK, REPLIES, SUBSCRIBER, Request, Stage, event_headers
-from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, header, ids, links, parent
+from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, header, ids, links, parent, traced
+
+__all__ = ["traced"]  # the fixture
 
 
 def staged(traced: Traced, **options: Any) -> Stage:
@@ -24,17 +28,36 @@ def staged(traced: Traced, **options: Any) -> Stage:
     return stage
 
 
+@pytest.fixture
+def stage(traced: Traced) -> Stage:
+    """A dispatcher without options."""
+    return staged(traced)
+
+
+def dispatch(stage: Stage) -> None:
+    """Start the dispatcher, and let it finish what was published."""
+    stage.start()
+    stage.run(2)
+
+
+def works(traced: Traced) -> list[ReadableSpan]:
+    """Return the spans of the work on each record or batch."""
+    return [span for span in traced.ended if span.name == "process orders"]
+
+
+def posts(traced: Traced) -> list[ReadableSpan]:
+    """Return the spans of the requests."""
+    return [span for span in traced.ended if span.name == "POST"]
+
+
 def publish(stage: Stage, one: str, *headers: tuple[str, bytes | None]) -> None:
     stage.world.kafka.publish("orders", 0, [b"data"], headers=[*event_headers(one), *headers])
 
 
-def test_an_event_goes_on_in_the_trace_of_its_record() -> None:
+def test_an_event_goes_on_in_the_trace_of_its_record(traced: Traced, stage: Stage) -> None:
     """The record's context is above the work on it, that above the request, and the request says so."""
-    traced = Traced()
-    stage = staged(traced)
     publish(stage, "1", ("traceparent", PARENT.encode()), ("tracestate", b"vendor=1"))
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
 
     work, post = traced.one("process orders"), traced.one("POST")
     assert (work.kind, parent(work)) == (SpanKind.CONSUMER, (TRACE, SPAN))
@@ -56,53 +79,40 @@ def test_an_event_goes_on_in_the_trace_of_its_record() -> None:
     }  # fmt: skip
 
 
-def test_the_extension_names_where_the_event_began_and_stays() -> None:
+def test_the_extension_names_where_the_event_began_and_stays(traced: Traced, stage: Stage) -> None:
     """Of a record without a hop's header it is followed; `ce-traceparent` goes out as it came in either case."""
-    traced = Traced()
-    stage = staged(traced)
     began = f"00-{'1' * 32}-{'2' * 16}-01"
     publish(stage, "1", ("ce_traceparent", began.encode()))
     publish(stage, "2", ("ce_traceparent", began.encode()), ("traceparent", PARENT.encode()))
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
 
-    works = [span for span in traced.ended if span.name == "process orders"]
-    assert [parent(work) for work in works] == [("1" * 32, "2" * 16), (TRACE, SPAN)]
+    assert [parent(work) for work in works(traced)] == [("1" * 32, "2" * 16), (TRACE, SPAN)]
     assert [request.headers["ce-traceparent"] for request in stage.requests] == [began, began]
     assert all(request.headers["traceparent"] != began for request in stage.requests)
 
 
-def test_a_structured_event_is_followed_by_its_extension_too() -> None:
+def test_a_structured_event_is_followed_by_its_extension_too(traced: Traced, stage: Stage) -> None:
     """It stands in the JSON."""
-    traced = Traced()
-    stage = staged(traced)
     event = b'{"specversion":"1.0","id":"1","source":"/t","type":"t","traceparent":"%s"}' % PARENT.encode()
     stage.world.kafka.publish("orders", 0, [event], headers=[("content-type", b"application/cloudevents+json")])
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
 
     assert parent(traced.one("process orders")) == (TRACE, SPAN)
     (request,) = stage.requests
     assert request.headers["traceparent"].startswith(header(traced.one("POST")))
 
 
-def test_a_record_that_says_nothing_begins_a_trace() -> None:
+def test_a_record_that_says_nothing_begins_a_trace(traced: Traced, stage: Stage) -> None:
     """As many as are to be recorded: here all."""
-    traced = Traced()
-    stage = staged(traced)
     stage.publish("1", "2")
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
 
-    works = [span for span in traced.ended if span.name == "process orders"]
-    assert [parent(work) for work in works] == [None, None]
-    assert len({ids(work)[0] for work in works}) == 2
+    assert [parent(work) for work in works(traced)] == [None, None]
+    assert len({ids(work)[0] for work in works(traced)}) == 2
 
 
-def test_each_attempt_has_a_span_of_its_own() -> None:
+def test_each_attempt_has_a_span_of_its_own(traced: Traced, stage: Stage) -> None:
     """With the number of the attempt, what was answered, and the same work above."""
-    traced = Traced()
-    stage = staged(traced)
     answers = [Answer(503), Answer(0, problem="no connection"), OK]
     stage.behaviour = lambda request: answers.pop(0)
     stage.publish("1")
@@ -110,19 +120,17 @@ def test_each_attempt_has_a_span_of_its_own() -> None:
     stage.run(5)
 
     work = traced.one("process orders")
-    posts = [span for span in traced.ended if span.name == "POST"]
-    assert [parent(post) for post in posts] == [ids(work)] * 3
-    assert [facts(post).get("http.request.resend_count") for post in posts] == [None, 1, 2]
-    assert [facts(post).get("error.type") for post in posts] == ["503", "no_answer", None]
-    assert posts[1].status.description == "no connection"
+    assert [parent(post) for post in posts(traced)] == [ids(work)] * 3
+    assert [facts(post).get("http.request.resend_count") for post in posts(traced)] == [None, 1, 2]
+    assert [facts(post).get("error.type") for post in posts(traced)] == ["503", "no_answer", None]
+    assert posts(traced)[1].status.description == "no connection"
     assert work.status.status_code is StatusCode.UNSET
     sent = [request.headers["traceparent"][:53] for request in stage.requests]
-    assert sent == [header(post) for post in posts]
+    assert sent == [header(post) for post in posts(traced)]
 
 
-def test_the_reply_is_of_the_same_trace() -> None:
+def test_the_reply_is_of_the_same_trace(traced: Traced) -> None:
     """It is posted below the same work."""
-    traced = Traced()
     stage = staged(traced, replyUri=REPLIES)
     reply = [(b"ce-specversion", b"1.0"), (b"ce-id", b"r"), (b"ce-source", b"/s"), (b"ce-type", b"t")]
 
@@ -131,26 +139,22 @@ def test_the_reply_is_of_the_same_trace() -> None:
 
     stage.behaviour = behaviour
     publish(stage, "1", ("traceparent", PARENT.encode()))
-    stage.start()
-    stage.run(2)
+    dispatch(stage)
 
     work = traced.one("process orders")
-    posts = [span for span in traced.ended if span.name == "POST"]
-    assert [facts(post)["inbound.receiver"] for post in posts] == ["subscriber", "reply"]
-    assert [parent(post) for post in posts] == [ids(work)] * 2
+    assert [facts(post)["inbound.receiver"] for post in posts(traced)] == ["subscriber", "reply"]
+    assert [parent(post) for post in posts(traced)] == [ids(work)] * 2
     assert parent(work) == (TRACE, SPAN)
     (got,) = [request for request in stage.requests if request.url == REPLIES]
-    assert got.headers["traceparent"].startswith(header(posts[1]))
+    assert got.headers["traceparent"].startswith(header(posts(traced)[1]))
 
 
-def test_a_dead_letter_is_of_the_same_trace() -> None:
+def test_a_dead_letter_is_of_the_same_trace(traced: Traced) -> None:
     """And the work says what became of its event."""
-    traced = Traced()
     stage = staged(traced, delivery={"retry": 0, "deadLetterSink": DEAD})
     stage.behaviour = lambda request: Answer(500) if request.url == SUBSCRIBER else OK
     publish(stage, "1", ("traceparent", PARENT.encode()))
-    stage.start()
-    stage.run(2)
+    dispatch(stage)
 
     work = traced.one("process orders")
     assert facts(work)["error.type"] == "dead_lettered"
@@ -161,9 +165,8 @@ def test_a_dead_letter_is_of_the_same_trace() -> None:
     assert got.headers["traceparent"].startswith(header(dead[0]))
 
 
-def test_a_dead_letter_to_a_topic_is_sent_in_the_same_trace() -> None:
+def test_a_dead_letter_to_a_topic_is_sent_in_the_same_trace(traced: Traced) -> None:
     """Its header names the producer's span, which is of no HTTP request."""
-    traced = Traced()
     claim = Claim(TopicPartition("orders", 0), Window(8, "none"), Batch("orders", 0, 0, 1, []))
     job = Job(claim, [Entry(PlainRecord(0, headers=[("traceparent", PARENT.encode())]), None)])
     traces = Traces(traced, Consumer("group", "a"))
@@ -180,13 +183,11 @@ def test_a_dead_letter_to_a_topic_is_sent_in_the_same_trace() -> None:
     assert [value.decode()[:53] for name, value in record.headers[1:]] == [header(send)]
 
 
-def test_a_record_that_is_no_event_has_a_span_that_says_so() -> None:
+def test_a_record_that_is_no_event_has_a_span_that_says_so(traced: Traced) -> None:
     """Its dead letter is of the record's trace."""
-    traced = Traced()
     stage = staged(traced, delivery={"deadLetterSink": DEAD})
     stage.world.kafka.publish("orders", 0, [b"x"], headers=[("traceparent", PARENT.encode())])
-    stage.start()
-    stage.run(2)
+    dispatch(stage)
 
     work = traced.one("process orders")
     assert (parent(work), facts(work)["error.type"]) == ((TRACE, SPAN), "undecodable")
@@ -202,8 +203,7 @@ def test_a_batch_is_linked_to_its_events() -> None:
     publish(stage, "2", ("traceparent", f"00-{'5' * 32}-{'6' * 16}-00".encode()))
     publish(stage, "3")
     publish(stage, "4", ("traceparent", other.encode()))
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
 
     work = traced.one("process orders")
     assert (parent(work), links(work)) == (None, [(TRACE, SPAN), ("3" * 32, "4" * 16)])
@@ -213,28 +213,23 @@ def test_a_batch_is_linked_to_its_events() -> None:
     assert request.ids == ("1", "2", "3", "4")
 
 
-def test_a_batch_that_is_taken_apart_goes_on_in_spans_of_its_parts() -> None:
+def test_a_batch_that_is_taken_apart_goes_on_in_spans_of_its_parts(traced: Traced) -> None:
     """Each event is then of its own trace again."""
-    traced = Traced()
     stage = staged(traced, batch={"max_events": 2}, delivery={"retry": 0, "deadLetterSink": DEAD})
     stage.behaviour = lambda request: Answer(400) if "1" in request.ids and request.url == SUBSCRIBER else OK
     publish(stage, "1", ("traceparent", PARENT.encode()))
     publish(stage, "2", ("traceparent", f"00-{'3' * 32}-{'4' * 16}-01".encode()))
-    stage.start()
-    stage.run(2)
+    dispatch(stage)
 
-    works = [span for span in traced.ended if span.name == "process orders"]
-    assert [parent(work) for work in works if not links(work)] == [(TRACE, SPAN), ("3" * 32, "4" * 16)]
-    assert len(works) == 3
+    assert [parent(work) for work in works(traced) if not links(work)] == [(TRACE, SPAN), ("3" * 32, "4" * 16)]
+    assert len(works(traced)) == 3
 
 
-def test_whoever_began_a_trace_decides_whether_it_is_recorded() -> None:
+def test_whoever_began_a_trace_decides_whether_it_is_recorded(traced: Traced) -> None:
     """What is not to be recorded makes nothing, and is handed on so."""
-    traced = Traced()
     stage = staged(traced)
     publish(stage, "1", ("traceparent", UNSAMPLED.encode()))
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
 
     assert traced.ended == []
     (request,) = stage.requests
@@ -242,14 +237,11 @@ def test_whoever_began_a_trace_decides_whether_it_is_recorded() -> None:
     assert request.headers["traceparent"][-2:] in ("00", "02")
 
 
-def test_what_a_partition_leaves_behind_has_ended_spans() -> None:
+def test_what_a_partition_leaves_behind_has_ended_spans(traced: Traced, stage: Stage) -> None:
     """When it goes to another member, while its event waits to be sent again."""
-    traced = Traced()
-    stage = staged(traced)
     stage.behaviour = lambda request: Answer(503)
     stage.publish("1")
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
     stage.world.leave("a")
 
     work = traced.one("process orders")
@@ -257,14 +249,12 @@ def test_what_a_partition_leaves_behind_has_ended_spans() -> None:
     assert all(span.end_time is not None for span in traced.ended)
 
 
-def test_it_begins_and_ends_while_a_process_runs() -> None:
+def test_it_begins_and_ends_while_a_process_runs(traced: Traced) -> None:
     """Off, nothing is made and the extension goes out as ever; what was begun before the switch ends."""
-    traced = Traced()
     spans, traced.spans = traced.spans, None
     stage = staged(traced)
     publish(stage, "1", ("traceparent", PARENT.encode()), ("ce_traceparent", UNSAMPLED.encode()))
-    stage.start()
-    stage.run(1)
+    dispatch(stage)
     traced.spans = spans
     stage.seconds = lambda request: 1.0
     stage.publish("2")

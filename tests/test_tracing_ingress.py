@@ -9,19 +9,21 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from inbound.ingress.producers import Cause, Failure
 from tests.ingress_stage import EVENT, Stage, request, statuses
-from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, header, ids, parent
+from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, header, ids, parent, traced
+
+__all__ = ["traced"]  # the fixture
 
 
-def staged(traced: Traced) -> Stage:
+@pytest.fixture
+def stage(traced: Traced) -> Stage:
+    """An ingress that makes spans."""
     stage = Stage()
     stage.receiver._tracing = traced
     return stage
 
 
-def test_a_request_goes_on_in_the_record() -> None:
+def test_a_request_goes_on_in_the_record(traced: Traced, stage: Stage) -> None:
     """The sender's span is above ours, that above the one of the record, whose header names it."""
-    traced = Traced()
-    stage = staged(traced)
     answer = stage.post(request("/topics/orders?key=secret", {**EVENT, "traceparent": PARENT, "tracestate": "a=1"}))
 
     assert statuses(answer) == [202]
@@ -44,10 +46,8 @@ def test_a_request_goes_on_in_the_record() -> None:
     }  # fmt: skip
 
 
-def test_b3_is_taken_and_w3c_is_written() -> None:
+def test_b3_is_taken_and_w3c_is_written(traced: Traced, stage: Stage) -> None:
     """As Knative's older components send it."""
-    traced = Traced()
-    stage = staged(traced)
     b3 = {"X-B3-TraceId": TRACE, "X-B3-SpanId": SPAN, "X-B3-Sampled": "1"}
     stage.post(request(headers={**EVENT, **b3}))
 
@@ -56,10 +56,8 @@ def test_b3_is_taken_and_w3c_is_written() -> None:
     assert (names.count("traceparent"), [name for name in names if "b3" in name.lower()]) == (1, [])
 
 
-def test_the_extension_of_an_event_is_written_as_it_came() -> None:
+def test_the_extension_of_an_event_is_written_as_it_came(traced: Traced, stage: Stage) -> None:
     """It names the trace that the event began in."""
-    traced = Traced()
-    stage = staged(traced)
     stage.post(request(headers={**EVENT, "ce-traceparent": UNSAMPLED, "traceparent": PARENT}))
 
     written = dict(stage.producer.written[0][1].headers)
@@ -67,10 +65,8 @@ def test_the_extension_of_an_event_is_written_as_it_came() -> None:
     assert written["traceparent"].decode().startswith(f"00-{TRACE}-")
 
 
-def test_a_batch_is_written_in_one_span() -> None:
+def test_a_batch_is_written_in_one_span(traced: Traced, stage: Stage) -> None:
     """Each record names it."""
-    traced = Traced()
-    stage = staged(traced)
     events = [{"specversion": "1.0", "id": str(n), "source": "/t", "type": "t"} for n in range(3)]
     headers = {"content-type": "application/cloudevents-batch+json"}
     stage.post(request(headers=headers, body=json.dumps(events).encode()))
@@ -85,10 +81,10 @@ def test_a_batch_is_written_in_one_span() -> None:
     ("failure", "status", "is_error"),
     [(Failure(Cause.AWAY, "timed out"), 503, True), (Failure(Cause.TOO_LARGE, "1 MB"), 413, False)],
 )
-def test_what_was_not_written_says_so(failure: Failure, status: int, is_error: bool) -> None:
+def test_what_was_not_written_says_so(
+    failure: Failure, status: int, is_error: bool, traced: Traced, stage: Stage
+) -> None:
     """The server's span is in error where the server is to blame."""
-    traced = Traced()
-    stage = staged(traced)
     stage.producer.fails = [failure]
     stage.post(request())
 
@@ -98,30 +94,24 @@ def test_what_was_not_written_says_so(failure: Failure, status: int, is_error: b
     assert send.status.description == f"{failure.cause.value} ({failure.text})"
 
 
-def test_a_request_that_is_no_event_ends_its_span() -> None:
+def test_a_request_that_is_no_event_ends_its_span(traced: Traced, stage: Stage) -> None:
     """Nothing is sent."""
-    traced = Traced()
-    stage = staged(traced)
     stage.post(request(headers={}))
 
     assert traced.names() == ["POST"]
     assert facts(traced.one("POST"))["http.response.status_code"] == 400
 
 
-def test_a_stranger_makes_no_spans() -> None:
+def test_a_stranger_makes_no_spans(traced: Traced, stage: Stage) -> None:
     """Who does not know the token, or asks for what is not there, has no part in traces."""
-    traced = Traced()
-    stage = staged(traced)
     stage.receiver.token = "swordfish"
     answers = stage.post(request() + request("/nowhere", {**EVENT, "authorization": "Bearer swordfish"}))
 
     assert (statuses(answers), traced.ended) == ([401, 404], [])
 
 
-def test_a_request_that_breaks_off_ends_its_span() -> None:
+def test_a_request_that_breaks_off_ends_its_span(traced: Traced, stage: Stage) -> None:
     """It never came to its end."""
-    traced = Traced()
-    stage = staged(traced)
     connection, _ = stage.connect()
     connection.data_received(request()[:-2])
     connection.connection_lost(None)
@@ -129,10 +119,8 @@ def test_a_request_that_breaks_off_ends_its_span() -> None:
     assert facts(traced.one("POST"))["error.type"] == "incomplete"
 
 
-def test_what_is_not_recorded_is_handed_on_so() -> None:
+def test_what_is_not_recorded_is_handed_on_so(traced: Traced, stage: Stage) -> None:
     """Two headers, and no span."""
-    traced = Traced()
-    stage = staged(traced)
     stage.post(request(headers={**EVENT, "traceparent": UNSAMPLED}))
 
     (written,) = [dict(record.headers)["traceparent"] for _, record in stage.producer.written]

@@ -17,7 +17,8 @@ from inbound.publishing import Posting
 from inbound.tracing.publishing import TracedPost
 from tests.http_receiver import Receiver
 from tests.test_publish_command import run
-from tests.test_publish_posting import Answer, WaitClock, event
+from tests.test_publish_posting import Answer, event
+from tests.test_publish_sending import StepClock
 from tests.tracing_stage import Traced, facts, header, ids, links, parent
 
 
@@ -47,7 +48,7 @@ def test_each_attempt_is_a_span_linked_to_the_one_before() -> None:
         return Answer(503 if attempt == 0 else 202)
 
     assert traced.spans is not None
-    Posting(TracedPost(post, traced.spans, Ingress()), "http://ingress", clock=WaitClock()).publish([event(1)])
+    Posting(TracedPost(post, traced.spans, Ingress()), "http://ingress", clock=StepClock()).publish([event(1)])
 
     first, second, _ = traced.ended
     assert [(span.name, span.kind, parent(span)) for span in traced.ended] == [("POST", SpanKind.CLIENT, None)] * 3
@@ -74,7 +75,7 @@ def test_requests_one_after_the_other_are_traces_of_their_own() -> None:
         return Answer(503 if len(sent) == 1 else 202)
 
     assert traced.spans is not None
-    posting = Posting(TracedPost(post, traced.spans, Ingress()), "http://ingress", 1, clock=WaitClock())
+    posting = Posting(TracedPost(post, traced.spans, Ingress()), "http://ingress", 1, clock=StepClock())
     posting.publish([event(1), event(2)])
 
     carried = [message.headers["traceparent"] for message in sent]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,19 +18,11 @@ from inbound.status import TracingStatus
 from inbound.tracing.process import ProcessTracing
 from inbound.tracing.publishing import TracedProducer
 from tests.http_receiver import Receiver
-from tests.tracing_stage import Traced, facts, header
+from tests.test_publish_sending import FakeProducer, StepClock
+from tests.tracing_stage import Traced, facts, header, traced
+from tests.waiting import until
 
-#: How long a test waits for what has to come, in seconds; on a busy machine much takes long.
-PATIENCE = 60.0
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds. Fails if it does not in time."""
-    waited, turn = 0.0, threading.Event()
-    while not condition():
-        assert waited < PATIENCE
-        turn.wait(0.02)
-        waited += 0.02
+__all__ = ["traced"]  # the fixture
 
 
 @pytest.fixture
@@ -62,7 +53,7 @@ def test_spans_go_to_an_otlp_collector(collector: Receiver, tracing: ProcessTrac
     """As protobuf, with the headers that are asked for; the status says how many."""
     tracing.configure(config(backend="otlp", endpoint=collector.url, headers={"x-key": "swordfish"}))
     publish(tracing, "orders")
-    eventually(lambda: len(collector.requests) == 1)
+    until(lambda: len(collector.requests) == 1, 30, "no spans came to the collector")
     status = tracing.status()
 
     (request,) = collector.requests
@@ -118,68 +109,32 @@ def test_a_collector_that_is_away_holds_up_no_end(tracing: ProcessTracing, caplo
         port = server.server_address[1]
     tracing.configure(config(backend="otlp", endpoint=f"http://127.0.0.1:{port}"))
     publish(tracing, "orders")
-    eventually(lambda: (status := tracing.status()) is not None and status.problem is not None)
+    until(lambda: (status := tracing.status()) is not None and status.problem, 30, "no problem in the status")
     with caplog.at_level(logging.WARNING, "inbound.tracing"):
         tracing.close()
 
     assert [line for line in caplog.messages if line.startswith("tracing: 1 spans were not sent: ")] != []
 
 
-class Delivery:
-    """What kafka-python gives for a record: it has callbacks."""
-
-    is_done = True
-
-    def __init__(self, error: Exception | None) -> None:
-        self.error = error
-
-    def get(self, timeout: float | None = None) -> object:
-        return None
-
-    def add_callback(self, callback: Callable[[object], None]) -> None:
-        if self.error is None:
-            callback(object())
-
-    def add_errback(self, callback: Callable[[object], None]) -> None:
-        if self.error is not None:
-            callback(self.error)
-
-
-class Producer:
-    """Keeps what it is given."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.sent: list[tuple[str, bytes, bytes | None, list[tuple[str, bytes]]]] = []
-        self.error = error
-
-    def send(self, topic: str, value: Any, key: Any, headers: Any) -> Delivery:
-        self.sent.append((topic, value, key, headers))
-        return Delivery(self.error)
-
-    def flush(self, timeout: float | None = None) -> None:
-        pass
-
-    def close(self, timeout: float | None = None) -> None:
-        pass
-
-
-def test_a_published_record_begins_a_trace() -> None:
+def test_a_published_record_begins_a_trace(traced: Traced) -> None:
     """Its header names the span, which ends when the record has arrived."""
-    traced, producer = Traced(), Producer()
+    clock = StepClock()
+    producer = FakeProducer(clock)
     assert traced.spans is not None
-    published = Sending(TracedProducer(producer, traced.spans), "orders").publish([(b"k", b"v", [("a", b"1")])])
+    published = Sending(TracedProducer(producer, traced.spans), "orders", clock).publish([(b"k", b"v", [("a", b"1")])])
 
     assert published.count == 1
-    ((topic, value, key, headers),) = producer.sent
+    ((topic, key, value, headers),) = producer.records
     assert (topic, value, key, headers[0]) == ("orders", b"v", b"k", ("a", b"1"))
     assert dict(headers)["traceparent"].decode().startswith(header(traced.one("send orders")))
 
 
-def test_a_record_that_does_not_arrive_says_why() -> None:
+def test_a_record_that_does_not_arrive_says_why(traced: Traced) -> None:
     """In its span."""
-    traced = Traced()
+    producer = FakeProducer(StepClock())
+    producer.fail_delivery[1] = LookupError("no topic")
     assert traced.spans is not None
-    TracedProducer(Producer(LookupError("no topic")), traced.spans).send("orders", b"v", None, [])
+    TracedProducer(producer, traced.spans).send("orders", b"v", None, [])
 
     span = traced.one("send orders")
     assert (facts(span)["error.type"], span.status.description) == ("no_answer", "LookupError: no topic")

@@ -31,10 +31,22 @@ def folder(path: Path, **files: str) -> Path:
     return path
 
 
+OTLP = {"tracing_protocol": "http/protobuf"}
+
+
+def mounted(place: Path, files: dict[str, str]) -> str:
+    """Mount a ConfigMap, config-observability if a file is one of its own; return the setting that names it."""
+    newer = any(name.startswith(("tracing_", "metrics_")) for name in files)
+    made = folder(place / ("config-observability" if newer else "config-tracing"), **files)
+    return f"{'observability_' if newer else ''}folder: {made}"
+
+
 def test_off_is_the_default() -> None:
-    """And so is a backend of none, whatever else is said."""
+    """And so is a backend of none, whatever else is said. The rate may come from the environment, as text."""
     assert settings("") is None
     assert settings("backend: none, endpoint: 'http://collector/', sample_rate: 1") is None
+    loaded = load(BASE, filename="inbound.yaml", environ={"INBOUND__TRACING__SAMPLE_RATE": "0.25"})
+    assert loaded.config.tracing.sample_rate == 0.25
 
 
 @pytest.mark.parametrize(
@@ -104,13 +116,6 @@ def test_what_cannot_be_is_refused(section: str, problem: str) -> None:
     assert "swordfish" not in str(raised.value)
 
 
-def test_the_rate_comes_from_the_environment_too() -> None:
-    """As text."""
-    loaded = load(BASE, filename="inbound.yaml", environ={"INBOUND__TRACING__SAMPLE_RATE": "0.25"})
-
-    assert loaded.config.tracing.sample_rate == 0.25
-
-
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
@@ -130,39 +135,20 @@ def test_the_rate_comes_from_the_environment_too() -> None:
             ("zipkin", "http://z/api/v2/spans", 1.0),
         ),
         ({"enable": "true", "zipkin_endpoint": "http://z"}, ("zipkin", "http://z/api/v2/spans", 0.1)),
-    ],
-)
-def test_config_tracing_is_read_as_knative_reads_it(
-    tmp_path: Path, files: dict[str, str], expected: tuple[str, str, float] | None
-) -> None:
-    """With its defaults; what is not about tracing is left alone."""
-    mounted = folder(tmp_path / "config-tracing", **files)
-    found = settings(f"folder: {mounted}")
-
-    assert (found and (found.backend, found.endpoint, found.sample_rate)) == expected
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
         ({"metrics_protocol": "prometheus", "runtime_profiling": "enabled"}, None),
         ({"tracing_protocol": "none"}, None),
         (
-            {
-                "tracing_protocol": "http/protobuf",
-                "tracing_endpoint": "http://c:4318/v1/traces",
-                "tracing_sampling_rate": "1",
-            },
+            {**OTLP, "tracing_endpoint": "http://c:4318/v1/traces", "tracing_sampling_rate": "1"},
             ("otlp", "http://c:4318/v1/traces", 1.0),
         ),
-        ({"tracing_protocol": "http/protobuf", "tracing_endpoint": "c:4318"}, ("otlp", "http://c:4318/v1/traces", 0.0)),
+        ({**OTLP, "tracing_endpoint": "c:4318"}, ("otlp", "http://c:4318/v1/traces", 0.0)),
     ],
 )
-def test_config_observability_is_read_as_knative_reads_it(
+def test_configmaps_are_read_as_knative_reads_them(
     tmp_path: Path, files: dict[str, str], expected: tuple[str, str, float] | None
 ) -> None:
-    """With its defaults."""
-    found = settings(f"observability_folder: {folder(tmp_path / 'config-observability', **files)}")
+    """config-tracing and config-observability with their defaults; what is not about tracing is left alone."""
+    found = settings(mounted(tmp_path, files))
 
     assert (found and (found.backend, found.endpoint, found.sample_rate)) == expected
 
@@ -188,37 +174,24 @@ def test_config_observability_wins_where_it_says_something(tmp_path: Path) -> No
         ({"sample_rate": "1.5"}, "config-tracing/sample-rate: need a number from 0 to 1"),
         ({"sample_rate": "nan"}, "config-tracing/sample-rate: need a number from 0 to 1"),
         ({"debug": "perhaps"}, "config-tracing/debug: need true or false"),
-    ],
-)
-def test_a_wrong_value_of_a_folder_is_named_with_its_file(tmp_path: Path, files: dict[str, str], problem: str) -> None:
-    """It is the configuration that is refused."""
-    with pytest.raises(ConfigError) as raised:
-        settings(f"folder: {folder(tmp_path / 'config-tracing', **files)}")
-
-    assert str(raised.value).startswith("tracing.folder: ")
-    assert problem in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("files", "problem"),
-    [
         (
             {"tracing_protocol": "grpc", "tracing_endpoint": "http://c:4317"},
-            "tracing-protocol: grpc is not spoken here",
+            "config-observability/tracing-protocol: grpc is not spoken here",
         ),
         ({"tracing_protocol": "udp"}, "tracing-protocol: need none or http/protobuf"),
-        ({"tracing_protocol": "http/protobuf"}, "tracing-endpoint: is missing or empty"),
+        (OTLP, "tracing-endpoint: is missing or empty"),
         (
             {"tracing_protocol": "none", "tracing_sampling_rate": "x"},
             "tracing-sampling-rate: need a number from 0 to 1",
         ),
     ],
 )
-def test_a_wrong_value_of_config_observability_is_named(tmp_path: Path, files: dict[str, str], problem: str) -> None:
-    """With its file."""
+def test_a_wrong_value_of_a_folder_is_named_with_its_file(tmp_path: Path, files: dict[str, str], problem: str) -> None:
+    """It is the configuration that is refused."""
     with pytest.raises(ConfigError) as raised:
-        settings(f"observability_folder: {folder(tmp_path / 'config-observability', **files)}")
+        settings(section := mounted(tmp_path, files))
 
+    assert str(raised.value).startswith(f"tracing.{section.partition(':')[0]}: ")
     assert problem in str(raised.value)
 
 

@@ -17,7 +17,9 @@ from inbound.processors.spans import Spans, Tracing
 from inbound.testing.world import World
 from tests.dispatch_stage import event_headers
 from tests.http_receiver import Receiver
-from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, header, ids, links, parent
+from tests.tracing_stage import PARENT, SPAN, TRACE, UNSAMPLED, Traced, facts, header, ids, links, parent, traced
+
+__all__ = ["traced"]  # the fixture
 
 OTHER = f"00-{'3' * 32}-{'4' * 16}-01"
 
@@ -58,9 +60,8 @@ def told(receiver: Receiver) -> list[str]:
     return [request.headers["traceparent"][:-2] for request in receiver.requests]
 
 
-def test_an_event_goes_on_in_the_trace_of_its_record(receiver: Receiver) -> None:
+def test_an_event_goes_on_in_the_trace_of_its_record(receiver: Receiver, traced: Traced) -> None:
     """Linked to the batch that it was sent in; the receiver is told the request's span."""
-    traced = Traced()
     consumed(receiver, traced, PARENT)
 
     post, batch = traced.one("POST"), traced.one("process orders")
@@ -75,9 +76,8 @@ def test_an_event_goes_on_in_the_trace_of_its_record(receiver: Receiver) -> None
     }  # fmt: skip
 
 
-def test_an_event_of_no_trace_is_part_of_its_batch(receiver: Receiver) -> None:
+def test_an_event_of_no_trace_is_part_of_its_batch(receiver: Receiver, traced: Traced) -> None:
     """Each request is a span of its own below the batch's."""
-    traced = Traced()
     consumed(receiver, traced, None, None)
 
     batch = traced.one("process orders")
@@ -92,18 +92,16 @@ class Renamed(HttpSink):
         super().send(CloudEvent({**event.get_attributes(), "type": "renamed"}, event.get_data()))
 
 
-def test_a_class_made_from_the_sink_has_its_own_send_called(receiver: Receiver) -> None:
+def test_a_class_made_from_the_sink_has_its_own_send_called(receiver: Receiver, traced: Traced) -> None:
     """With traces as without; its requests have no spans."""
-    traced = Traced()
     consumed(receiver, traced, PARENT, type=f"{__name__}:Renamed")
 
     assert [request.headers["ce-type"] for request in receiver.requests] == ["renamed"]
     assert posts(traced) == []
 
 
-def test_a_request_with_several_events_is_part_of_their_batch(receiver: Receiver) -> None:
+def test_a_request_with_several_events_is_part_of_their_batch(receiver: Receiver, traced: Traced) -> None:
     """Which is linked to the records, so the request need not be."""
-    traced = Traced()
     consumed(receiver, traced, PARENT, OTHER, batch=True)
 
     post, batch = traced.one("POST"), traced.one("process orders")
@@ -112,27 +110,23 @@ def test_a_request_with_several_events_is_part_of_their_batch(receiver: Receiver
     assert told(receiver) == [header(post)]
 
 
-def test_what_is_sent_after_its_commit_is_linked_to_the_records(receiver: Receiver) -> None:
-    """The batch's span has ended by then (`no_duplication`)."""
-    traced = Traced()
-    consumed(receiver, traced, PARENT, OTHER, batch=True, no_duplication=True)
+@pytest.mark.parametrize(
+    ("traces", "batch", "above", "linked"),
+    [([PARENT], False, (TRACE, SPAN), []), ([PARENT, OTHER], True, None, [(TRACE, SPAN), ("3" * 32, "4" * 16)])],
+    ids=["an event", "a batch"],
+)
+def test_what_is_sent_after_its_commit_goes_by_the_records(
+    receiver: Receiver, traced: Traced, traces: list[str], batch: bool, above: Any, linked: list[Any]
+) -> None:
+    """The batch's span has ended by then (`no_duplication`), so it can be neither parent nor link."""
+    consumed(receiver, traced, *traces, batch=batch, no_duplication=True)
 
     post = traced.one("POST")
-    assert (parent(post), links(post)) == (None, [(TRACE, SPAN), ("3" * 32, "4" * 16)])
+    assert (parent(post), links(post)) == (above, linked)
 
 
-def test_an_event_that_is_sent_after_its_commit_goes_on_all_the_same(receiver: Receiver) -> None:
-    """There is no batch's span to be linked to."""
-    traced = Traced()
-    consumed(receiver, traced, PARENT, no_duplication=True)
-
-    post = traced.one("POST")
-    assert (parent(post), links(post)) == ((TRACE, SPAN), [])
-
-
-def test_an_event_is_followed_by_its_extension_also_out_of_json(receiver: Receiver) -> None:
+def test_an_event_is_followed_by_its_extension_also_out_of_json(receiver: Receiver, traced: Traced) -> None:
     """Where the record says nothing; in structured mode nothing of it stands in a header, in or out."""
-    traced = Traced()
     world = World()
     world.tracing = traced
     world.kafka.create_topic("orders", 1)
@@ -144,9 +138,8 @@ def test_an_event_is_followed_by_its_extension_also_out_of_json(receiver: Receiv
     assert PARENT.encode() in receiver.requests[0].body
 
 
-def test_what_is_not_recorded_is_handed_on_as_such(receiver: Receiver) -> None:
+def test_what_is_not_recorded_is_handed_on_as_such(receiver: Receiver, traced: Traced) -> None:
     """Whoever began the trace has decided; a rate of 1 changes nothing."""
-    traced = Traced()
     consumed(receiver, traced, UNSAMPLED)
 
     (request,) = receiver.requests
@@ -154,9 +147,8 @@ def test_what_is_not_recorded_is_handed_on_as_such(receiver: Receiver) -> None:
     assert (request.headers["traceparent"][3:35], request.headers["traceparent"][-2:]) == (TRACE, "00")
 
 
-def test_an_answer_that_is_a_refusal_is_in_the_span(receiver: Receiver) -> None:
+def test_an_answer_that_is_a_refusal_is_in_the_span(receiver: Receiver, traced: Traced) -> None:
     """With its status; the next attempt has a span of its own."""
-    traced = Traced()
     receiver.status = lambda number: 503 if number == 0 else 204
     world = consumed(receiver, traced, PARENT)
 
@@ -167,9 +159,8 @@ def test_an_answer_that_is_a_refusal_is_in_the_span(receiver: Receiver) -> None:
     assert world.commits() == {0: 1}
 
 
-def test_a_receiver_that_is_away_is_in_the_span() -> None:
+def test_a_receiver_that_is_away_is_in_the_span(traced: Traced) -> None:
     """As the error says it, which does not tell the URL's query."""
-    traced = Traced()
     gone = Receiver()
     gone.close()
     consumed(gone, traced, PARENT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -37,6 +38,12 @@ class Traced:
     def names(self) -> list[str]:
         """Return what the spans are called, in the order of their beginnings."""
         return [span.name for span in sorted(self.ended, key=lambda span: span.start_time or 0)]
+
+
+@pytest.fixture
+def traced() -> Traced:
+    """Record every span."""
+    return Traced()
 
 
 def ids(span: ReadableSpan) -> tuple[str, str]:
