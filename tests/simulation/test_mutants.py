@@ -12,6 +12,8 @@ from inbound.testing.simulation.shrink import kind_of
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import RECORDS, SEARCHED, SHOWN_BY_TRACES, Player, find_all, recorded
 
+pytestmark = pytest.mark.timeout(1800)
+
 KILLS = recorded()
 
 
@@ -44,7 +46,6 @@ def test_every_record_has_a_mutant() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(2700)
 @pytest.mark.thorough("minutes on all cores; `make test` replays the plan that killed each mutant before")
 @pytest.mark.xdist_group("searches")
 def test_every_mutant_is_found_from_the_first_seed_on() -> None:
