@@ -193,7 +193,8 @@ def test_an_executor_that_dies_is_replaced(make: Callable[..., ReplayScene]) -> 
             "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
         )  # fmt: skip
         try:
-            code = process.wait(500)
+            until(lambda: process.poll() is not None, 500, lambda: (scene.folder / "replay.log").read_text())
+            code = process.returncode
         finally:
             process.kill()
             process.wait()
