@@ -86,6 +86,7 @@ class Books:
                 self.published[future.get(timeout=60).partition] += 1
             producer.close(timeout=5)
 
+        self._stop_load.clear()  # `settle` may have ended an earlier load, or none
         self._load = threading.Thread(target=run, name="load")
         self._load.start()
 
