@@ -204,7 +204,7 @@ class Options(BaseModel):
     ("options", "problems"),
     [
         (
-            "token: 12345\n limit: many\n limt: 1\n sinks:\n - url: x\n   retries: no\n - {}\n",
+            ["token: 12345", "limit: many", "limt: 1", "sinks:", "- url: x", "  retries: no", "- {}"],
             [
                 "8: token: need text, got something else",
                 "9: limit: need a whole number, got 'many'",
@@ -213,15 +213,15 @@ class Options(BaseModel):
             ],
         ),
         # An entry that is wrong is reported as that, not as missing from the count.
-        ("sinks: []\n", ["8: sinks: need at least 1, got 0"]),
-        ("sinks: x\n", ["8: sinks: need a list, got 'x'"]),
-        ("sinks: [{url: u, retries: 1.5}]\n", ["8: sinks[0].retries: need a whole number, got 1.5"]),
+        (["sinks: []"], ["8: sinks: need at least 1, got 0"]),
+        (["sinks: x"], ["8: sinks: need a list, got 'x'"]),
+        (["sinks: [{url: u, retries: 1.5}]"], ["8: sinks[0].retries: need a whole number, got 1.5"]),
     ],
 )
-def test_wrong_options_of_a_plugin_are_reported_with_file_and_line(options: str, problems: list[str]) -> None:
+def test_wrong_options_of_a_plugin_are_reported_with_file_and_line(options: list[str], problems: list[str]) -> None:
     """A plain pydantic model is enough; the words are the same as for inbound's own keys."""
-    text = "channels:\n  orders:\n    topics: [orders]\n    group: g\n    processor:\n      type: mine:Mine\n      options:\n"
-    loaded = load(f"{text}        {options.replace(chr(10), chr(10) + 7 * chr(32))}", filename="inbound.yaml")
+    head = "channels:\n  orders:\n    topics: [orders]\n    group: g\n    processor:\n      type: mine:Mine\n      options:\n"
+    loaded = load(head + "".join(f"        {line}\n" for line in options), filename="inbound.yaml")
     where = "channels.orders.processor.options"
     with pytest.raises(ConfigError) as caught:
         loaded.validate(Options, where, loaded.config.channels["orders"].processor.options)

@@ -102,10 +102,11 @@ def test_what_could_not_be_done_is_tried_when_it_is_asked_for_again() -> None:
         def stop(self) -> Call[None]:
             raise OSError("gone")
 
-    scene.manager.add("broken", Broken())
+    scene = Scene()
+    scene.manager.add(GROUP, Broken())
     with pytest.raises(OSError, match="gone"):
-        scene.manager.stop("broken", TOKEN).result()
-    assert scene.manager.status("broken").token == TOKEN
+        scene.manager.stop(GROUP, TOKEN).result()
+    assert scene.manager.status(GROUP).token == TOKEN
 
 
 def test_what_others_ask_for_waits_until_the_group_is_unlocked_and_is_carried_out_in_its_order() -> None:

@@ -134,9 +134,10 @@ def test_a_server_that_dies_at_start_tells_its_last_words(
     assert program.died_of_a_taken_port() is taken
     with pytest.raises(EmbeddedClusterError, match=r"program: cannot be paused, it does not run\. Start it first"):
         program.pause()
-    program.kill()
-    program.stop()
-    assert program.pid is None
+    for ended in (program, Program("true", tmp_path / "never-started")):
+        ended.kill()
+        ended.stop()
+        assert ended.pid is None
 
 
 def test_a_server_that_never_answers_is_given_up(servers: list[Server], tmp_path: Path) -> None:

@@ -216,6 +216,7 @@ def test_a_request_by_get(port: Port, path: str, answer: dict[str, Any]) -> None
          fine(request("list", None, path="inbound/type=Runtime/class"), "inbound.Runtime")),
         (request("version", None, target={"url": "service:jmx:rmi:///x"}),
          wrong(None, 400, "java.lang.UnsupportedOperationException", "`target` asks for a proxy, and this is none")),
+        (request("read", config=3), wrong(None, 400, ILLEGAL, "`config` is no JSON object")),
         ({}, wrong(None, 400, ILLEGAL, "No type given")),
         ([], []),
         ([1], [wrong(None, 400, ILLEGAL, "a request is a JSON object with a `type`")]),
