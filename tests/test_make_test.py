@@ -13,20 +13,52 @@ import pytest
 from inbound.cli.main import parser
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Each command, and the test on real servers that runs it in `make test`.
+#: Each command, and the test in `make test` that runs it: on real servers, where it talks to any.
 COMMANDS = {
-    "run": "test_survival::test_a_graceful_leave_and_a_join_lose_and_repeat_nothing",
+    "acl": "integration/test_acl_command::test_open_nodes_are_named_then_closed",
+    "check": "tests/test_cli::test_a_good_configuration_is_said_to_be_good",
+    "cluster down": "integration/test_embedded::test_a_detached_cluster_lives_until_down_and_not_without_its_supervisor",
+    "cluster fetch": "tests/test_embedded_jars::test_the_first_fetch_fills_the_cache_and_the_second_asks_nobody",
+    "cluster status": "integration/test_embedded::test_a_detached_cluster_lives_until_down_and_not_without_its_supervisor",
+    "cluster up": "integration/test_embedded::test_up_in_the_foreground_ends_with_a_signal",
+    "demo": "integration/test_commands::test_the_demo_loses_nothing_and_repeats_no_more_than_it_may",
+    "explain": "integration/test_every_command::test_a_record_that_a_processor_fails_on_is_held_shown_and_holds_nothing_else",
+    "ingress": "integration/test_ingress::test_after_a_kill_under_load_every_202_is_in_the_log",
+    "manifests": "tests/test_manifests_command::test_kubernetes_takes_every_object",
+    "new processor": "integration/test_commands::test_a_new_processor_runs_against_real_servers",
+    "offsets delete": "integration/test_offsets::test_a_group_is_deleted_only_when_it_is_silent",
+    "offsets export": "integration/test_offsets::test_offsets_go_out_and_in_again_and_the_group_reads_from_there",
+    "offsets import": "integration/test_offsets::test_offsets_go_out_and_in_again_and_the_group_reads_from_there",
+    "offsets reset": "integration/test_reset_command::test_what_a_dry_run_prints_is_done_and_printed_again",
+    "offsets show": "integration/test_offsets::test_show_says_what_the_servers_say",
+    "pause": "integration/test_pause::test_a_group_is_paused_by_command_and_resumed_by_post_under_load",
+    "publish": "integration/test_commands::test_a_file_and_the_lines_of_a_pipe_are_published",
+    "rebalance": "integration/test_pause::test_a_group_is_paused_by_command_and_resumed_by_post_under_load",
+    "reload": "integration/test_every_command::test_a_record_that_a_processor_fails_on_is_held_shown_and_holds_nothing_else",
+    "resume": "integration/test_every_command::test_a_record_that_a_processor_fails_on_is_held_shown_and_holds_nothing_else",
+    "run": "integration/test_survival::test_sigkill_inside_a_batch_loses_nothing_and_repeats_only_that_batch",
+    "schema": "tests/test_cli::test_who_reads_the_output_may_have_seen_enough",
+    "spark archive": "integration/test_spark_archive::test_every_record_is_kept_where_it_belongs",
+    "spark replay": "integration/test_spark_replay::test_each_partition_is_replayed_in_order_and_once_whatever_happens_there",
+    "spark report": "integration/test_spark_report::test_the_figures_are_those_of_an_independent_account",
+    "spark validate": "integration/test_spark_validate::test_every_kind_of_finding_is_told_from_what_only_looks_like_it",
+    "status": "integration/test_every_command::test_a_record_that_a_processor_fails_on_is_held_shown_and_holds_nothing_else",
 }
 #: What must be shown on real servers beside the README's table and the commands.
 SHOWN = {
-    "a reset whose leader is killed": "test_reset_killed::test_a_leader_that_is_killed_after_a_step_is_followed_by_another",
+    "a reset whose leader is killed": "integration/test_resets::test_a_leader_that_is_killed_after_a_step_is_followed_by_another",
+    "a reload of the configuration": (
+        "integration/test_reload::test_what_needs_no_other_member_changes_while_partitions_stay_and_a_bad_edit_is_refused"
+    ),
+    "the page in a browser": "integration/test_status_page_servers::test_a_night_with_one_process",
+    "the proof in a browser": "integration/test_proof_page::test_a_person_sees_rows_bars_and_marks",
 }
 
 
 def split(name: str) -> tuple[Path, str]:
-    """Return the file and the function that `test_file::test_name` stands for."""
+    """Return the file and the function that `folder/test_file::test_name` stands for."""
     file, _, function = name.partition("::")
-    return ROOT / "integration" / f"{file}.py", function
+    return ROOT / f"{file}.py", function
 
 
 def marks(*nodes: ast.AST) -> list[ast.Call]:
@@ -71,7 +103,7 @@ def rows_of_the_readme() -> dict[str, list[str]]:
         if not line.startswith("|"):
             break
         table[line.split("|")[1].strip()] = [
-            f"{file}::{test}" for file, test in re.findall(r'\(integration/(\w+)\.py "(\w+)"\)', line)
+            f"{file}::{test}" for file, test in re.findall(r'\((integration/\w+)\.py "(\w+)"\)', line)
         ]
     return table
 
