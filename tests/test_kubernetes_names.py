@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inbound.config import Manifest, parse_manifests
@@ -36,6 +36,7 @@ def parsed(file: str) -> Manifest:
     return parse_manifests({file: TEXT}).channels[0]
 
 
+@settings(max_examples=40)  # a name made of a regular expression takes milliseconds
 @given(NAMES, NAMES, st.booleans())
 def test_every_name_is_a_dns_label(name: str, namespace: str, with_namespace: bool) -> None:
     """Short enough for the label of a StatefulSet's revision, too; and the same at each run."""
@@ -46,6 +47,7 @@ def test_every_name_is_a_dns_label(name: str, namespace: str, with_namespace: bo
     assert found == object_name(channel(name, namespace), with_namespace=with_namespace)
 
 
+@settings(max_examples=40)
 @given(NAMES, NAMES)
 def test_two_channels_of_a_namespace_have_two_names(one: str, other: str) -> None:
     """Also where what tells them apart had to be cut off, or written otherwise."""

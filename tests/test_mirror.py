@@ -24,6 +24,7 @@ from inbound.testing.world import World
 from inbound.topic_partition import TopicPartition
 from tests.made_status import NOW
 from tests.rich_status import rich_process
+from tests.waiting import wait_for
 
 MIRROR = {"mirror": "kafka", "group": "orders-kafka"}
 GROUP = "orders-kafka"
@@ -272,7 +273,7 @@ def test_a_broker_that_is_connected_to_for_ever_holds_up_neither_commits_nor_the
     mirror = Mirror(parts, connect)
     mirror.start()
     mirror.landed(TopicPartition("orders", 0), 5)
-    assert connecting.wait(30)
+    wait_for(connecting, 30, "the mirror does not connect")
     mirror.landed(TopicPartition("orders", 0), 6)
     mirror.close()
     (driver,) = mirror.drivers

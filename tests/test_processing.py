@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -254,7 +256,7 @@ def test_the_ledger_has_begun_done_and_settled_of_every_batch_in_this_order(worl
 
 @pytest.mark.parametrize(("fails", "handed_out"), [("begun", []), ("done", [0, 1])])
 def test_the_ledger_is_written_before_a_batch_is_delivered_and_before_it_is_committed(
-    world: World, fails: str, handed_out: list[int]
+    world: World, fails: Literal["begun", "done"], handed_out: list[int]
 ) -> None:
     """on_failure: hold. It goes on when the ledger does."""
     processor = start(world)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inbound.profiling.pprof import encode
@@ -68,6 +68,7 @@ FRAMES = st.builds(Frame, TEXTS, TEXTS, st.integers(0, 2**31), st.integers(0, 2*
 STACKS = st.lists(FRAMES, max_size=6).map(tuple)
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(STACKS, st.tuples(NUMBERS, NUMBERS), max_size=8))
 def test_any_values_and_names_come_back(values: dict[tuple[Frame, ...], tuple[int, int]]) -> None:
     """64 bits with sign, any text, the same place in many stacks."""

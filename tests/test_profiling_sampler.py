@@ -16,7 +16,7 @@ from inbound.profiling.sampler import Order, Sampler
 from inbound.profiling.threads import Known, SystemThreads, channel_of, state_of
 from inbound.testing import ManualClock
 from tests.made_threads import FILE, MadeFrame, MadeThreads, at_rest, at_work
-from tests.waiting import until
+from tests.waiting import until, wait_for
 
 Values = dict[tuple[str, tuple[tuple[str, int], ...]], tuple[int, ...]]
 
@@ -319,7 +319,7 @@ def test_clocks_of_real_threads() -> None:
     thread = threading.Thread(target=work, name="works")
     thread.start()
     try:
-        assert begin.wait(60)
+        wait_for(begin, 60, "the thread does not begin")
         number = thread.native_id
         assert number is not None
         assert used[0] <= threads.cpu_ns(number) <= threads.process_cpu_ns()

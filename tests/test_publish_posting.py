@@ -18,6 +18,7 @@ from inbound.publishing.posting import Refusal, read_ahead
 from tests.ingress_stage import running
 from tests.test_publish_command import run
 from tests.test_publish_sending import StepClock
+from tests.waiting import wait_for
 
 
 class Answer(NamedTuple):
@@ -140,7 +141,7 @@ def test_what_a_slow_pipe_brought_is_sent_at_once() -> None:
 
     def slow() -> Iterator[Event]:
         yield event(1)
-        assert gate.wait(10), "the first event was not sent before the second came"
+        wait_for(gate, 10, "the first event was not sent before the second came")
         yield event(2)
 
     sending, sent, _ = posting(answer)

@@ -15,6 +15,7 @@ from inbound.processors.base import Context
 from inbound.processors.batch import Batch, BatchResponse, PlainRecord
 from inbound.processors.simple import SimpleProcessor
 from inbound.processors.sinks.base import BatchEventSink, EventSink
+from tests.waiting import patient
 
 HERE = __name__
 advance, revert, next_ = BatchResponse.advance, BatchResponse.revert, BatchResponse.next
@@ -270,7 +271,7 @@ def test_when_a_sink_cannot_be_opened_those_before_it_are_closed(world: World) -
 
 def test_partitions_are_sent_at_the_same_time(world: World) -> None:
     """Nothing in the processor waits for another partition."""
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=patient(5))
 
     def meet(name: str, what: Any) -> None:
         if what == "10":
@@ -282,7 +283,7 @@ def test_partitions_are_sent_at_the_same_time(world: World) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert answers == [advance(), advance()]
 
 

@@ -117,7 +117,7 @@ def test_partitions_in_several_threads_and_processes_share_a_file(path: Path, op
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     seen: dict[int, list[int]] = {}
     for line in path.read_bytes().splitlines():
         if line:

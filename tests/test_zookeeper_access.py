@@ -278,5 +278,5 @@ def test_what_waits_inside_of_a_tls_socket_counts_as_readable() -> None:
         found = client.select(select.select)([secure], [], [], 30.0)
         second = secure.recv(1)
         secure.sendall(b"!")
-    server.join(10)
+    server.join(60)
     assert (first, outside, found, second) == (b"1", [], ([secure], [], []), b"2")
