@@ -110,9 +110,6 @@ def test_a_new_processor_runs_against_real_servers(embedded_cluster: EmbeddedClu
 
 
 @pytest.mark.timeout(1000)
-@pytest.mark.thorough(
-    "minutes; each of its steps is in `make test` on its own: kill, stop, join, ingress, dispatch, validate, archive"
-)
 def test_the_demo_loses_nothing_and_repeats_no_more_than_it_may() -> None:
     """A shorter one than `make demo`; it judges itself and says so by its exit code and its last line."""
     done = inbound("demo", "--seconds", "20", timeout=900)

@@ -27,11 +27,11 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTPUT = ROOT / "build" / "tests"
 #: Tools that look at the source; each one's failure is one failed test.
 TOOLS: dict[str, tuple[str, ...]] = {
-    "ruff check": ("ruff", "check", "--quiet", "."),
-    "ruff format": ("ruff", "format", "--check", "--quiet", "."),
-    "mypy --strict": ("mypy",),
-    "audit": ("scripts.audit",),
-    "docs site": ("scripts.docs_site",),
+    "ruff check": (sys.executable, "-m", "ruff", "check", "--quiet", "."),
+    "ruff format": (sys.executable, "-m", "ruff", "format", "--check", "--quiet", "."),
+    "mypy --strict": (sys.executable, "-m", "mypy"),
+    "audit": ("scripts/audit",),
+    "docs site": (sys.executable, "-m", "scripts.docs_site"),
 }
 #: How a tool ends that found nothing wrong, and could not find out all of what it is for.
 NOT_KNOWN = 75
@@ -102,7 +102,18 @@ class Stage:
         report.unlink(missing_ok=True)
         chosen = () if self.everything else ("-m", "not thorough")
         code, output = self._call(
-            self.name, ("pytest", "-q", *TWO_PROCESSES, f"--junit-xml={report}", *chosen, *TESTS[self.name])
+            self.name,
+            (
+                sys.executable,
+                "-u",
+                "-m",
+                "pytest",
+                "-q",
+                *TWO_PROCESSES,
+                f"--junit-xml={report}",
+                *chosen,
+                *TESTS[self.name],
+            ),
         )
         self.count = test_results.count(report)
         # pytest can fail without a failed test: nothing collected, a bad option, an interrupt, a crash.
@@ -111,13 +122,13 @@ class Stage:
             self.count += Count(failed=1)
         return test_results.without_dots(output)
 
-    def _call(self, log: str, module: Sequence[str]) -> tuple[int, str]:
-        """Run a module of Python with its output in a file; return its exit code and the output."""
+    def _call(self, log: str, command: Sequence[str]) -> tuple[int, str]:
+        """Run a command with its output in a file; return its exit code and the output."""
         self._log = OUTPUT / f"{log}.log"
         polite = [] if self.name in WITH_SERVERS else ["nice", "-n", "10"]
         with open(self._log, "wb") as file:
             self._process = subprocess.Popen(
-                [*polite, sys.executable, "-u", "-m", *module], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file,
+                [*polite, *command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file,
                 stderr=subprocess.STDOUT,
             )  # fmt: skip
             code = self._process.wait()

@@ -142,14 +142,22 @@ def test_what_must_be_shown_is_run_by_make_test(what: str, name: str) -> None:
     assert why_not(name) == ""
 
 
+def reason(mark: ast.Call, module: ast.Module) -> str:
+    """Return what a marker says, by itself or by a name of its file; empty if it says nothing."""
+    names = {
+        ast.unparse(node.targets[0]): node.value
+        for node in module.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    }
+    said = [names.get(arg.id) if isinstance(arg, ast.Name) else arg for arg in mark.args]
+    return str(said[0].value) if len(said) == 1 and isinstance(said[0], ast.Constant) else ""
+
+
 def test_what_make_test_leaves_out_says_why() -> None:
     """The marker `thorough` has one argument, a sentence."""
-    files = [path for folder in ("tests", "integration") for path in sorted((ROOT / folder).rglob("test_*.py"))]
-    bare = [
-        f"{path.relative_to(ROOT)}:{mark.lineno}"
-        for path in files
-        if "thorough" in (text := path.read_text())
-        for mark in marks(ast.parse(text))
-        if len(mark.args) != 1 or not isinstance(mark.args[0], ast.Constant) or len(str(mark.args[0].value)) < 20
-    ]
+    bare = []
+    for path in sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "integration").rglob("*.py")):
+        if "mark.thorough" in (text := path.read_text()):
+            module = ast.parse(text)
+            bare += [f"{path}:{mark.lineno}" for mark in marks(module) if len(reason(mark, module)) < 20]
     assert bare == []
