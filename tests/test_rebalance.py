@@ -30,6 +30,16 @@ def test_the_first_consumer_takes_everything_after_the_join_delay(world: World) 
     assert world.owned() == {"a": {0, 1, 2, 3, 4, 5}}
 
 
+def test_a_consumer_that_starts_while_zookeeper_is_unavailable_joins_when_it_is_back(world: World) -> None:
+    """Without a session there is nothing to doubt."""
+    world.ensemble.down()
+    world.join("a")
+    world.run(5)
+    world.ensemble.up()
+    world.run(6)
+    assert world.owned() == {"a": {0, 1, 2, 3, 4, 5}}
+
+
 def test_consumers_that_start_together_share_evenly_without_moving_anything(world: World) -> None:
     """Counts differ by at most one, and every partition was claimed once."""
     for name in ("a", "b", "c", "d"):
