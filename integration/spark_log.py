@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from inbound.embedded import EmbeddedCluster
 from inbound.spark.gather import Brokers
 from inbound.topic_partition import TopicPartition
-from tests.waiting import until
+from tests.waiting import Deadline, until
 
 Headers = list[tuple[str, str | bytes | None]]
 Offset = tuple[str, int, int]  # topic, partition, offset
@@ -106,8 +106,10 @@ def read_all(kafka: Mapping[str, Any], topic: str) -> list[Any]:
         [confluent_kafka.TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING) for partition in partitions]
     )
     found: list[Any] = []
-    ended: set[int] = set()
+    ended: set[int | None] = set()
+    deadline = Deadline(60)
     while len(ended) < len(partitions):
+        assert not deadline.passed(), f"{topic}: the ends of partitions {sorted(set(partitions) - ended)} did not come"
         for message in consumer.consume(500, 0.2):
             error = message.error()
             if error is None:
