@@ -185,7 +185,9 @@ def main() -> int:
     )
     args = parser.parse_args()
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end what runs, as by Ctrl-C
+    # End what runs, as by Ctrl-C. What is started inherits no ignored SIGINT, which shells give to what runs behind them.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     if "integration" in args.stages:
         subprocess.run([sys.executable, "-m", "scripts.browser"], cwd=ROOT, stdin=subprocess.DEVNULL)
     stages = [Stage(name, args.all) for name in args.stages]

@@ -46,7 +46,10 @@ def times(reports: Iterable[Path]) -> Iterator[tuple[Path, str, float]]:
     """Yield each test's file, below ROOT, its name, and its seconds with those of its fixtures."""
     for report in reports:
         for case in ET.parse(report).getroot().iter("testcase") if report.exists() else ():
-            file = Path(*case.get("classname", "").split(".")).with_suffix(".py")
+            modules = [
+                part for part in case.get("classname", "").split(".") if not part[:1].isupper()
+            ]  # without a class
+            file = Path(*modules).with_suffix(".py")
             yield file, case.get("name", ""), float(case.get("time", 0))
 
 

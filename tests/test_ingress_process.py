@@ -206,7 +206,7 @@ def test_a_stop_while_the_ingress_starts_anew_answers_what_is_under_way(stage: S
     """And no other one is started."""
     asking, answers = under_way(stage)
     stage.write(ingress={"listen": "127.0.0.1:0", "max_connections": 7})
-    changing = threading.Thread(target=stage.process.reload, args=(30.0,))
+    changing = threading.Thread(target=stage.process.reload, args=(2.0,))  # nobody answers it any more
     changing.start()
     until(lambda: stage.process.status().ingress is None, 10, "the ingress is taken down", look=0.001)
     acknowledge_once(lambda: stage.process.status().stopping, stage.producer)

@@ -14,7 +14,7 @@ from scripts.test_results import Count
 REPORT = """\
 <testsuites><testsuite tests="5" failures="1" errors="1" skipped="1">
 <testcase classname="tests.test_a" name="test_x[1]" time="0.5"/>
-<testcase classname="tests.test_a" name="test_y" time="1.2"/>
+<testcase classname="tests.test_a.TestA" name="test_y" time="1.2"/>
 <testcase classname="tests.simulation.test_b" name="test_z" time="7"/>
 </testsuite></testsuites>
 """
