@@ -316,3 +316,14 @@ def test_the_seed_decides_the_order_of_clients(seed: int) -> None:
 
     assert history(seed) == history(seed)
     assert history(seed) != history(seed + 10)
+
+
+@pytest.mark.parametrize("start", [1000.0, 1030.0])
+def test_a_client_reconnects_at_the_time_that_it_names(start: float) -> None:
+    """However the two are rounded; a simulated run would stand still at that time."""
+    clock = ManualClock(start)
+    client = FakeEnsemble(clock).client("a", SESSION)
+    client.break_connection()
+    clock.advance(client.next_notice - clock.now())
+    client.tick()
+    assert client.connection is not None

@@ -213,7 +213,7 @@ class FakeZooKeeper(ZooKeeper):
         if self._connection is not None:
             if not self._connected or not self._ensemble.alive(self._connection.session.id):
                 self.break_connection()
-        elif self.clock.now() - self._dropped_at >= RECONNECT_DELAY:
+        elif self.clock.now() >= self.next_notice:  # not a difference: rounded otherwise, it would never be due
             self.reconnect()
 
     def reconnect(self) -> None:
