@@ -1,12 +1,11 @@
 """Runs the `python` blocks of a page, one after the other in one namespace, and what they define.
 
-Processors take part in a group of `inbound.testing.World`; a transport makes its session. Where a line of its own ends in a
+Processors take part in a group of `inbound.testing.World`. Where a line of its own ends in a
 comment with a value, it has that value: `open_ranges(items)  # {("orders", 3): [(150, 200)]}: begun`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,8 +22,6 @@ from inbound.ledger import FilesLedger, Range, Settled
 from inbound.planning import plan_channels
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.dispatch.processor import DispatchProcessor
-from inbound.processors.dispatch.requests_transport import RequestsTransport
-from inbound.processors.dispatch.transport import Target
 from inbound.spark.archive import layout
 from inbound.testing import World
 from tests.docs_blocks import Block
@@ -43,24 +40,11 @@ def run_python(block: Block, folder: Path, namespace: dict[str, Any]) -> None:
     text = CLAIM.sub(r"assert (\1) == (\2), (\1)", rooted(block.text, folder))
     exec(compile("\n" * block.line + text, block.page, "exec"), namespace)
     for name, made in (new for new in namespace.items() if new[1] is not before.get(new[0])):
-        if isinstance(made, type) and made.__module__ == "docs":
-            try_out(made)
+        if isinstance(made, type) and made.__module__ == "docs" and issubclass(made, BatchEventProcessor):
+            if not issubclass(made, DispatchProcessor):  # it needs a subscriber
+                in_world(made(), {})
         elif name.startswith("test_"):
             made()
-
-
-def try_out(made: type) -> None:
-    """Use a class that a page defines as its users will, if it is one of those that inbound uses."""
-    if issubclass(made, RequestsTransport):
-        loop = asyncio.new_event_loop()
-        transport = made(loop)
-        transport.session(Target("http://127.0.0.1:1/", 1.0, 1.0)).close()
-        transport.close()
-        loop.close()
-    elif issubclass(made, DispatchProcessor):
-        made()  # it needs a subscriber to do more
-    elif issubclass(made, BatchEventProcessor):
-        in_world(made(), {})
 
 
 def run_planned(config: Path) -> None:

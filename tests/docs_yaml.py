@@ -23,6 +23,8 @@ from tests.docs_shell import refusal
 
 #: What the admin port serves.
 GET_PATHS = set(re.findall(r'"(/[a-z/]*)": \(self\._', Path(served.__file__).read_text()))
+#: Keys of pods and of Prometheus' configuration: arguments, pages and files of ours that are named below them are there.
+FOREIGN = {"terminationGracePeriodSeconds", "containers", "scrape_configs", "rule_files"}
 #: The mounted secret that examples name, with what they say is in it.
 SECRET = {"user": "orders", "password": "pw", "protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "ca.crt": ""}
 #: Parts of the configuration that may be shown alone: their models, and where they stand in a whole one.
@@ -81,13 +83,11 @@ def _whole(tree: dict[str, Any], text: str, folder: Path) -> dict[str, Any] | No
         assert not (problems := [one.problem for one in found.resets if one.problem]), problems
         _write(folder / "shown.yaml", text)
         return {"manifests": {"paths": ["shown.yaml"]}} if found.channels else None
-    if tree.get("kind") == "ServiceMonitor":
-        assert (tree["apiVersion"], bool(tree["metadata"]["name"])) == ("monitoring.coreos.com/v1", True)
-    elif "containers" in keys:
-        _pod(tree)
-    elif keys == {"scrape_configs", "rule_files"}:
-        assert {*tree["rule_files"]} <= {path.name for path in (ROOT / "docs").rglob("*.yaml")}, tree["rule_files"]
-        assert {job.get("metrics_path", "/metrics") for job in tree["scrape_configs"]} <= GET_PATHS
+    if tree.get("kind") == "ServiceMonitor" or keys <= FOREIGN:
+        for container in tree.get("containers", ()):
+            assert (why := refusal(container.get("args", ["--help"]))) is None, why
+        assert (asked := set(re.findall(r"(?:httpGet: {path|metrics_path): ([^,}\n]+)", text))) <= GET_PATHS, asked
+        assert set(tree.get("rule_files", ())) <= {path.name for path in (ROOT / "docs").iterdir()}, tree["rule_files"]
     elif keys & {"allow", "deny"} and keys <= PolicyConfig.model_fields.keys():
         load_policy(text, "policy.yaml")
     else:
@@ -113,15 +113,6 @@ def _configuration(tree: dict[str, Any], path: tuple[str, ...], folder: Path) ->
         if not place.exists():
             _write(place if place.suffix else place / "kept", "")
     return tree
-
-
-def _pod(pod: dict[str, Any]) -> None:
-    """Arguments are ones that inbound takes, and probes ask for pages that there are."""
-    for container in pod["containers"]:
-        words = container.get("args", ["--help"])
-        assert refusal(words) is None, (words, refusal(words))
-        for probe in (container[key] for key in container if key.endswith("Probe")):
-            assert probe.get("httpGet", {"path": "/healthz"})["path"] in GET_PATHS, probe
 
 
 def _write(path: Path, text: str) -> None:
