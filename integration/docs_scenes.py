@@ -7,7 +7,6 @@ A page's names are kept: topic `orders`, group `orders-svc`, port 8081. Addresse
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -22,12 +21,8 @@ from urllib.request import urlopen
 
 import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.structs import OffsetAndMetadata
-from kafka.structs import TopicPartition as KafkaPartition
 
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.jars import fetch_tools
-from inbound.embedded.java import check_java
 from inbound.embedded.ports import free_ports
 from tests.docs_shell import Shell
 from tests.waiting import until
@@ -38,11 +33,10 @@ PATIENCE = 60.0
 OWNER = r"(?m)^orders +%s .* (\S+-\d+-\w{6}) "
 
 
-class Stage:
-    """Topic `orders` on servers of its own, a folder and a shell in it; `close` ends what was started and deletes the topic."""
+class Stage(Shell):
+    """A shell beside topic `orders` on servers of its own; `close` ends what was started and deletes the topic."""
 
-    def __init__(self, cluster: EmbeddedCluster, folder: Path, jars: Path, name: str) -> None:
-        self.folder, self.jars = folder, jars
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, name: str) -> None:
         self.brokers = cluster.bootstrap_servers
         self.admin = KafkaAdminClient(bootstrap_servers=self.brokers)
         self.admin_port, self.ingress_port, self.exporter_port = free_ports(3)
@@ -51,8 +45,7 @@ class Stage:
             "127.0.0.1:8081": f"127.0.0.1:{self.admin_port}",
             "127.0.0.1:8080": f"127.0.0.1:{self.ingress_port}",
             "127.0.0.1:9308": f"127.0.0.1:{self.exporter_port}",
-            "--bootstrap-server kafka:9092": f"--bootstrap-server {self.brokers}",
-            "/app": str(self.folder),
+            "/app": str(folder),
         }
         environment = {
             "INBOUND__ZOOKEEPER__HOSTS": cluster.zookeeper_hosts,
@@ -63,10 +56,10 @@ class Stage:
             "INBOUND__ADMIN__LISTEN": f"127.0.0.1:{self.admin_port}",
             "INBOUND__LEDGER__PATH": str(folder / "ledger"),
         }
-        self.shell = Shell(folder, instead, environment)
+        super().__init__(folder, instead, environment)
 
     def close(self) -> None:
-        self.shell.close()
+        super().close()
         with suppress(kafka.errors.UnknownTopicOrPartitionError):  # the scene ended before it had one
             self.admin.delete_topics(["orders"])
         until(lambda: "orders" not in self.admin.list_topics(), PATIENCE, "the topic is deleted")
@@ -94,7 +87,7 @@ class Stage:
     def member(self, port: int | None = None) -> None:
         """Start a member, and wait until it is ready."""
         address = f"127.0.0.1:{port or self.admin_port}"
-        process = self.shell.begin(f"env INBOUND__ADMIN__LISTEN={address} inbound run")
+        process = self.begin(f"env INBOUND__ADMIN__LISTEN={address} inbound run")
         self.answers(f"http://{address}/readyz", process)
 
     def answers(self, url: str, process: subprocess.Popen[str], text: str = "") -> None:
@@ -113,7 +106,7 @@ class Stage:
         printed: list[str] = [""]
 
         def done() -> bool:
-            printed[0] = self.shell.run("inbound offsets show")[1]
+            printed[0] = self.run("inbound offsets show")[1]
             return shares(printed[0]) == list(wanted) and set(re.findall(r", lag (\d+)\n", printed[0])) == {"0"}
 
         until(done, PATIENCE, lambda: f"everything is committed: {printed[0]}")
@@ -166,7 +159,7 @@ def first(stage: Stage) -> Iterator[None]:
         stage.answers(f"http://127.0.0.1:{stage.admin_port}/readyz", process)
         stage.settled(4)
 
-    stage.shell.prepared, stage.shell.lasting = ("pip install", "inbound cluster up"), {"inbound run": ready}
+    stage.prepared, stage.lasting = ("pip install", "inbound cluster up"), {"inbound run": ready}
     yield
 
 
@@ -179,42 +172,12 @@ def group(stage: Stage) -> Iterator[None]:
     stage.configure(CONFIGURATION + CONFIGURATION.replace("channels:\n  orders", "  old").replace("-svc", "-old"))
     stage.member()
     stage.settled(3, 3)
-    stage.shell.end()
+    stage.end()
     stage.configure(CONFIGURATION)
-    assert stage.shell.run("inbound offsets delete --group orders-svc --topic orders:2 --execute")[0] == 0
+    assert stage.run("inbound offsets delete --group orders-svc --topic orders:2 --execute")[0] == 0
     stage.publish({0: 7, 2: 10})
     served = partial(stage.answers, f"http://127.0.0.1:{stage.exporter_port}/metrics", text="inbound_partition_lag{")
-    stage.shell.lasting = {"inbound offsets show --metrics": served}
-    yield
-
-
-def kafka_group(stage: Stage) -> Iterator[None]:
-    """`orders-old` is a group of Kafka's, with offsets and no members."""
-    stage.orders(3, dict.fromkeys(range(3), 10))
-    stage.configure(CONFIGURATION)
-    kept = {KafkaPartition("orders", p): OffsetAndMetadata(5, "", None) for p in range(3)}
-
-    def altered() -> bool:
-        with suppress(kafka.errors.RetriableError):
-            return all(error.errno == 0 for error in stage.admin.alter_group_offsets("orders-old", kept).values())
-        return False
-
-    until(altered, PATIENCE, "Kafka has a coordinator for the group")
-    yield
-    assert stage.shell.run("inbound offsets export")[1] == "".join(f"orders,{p},5\n" for p in range(3))
-
-
-def mirrored(stage: Stage) -> Iterator[None]:
-    """50 records of one partition are read and mirrored to Kafka, whose own tool is on the path."""
-    stage.orders(1, {0: 50})
-    stage.configure(CONFIGURATION + "    offsets: {mirror: kafka}\n")
-    stage.member()
-    stage.settled(1)
-    stage.shell.end()
-    path = os.pathsep.join(f"{folder}/*" for folder in fetch_tools(stage.jars))
-    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    quiet = "-XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    stage.shell.command("kafka-consumer-groups", f'exec {check_java()} {quiet} -cp "{path}" {tool} "$@"')
+    stage.lasting = {"inbound offsets show --metrics": served}
     yield
 
 
@@ -229,7 +192,6 @@ def slow_processor(stage: Stage) -> Iterator[None]:
         stage.orders(4, {3: 57})
         stage.member()
         stage.logged("orders/3: stands still")
-        stage.shell.codes = {"inbound explain": 3}
         yield
 
 
@@ -241,7 +203,7 @@ def ingress(stage: Stage) -> Iterator[None]:
     lines = [json.dumps({**event, "id": str(number)}) + "\n" for number in range(2)]
     (stage.folder / "events.jsonl").write_text("".join(lines))
     ready = partial(stage.answers, f"http://127.0.0.1:{stage.ingress_port}/readyz")
-    stage.shell.lasting = {"inbound ingress": ready}
+    stage.lasting = {"inbound ingress": ready}
     yield
 
 
@@ -290,5 +252,5 @@ def three_replicas(stage: Stage) -> Iterator[None]:
 #: By the names that blocks say; with real servers. `tutorial` is a scene of its own: `test_tutorial.py`.
 SCENES: Mapping[str, Callable[[Stage], Iterator[None]]] = {
     scene.__name__.replace("_", "-"): scene
-    for scene in (first, group, ingress, kafka_group, mirrored, reload, replica, slow_processor, three_replicas)
+    for scene in (first, group, ingress, reload, replica, slow_processor, three_replicas)
 }
