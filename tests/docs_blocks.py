@@ -6,8 +6,8 @@ What a language cannot say stands in an HTML comment on the line above the fence
     <!-- not run: needs-docker -->    it needs a Docker engine; its commands are parsed all the same, and read by `bash -n`.
                                       Other reasons: needs-kubernetes; needs-service, which only users have (a Spark
                                       master, a bucket); minutes: it is a target of the Makefile, or tested in integration/
-    <!-- made by: ledger -->          the code makes it; compared with what it makes now (`docs_made.py`)
-    <!-- drawing -->                  the names in it are names of the code; `<!-- drawing: module:Enum -->` all of an enum
+    <!-- names -->                    a drawing, or what a program makes in a test of its own: names, titles and keys in it
+                                      are words of the code; `<!-- names: module:Enum -->` names all of an enum
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, RawFenced
 
 ROOT = Path(__file__).resolve().parent.parent
 _FENCES = RawFencedCodeBlockLexer(re.compile(r"\s*?(?P<language>\S*)[^\n]*\n"))
-_ABOVE = DirectiveInHTMLCommentLexer("(?:not run|run|made by|drawing)(?=[: ])")
+_ABOVE = DirectiveInHTMLCommentLexer("(?:not run|run|names)(?=[: ])")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Block:
     line: int  # of the opening fence, from 1
     language: str
     text: str  # without the fences' indentation; ends with a newline unless empty
-    annotation: str = ""  # "run", "not run", "made by", "drawing", or none
+    annotation: str = ""  # "run", "not run", "names", or none
     value: str = ""  # what follows the annotation's colon
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Runs the `python` blocks of a page, one after the other in one namespace, and what they define.
 
-Processors take part in a group of `inbound.testing.World`. Where a line of its own ends in a
-comment with a value, it has that value: `open_ranges(items)  # {("orders", 3): [(150, 200)]}: begun`.
+Processors take part in a group of `inbound.testing.World`. Where a line ends in a comment with a value, it
+has that value: `open_ranges(items)  # {("orders", 3): [(150, 200)]}: begun`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from inbound.cli.files import load_config
-from inbound.cli.main import parser
 from inbound.clock import SystemClock
-from inbound.coordinators.base import ZkCoordinator
 from inbound.ledger import FilesLedger, Range, Settled
-from inbound.planning import plan_channels
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.dispatch.processor import DispatchProcessor
 from inbound.spark.archive import layout
@@ -42,31 +38,19 @@ def run_python(block: Block, folder: Path, namespace: dict[str, Any]) -> None:
     for name, made in (new for new in namespace.items() if new[1] is not before.get(new[0])):
         if isinstance(made, type) and made.__module__ == "docs" and issubclass(made, BatchEventProcessor):
             if not issubclass(made, DispatchProcessor):  # it needs a subscriber
-                in_world(made(), {})
+                in_world(made())
         elif name.startswith("test_"):
             made()
 
 
-def run_planned(config: Path) -> None:
-    """Have the channels of a configuration whose code is of the page itself take part in a group."""
-    for planned in plan_channels(load_config(parser().parse_args(["check", "-c", str(config)]))).values():
-        processor = planned.config.processor
-        types = [processor.type, planned.config.coordinator.type]
-        types += [sink["type"] for sink in processor.options.get("sinks", ())]
-        if any(":" in name and not name.startswith("inbound.") for name in types):
-            in_world(planned.processor(), processor.options, planned.coordinator)
-
-
-def in_world(
-    processor: BatchEventProcessor, options: Mapping[str, Any], coordinator: ZkCoordinator | None = None
-) -> None:
+def in_world(processor: BatchEventProcessor) -> None:
     """Give a processor CloudEvents in one partition; it must commit all of them."""
     world = World()
     world.kafka.create_topic("orders", 1)
     event = {"specversion": b"1.0", "id": b"1", "source": b"/me", "type": b"paid"}
     headers = [("content-type", b"application/json"), *((f"ce_{key}", value) for key, value in event.items())]
     world.kafka.publish("orders", 0, [b'{"sum": %d}' % n for n in range(EVENTS)], key=b"acme", headers=headers)
-    world.join("a", processor, options=options, coordinator=coordinator)
+    world.join("a", processor)
     world.run_until(lambda: world.commits().get(0) == EVENTS, within=60)
     processor.close()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +55,8 @@ def rooted(text: str, folder: Path) -> str:
     return re.sub(r"(?<![\w./-])/(etc|run|secrets)/", rf"{folder}/\1/", text)
 
 
-def check_yaml(block: Block, folder: Path) -> Iterator[Path]:
-    """Check a block in the folder of its page, by what reads such a thing; yield the configurations made of it.
+def check_yaml(block: Block, folder: Path) -> None:
+    """Check a block in the folder of its page, by what reads such a thing.
 
     Raises:
         Exception: it is wrong, or of no kind that is known.
@@ -71,7 +70,6 @@ def check_yaml(block: Block, folder: Path) -> Iterator[Path]:
             if (whole := _whole(tree, part, folder)) is not None:
                 (folder / "docs.yaml").write_text(yaml.safe_dump(whole, sort_keys=False))
                 assert check(parser().parse_args(["check", "-c", str(folder / "docs.yaml")])) == 0
-                yield folder / "docs.yaml"
 
 
 def _whole(tree: dict[str, Any], text: str, folder: Path) -> dict[str, Any] | None:

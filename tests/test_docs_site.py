@@ -18,7 +18,7 @@ from inbound.jmx.policy import Policy
 from inbound.jmx.tables import KINDS
 from scripts import document_commands, document_configuration, document_jmx, draw_protocol
 from scripts.diagrams import Diagram, Message, sequence
-from scripts.docs_extension import MAP, as_rst, parts, with_folders
+from scripts.docs_extension import MAP, parts
 from scripts.docs_site import ROOT, loads_from_elsewhere
 from scripts.made_tables import BEGIN, END
 
@@ -35,18 +35,6 @@ def test_every_page_is_on_the_map_once() -> None:
     wanted |= {f"examples/{path.parent.name}/README" for path in (ROOT / "examples").glob("*/README.md")}
 
     assert sorted([*named, MAP]) == sorted(wanted | {path.stem for path in ROOT.glob("*.md")})
-
-
-def test_sections_and_links_to_folders_are_read(tmp_path: Path) -> None:
-    """Only what a list item begins with is on the map; a folder's link goes to its README.md, or is a name only."""
-    text = "# inbound\n[a](a.md)\n## One\n- [b](b.md), and [c](c.md)\n- [d](../d.rst)\n## Two\nno pages\n"
-    assert list(parts(text)) == [("One", ["b", "../d"])]
-
-    for name in ("told/README.md", "untold/x.py"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).touch()
-    same = "[c](told/README.md) [d](https://example.org/told) [e](#told)"
-    assert with_folders(f"[a](told/) [b](untold) {same}", tmp_path) == f"[a](told/README.md) b {same}"
 
 
 # -- what is made from the code ------------------------------------------------------------------------------------------
@@ -121,18 +109,7 @@ def test_drawings_are_up_to_date_and_shown() -> None:
         sequence(Diagram("too long", ("a", "b"), (Message("a", "b", "x" * 60),)))
 
 
-# -- docstrings, and what is loaded --------------------------------------------------------------------------------------
-
-
-def test_docstrings_become_what_sphinx_reads() -> None:
-    """Code in single backticks, indented examples, sections; names that would count as markup; text that is no Python."""
-    lines = ["Waits for `Call`s, as a_b_ does.", "", "    x = 1", "", "    y = 2", "", "Raises:", "    OSError: `x`."]
-
-    assert as_rst(lines) == [
-        "Waits for ``Call``\\ s, as a_b\\_ does.", "", ".. code-block:: python", "", "    x = 1", "", "    y = 2", "",
-        "Raises:", "    OSError: ``x``.",
-    ]  # fmt: skip
-    assert as_rst(["It is so:", "", "    A", "    ├── B"]) == ["It is so:", "", "::", "", "    A", "    ├── B"]
+# -- what is loaded --------------------------------------------------------------------------------------
 
 
 def test_what_is_loaded_from_elsewhere_is_found(tmp_path: Path) -> None:
