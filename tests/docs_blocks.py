@@ -2,12 +2,13 @@
 
 What a language cannot say stands in an HTML comment on the line above the fence, which no reader of the page sees:
 
-    <!-- run: group -->               on this prepared state (`docs_python.py`, `integration/docs_scenes.py` with servers)
+    <!-- run: group -->               on this prepared state (`integration/docs_scenes.py`; `ledger`: `docs_python.py`)
     <!-- not run: needs-docker -->    it needs a Docker engine; its commands are parsed all the same, and read by `bash -n`.
                                       Other reasons: needs-kubernetes; needs-service, which only users have (a Spark
                                       master, a bucket); minutes: it is a target of the Makefile, or tested in integration/
-    <!-- names -->                    a drawing, or what a program makes in a test of its own: names, titles and keys in it
-                                      are words of the code; `<!-- names: module:Enum -->` names all of an enum
+    <!-- names -->                    a drawing, what a program prints in a test of its own, or Python that needs what only
+                                      users have: names, titles and keys in it are words of the code;
+                                      `<!-- names: module:Enum -->` names all of an enum
 """
 
 from __future__ import annotations

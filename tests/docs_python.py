@@ -7,18 +7,13 @@ has that value: `open_ranges(items)  # {("orders", 3): [(150, 200)]}: begun`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet
 
 from inbound.clock import SystemClock
 from inbound.ledger import FilesLedger, Range, Settled
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.dispatch.processor import DispatchProcessor
-from inbound.spark.archive import layout
 from inbound.testing import World
 from tests.docs_blocks import Block
 from tests.docs_yaml import rooted
@@ -31,7 +26,7 @@ CLAIM = re.compile(r"""(?m)^(\S.*?)  # ([\[({\d"'].*?)(?:: [a-z].*)?$""")
 def run_python(block: Block, folder: Path, namespace: dict[str, Any]) -> None:
     """Run a block in the folder of its page, which is the working folder; errors name lines of the page."""
     if block.annotation == "run":
-        SCENES[block.value](folder)
+        ledger(folder)
     before = dict(namespace)
     text = CLAIM.sub(r"assert (\1) == (\2), (\1)", rooted(block.text, folder))
     exec(compile("\n" * block.line + text, block.page, "exec"), namespace)
@@ -66,24 +61,3 @@ def ledger(folder: Path) -> None:
     written = file.read_bytes()
     dead.close()
     file.write_bytes(written)  # without its end
-
-
-def archive(folder: Path) -> None:
-    """`archive/`: events of two types, in the folders of an archive."""
-    for kind in ("orders.placed", "orders.paid"):
-        place = folder / "archive" / layout.folder(layout.EVENTS, "2013-01-01", layout.type_name(kind))
-        place.mkdir(parents=True)
-        pyarrow.parquet.write_table(pa.table({"id": ["1", "2"]}), place / layout.file_name("orders", 0, 0))
-
-
-def database(folder: Path) -> None:
-    """`database.py`: what a user keeps its results in."""
-    (folder / "database.py").write_text(
-        "class Database:\n"
-        "    def __init__(self):\n        self.offsets = {}\n"
-        "    def next_offset(self, partition):\n        return self.offsets.get((partition.topic, partition.partition))\n"
-        "    def write(self, batch):\n        self.offsets[batch.topic, batch.partition] = batch.next_offset\n"
-    )
-
-
-SCENES: Mapping[str, Callable[[Path], None]] = {"archive": archive, "database": database, "ledger": ledger}

@@ -23,7 +23,7 @@ from inbound.reset_refs import GROUP as MAPPERS
 from integration.docs_scenes import SCENES as WITH_SERVERS
 from tests.docs_blocks import ROOT, Block, blocks, of_page, pages, read
 from tests.docs_printed import difference
-from tests.docs_python import SCENES, run_python
+from tests.docs_python import run_python
 from tests.docs_shell import Shell, commands_of, inline, refusal, words_of
 from tests.docs_yaml import check_yaml, furnish
 from tests.test_layers import modules
@@ -42,8 +42,17 @@ NOT_RUN = {
 }
 #: What is taken for a name of the code: with a dot or an underscore between letters, with capitals, in quotes, or a key.
 NAME = re.compile(r"[A-Za-z]+(?:[._][A-Za-z]+)+|[A-Z][a-z]+[A-Z]\w+|\b[A-Z]{2,}\b|(?<=`)\w+(?=`)|(?<=\")\w+(?=\":)")
-#: Written like names of the code, and not inbound's.
-OTHERS = {"CloudEvents", "CloudEvent", "ZooKeeper", "ConfigMap", "OpenTelemetry", "KafkaChannel", "Zipkin"}
+#: Written like names of the code, and names of others.
+OTHERS = {
+    "CloudEvents",
+    "CloudEvent",
+    "ZooKeeper",
+    "ConfigMap",
+    "OpenTelemetry",
+    "KafkaChannel",
+    "Zipkin",
+    "read_table",
+}
 
 
 def treat(page: Sequence[Block], folder: Path) -> None:
@@ -61,6 +70,9 @@ def treat(page: Sequence[Block], folder: Path) -> None:
                     check_commands(block, folder)
                 case "console" | "json" | "text", "names":
                     check_names(block)
+                case "python", "names":
+                    compile(block.text, block.page, "exec")
+                    check_names(block)
                 case "toml", "":  # entry points, in groups that inbound looks for
                     assert tomllib.loads(block.text)["project"]["entry-points"].keys() <= {GROUP, MAPPERS}, block.text
                 case kind:
@@ -75,7 +87,7 @@ def check_names(block: Block) -> None:
         module, _, name = block.value.partition(":")
         members = {one.name for one in getattr(importlib.import_module(module), name)}
         assert set(re.findall(r"\b[A-Z][A-Z_]+\b", block.text)) == members
-    named = {part for found in NAME.findall(block.text) if found not in OTHERS for part in found.split(".")}
+    named = {part for found in NAME.findall(block.text) for part in found.split(".")} - OTHERS
     assert named <= words_of_the_code(), f"nothing in the code is called {sorted(named - words_of_the_code())}"
 
 
@@ -123,7 +135,7 @@ def test_every_scene_that_a_block_names_is_there_and_used() -> None:
     """Of the blocks that are not run the list is here, so that one more is seen."""
     named = {kind: Counter((b.page, b.value) for b in blocks() if b.annotation == kind) for kind in ("not run", "run")}
 
-    assert {value for _, value in named["run"]} == SCENES.keys() | WITH_SERVERS.keys() | {"tutorial"}
+    assert {value for _, value in named["run"]} == WITH_SERVERS.keys() | {"ledger", "tutorial"}
     assert named["not run"] == NOT_RUN
     assert named["not run"].total() <= 0.15 * len(blocks())
     assert {"README.md", "CONTRIBUTING.md", "docs/configuration.md"} <= set(pages())
