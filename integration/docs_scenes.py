@@ -216,27 +216,6 @@ def replica(stage: Stage) -> Iterator[None]:
     yield
 
 
-def reload(stage: Stage) -> Iterator[None]:
-    """`workers` and options were edited and `audit` was added; that did not start, for it lacked a file, which is there now.
-
-    A member applies changes without being asked; what did not start it tries again when it is asked.
-    """
-    stage.orders(2, {})
-    (stage.folder / "auditing.py").write_text(
-        "from pathlib import Path\n\nfrom inbound import BatchEventProcessor, BatchResponse\n\n\n"
-        "class Audit(BatchEventProcessor):\n"
-        "    def open(self, context):\n        Path('rules').read_text()\n\n"
-        "    def on_next_batch(self, batch):\n        return BatchResponse.advance()\n"
-    )
-    stage.configure(CONFIGURATION)
-    stage.member()
-    edited = CONFIGURATION.replace("./orders.jsonl", "./others.jsonl") + "    workers: 3\n"
-    stage.configure(f"{edited}  audit: {{topics: [orders], group: audit, processor: {{type: 'auditing:Audit'}}}}\n")
-    stage.logged("'rules'")
-    (stage.folder / "rules").write_text("")
-    yield
-
-
 def three_replicas(stage: Stage) -> Iterator[None]:
     """Three members have read 90 records of each partition from before 2026-01-31 02:40, and 210 from after."""
     stage.orders(3, {}, **{"retention.ms": "-1"})
@@ -252,5 +231,5 @@ def three_replicas(stage: Stage) -> Iterator[None]:
 #: By the names that blocks say; with real servers. `tutorial` is a scene of its own: `test_tutorial.py`.
 SCENES: Mapping[str, Callable[[Stage], Iterator[None]]] = {
     scene.__name__.replace("_", "-"): scene
-    for scene in (first, group, ingress, reload, replica, slow_processor, three_replicas)
+    for scene in (first, group, ingress, replica, slow_processor, three_replicas)
 }

@@ -7,8 +7,7 @@ What a language cannot say stands in an HTML comment on the line above the fence
                                       Other reasons: needs-kubernetes; needs-service, which only users have (a Spark
                                       master, a bucket); minutes: it is a target of the Makefile, or tested in integration/
     <!-- names -->                    a drawing, what a program prints in a test of its own, or Python that needs what only
-                                      users have: names, titles and keys in it are words of the code;
-                                      `<!-- names: module:Enum -->` names all of an enum
+                                      users have: names, titles and keys in it are words of the code
 """
 
 from __future__ import annotations
