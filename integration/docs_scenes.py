@@ -13,7 +13,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -41,7 +40,6 @@ class Stage(Shell):
         self.admin = KafkaAdminClient(bootstrap_servers=self.brokers)
         self.admin_port, self.ingress_port, self.exporter_port = free_ports(3)
         instead = {
-            "localhost:8081": f"127.0.0.1:{self.admin_port}",
             "127.0.0.1:8081": f"127.0.0.1:{self.admin_port}",
             "127.0.0.1:8080": f"127.0.0.1:{self.ingress_port}",
             "127.0.0.1:9308": f"127.0.0.1:{self.exporter_port}",
@@ -65,17 +63,16 @@ class Stage(Shell):
         until(lambda: "orders" not in self.admin.list_topics(), PATIENCE, "the topic is deleted")
         self.admin.close()
 
-    def orders(self, partitions: int, counts: Mapping[int, int], **settings: str) -> None:
+    def orders(self, partitions: int, counts: Mapping[int, int]) -> None:
         """Have the topic, with so many records in each partition."""
-        self.admin.create_topics([NewTopic("orders", partitions, 1, topic_configs=settings)])
+        self.admin.create_topics([NewTopic("orders", partitions, 1)])
         self.publish(counts)
 
-    def publish(self, counts: Mapping[int, int], at: str | None = None) -> None:
-        """Publish so many records to each partition, in one go, with that time; acknowledged."""
+    def publish(self, counts: Mapping[int, int]) -> None:
+        """Publish so many records to each partition, in one go; acknowledged."""
         producer = kafka.KafkaProducer(bootstrap_servers=self.brokers, acks="all", linger_ms=200)
-        stamp = None if at is None else round(datetime.fromisoformat(at).timestamp() * 1000)
         numbers = [partition for partition, count in counts.items() for _ in range(count)]
-        sent = [producer.send("orders", b'{"sum": 3}', partition=number, timestamp_ms=stamp) for number in numbers]
+        sent = [producer.send("orders", b'{"sum": 3}', partition=number) for number in numbers]
         for one in sent:
             one.get(timeout=PATIENCE)
         producer.close(timeout=5)
@@ -84,11 +81,9 @@ class Stage(Shell):
         """Write `inbound.yaml`."""
         (self.folder / "inbound.yaml").write_text(text)
 
-    def member(self, port: int | None = None) -> None:
+    def member(self) -> None:
         """Start a member, and wait until it is ready."""
-        address = f"127.0.0.1:{port or self.admin_port}"
-        process = self.begin(f"env INBOUND__ADMIN__LISTEN={address} inbound run")
-        self.answers(f"http://{address}/readyz", process)
+        self.answers(f"http://127.0.0.1:{self.admin_port}/readyz", self.begin("inbound run"))
 
     def answers(self, url: str, process: subprocess.Popen[str], text: str = "") -> None:
         """Wait until a process answers with 200 there, and with that text."""
@@ -207,29 +202,7 @@ def ingress(stage: Stage) -> Iterator[None]:
     yield
 
 
-def replica(stage: Stage) -> Iterator[None]:
-    """A member with all four partitions, and its admin port."""
-    stage.orders(4, {})
-    stage.configure(CONFIGURATION)
-    stage.member()
-    stage.settled(4)
-    yield
-
-
-def three_replicas(stage: Stage) -> Iterator[None]:
-    """Three members have read 90 records of each partition from before 2026-01-31 02:40, and 210 from after."""
-    stage.orders(3, {}, **{"retention.ms": "-1"})
-    stage.publish(dict.fromkeys(range(3), 90), "2026-01-31T02:30:00+00:00")
-    stage.publish(dict.fromkeys(range(3), 210), "2026-01-31T02:50:00+00:00")
-    stage.configure(CONFIGURATION)
-    for port in free_ports(3):
-        stage.member(port)
-    stage.settled(1, 1, 1)
-    yield
-
-
 #: By the names that blocks say; with real servers. `tutorial` is a scene of its own: `test_tutorial.py`.
 SCENES: Mapping[str, Callable[[Stage], Iterator[None]]] = {
-    scene.__name__.replace("_", "-"): scene
-    for scene in (first, group, ingress, replica, slow_processor, three_replicas)
+    scene.__name__.replace("_", "-"): scene for scene in (first, group, ingress, slow_processor)
 }

@@ -11,8 +11,7 @@ import pytest
 from inbound.embedded.ports import free_ports
 from integration.docs_scenes import OWNER, shares
 from tests.docs_blocks import of_page
-from tests.docs_printed import difference, normalised
-from tests.docs_shell import Command, Shell, replaced
+from tests.docs_shell import Command, Shell, difference, normalised, replaced
 from tests.waiting import Deadline, until
 
 pytestmark = pytest.mark.thorough(
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.thorough(
 )
 #: For each step. Seconds.
 PATIENCE = 120.0
-#: Beside what `tests/docs_printed.py` makes equal.
+#: Beside what `tests/docs_shell.py` makes equal.
 PATTERNS = (
     (r"\(\S+ (\S+ \S+ )?s? ?ago\)", "(AGO)"),
     (r"\b\d+ times in a row, tried again in [\d.]+ m?s", "N times in a row, tried again soon"),
