@@ -2,7 +2,7 @@
 
 What a language cannot say stands in an HTML comment on the line above the fence, which no reader of the page sees:
 
-    <!-- run: group -->               on this prepared state (`integration/docs_scenes.py`; `ledger`: `docs_python.py`)
+    <!-- run: group -->               on this prepared state (`integration/docs_scenes.py`; `ledger`: `docs_readers.py`)
     <!-- not run: needs-docker -->    it needs a Docker engine; its commands are parsed all the same, and read by `bash -n`.
                                       Other reasons: needs-kubernetes; needs-service, which only users have (a Spark
                                       master, a bucket); minutes: it is a target of the Makefile, or tested in integration/

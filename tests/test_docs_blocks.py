@@ -21,9 +21,8 @@ from inbound.installed import GROUP
 from inbound.reset_refs import GROUP as MAPPERS
 from integration.docs_scenes import SCENES as WITH_SERVERS
 from tests.docs_blocks import ROOT, Block, blocks, of_page, pages, read
-from tests.docs_python import run_python
+from tests.docs_readers import check_yaml, furnish, run_python
 from tests.docs_shell import Shell, commands_of, difference, inline, refusal, words_of
-from tests.docs_yaml import check_yaml, furnish
 from tests.test_layers import modules
 
 #: The blocks that are not run, by page and reason: one more is a line here, and all of them are at most 15 % of the blocks.
