@@ -7,14 +7,12 @@ A page's names are kept: topic `orders`, group `orders-svc`, port 8081. Addresse
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -22,12 +20,8 @@ from urllib.request import urlopen
 
 import kafka
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.structs import OffsetAndMetadata
-from kafka.structs import TopicPartition as KafkaPartition
 
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.jars import fetch_tools
-from inbound.embedded.java import check_java
 from inbound.embedded.ports import free_ports
 from tests.docs_shell import Shell
 from tests.waiting import until
@@ -38,21 +32,18 @@ PATIENCE = 60.0
 OWNER = r"(?m)^orders +%s .* (\S+-\d+-\w{6}) "
 
 
-class Stage:
-    """Topic `orders` on servers of its own, a folder and a shell in it; `close` ends what was started and deletes the topic."""
+class Stage(Shell):
+    """A shell beside topic `orders` on servers of its own; `close` ends what was started and deletes the topic."""
 
-    def __init__(self, cluster: EmbeddedCluster, folder: Path, jars: Path, name: str) -> None:
-        self.folder, self.jars = folder, jars
+    def __init__(self, cluster: EmbeddedCluster, folder: Path, name: str) -> None:
         self.brokers = cluster.bootstrap_servers
         self.admin = KafkaAdminClient(bootstrap_servers=self.brokers)
         self.admin_port, self.ingress_port, self.exporter_port = free_ports(3)
         instead = {
-            "localhost:8081": f"127.0.0.1:{self.admin_port}",
             "127.0.0.1:8081": f"127.0.0.1:{self.admin_port}",
             "127.0.0.1:8080": f"127.0.0.1:{self.ingress_port}",
             "127.0.0.1:9308": f"127.0.0.1:{self.exporter_port}",
-            "--bootstrap-server kafka:9092": f"--bootstrap-server {self.brokers}",
-            "/app": str(self.folder),
+            "/app": str(folder),
         }
         environment = {
             "INBOUND__ZOOKEEPER__HOSTS": cluster.zookeeper_hosts,
@@ -63,26 +54,25 @@ class Stage:
             "INBOUND__ADMIN__LISTEN": f"127.0.0.1:{self.admin_port}",
             "INBOUND__LEDGER__PATH": str(folder / "ledger"),
         }
-        self.shell = Shell(folder, instead, environment)
+        super().__init__(folder, instead, environment)
 
     def close(self) -> None:
-        self.shell.close()
+        super().close()
         with suppress(kafka.errors.UnknownTopicOrPartitionError):  # the scene ended before it had one
             self.admin.delete_topics(["orders"])
         until(lambda: "orders" not in self.admin.list_topics(), PATIENCE, "the topic is deleted")
         self.admin.close()
 
-    def orders(self, partitions: int, counts: Mapping[int, int], **settings: str) -> None:
+    def orders(self, partitions: int, counts: Mapping[int, int]) -> None:
         """Have the topic, with so many records in each partition."""
-        self.admin.create_topics([NewTopic("orders", partitions, 1, topic_configs=settings)])
+        self.admin.create_topics([NewTopic("orders", partitions, 1)])
         self.publish(counts)
 
-    def publish(self, counts: Mapping[int, int], at: str | None = None) -> None:
-        """Publish so many records to each partition, in one go, with that time; acknowledged."""
+    def publish(self, counts: Mapping[int, int]) -> None:
+        """Publish so many records to each partition, in one go; acknowledged."""
         producer = kafka.KafkaProducer(bootstrap_servers=self.brokers, acks="all", linger_ms=200)
-        stamp = None if at is None else round(datetime.fromisoformat(at).timestamp() * 1000)
         numbers = [partition for partition, count in counts.items() for _ in range(count)]
-        sent = [producer.send("orders", b'{"sum": 3}', partition=number, timestamp_ms=stamp) for number in numbers]
+        sent = [producer.send("orders", b'{"sum": 3}', partition=number) for number in numbers]
         for one in sent:
             one.get(timeout=PATIENCE)
         producer.close(timeout=5)
@@ -91,11 +81,9 @@ class Stage:
         """Write `inbound.yaml`."""
         (self.folder / "inbound.yaml").write_text(text)
 
-    def member(self, port: int | None = None) -> None:
+    def member(self) -> None:
         """Start a member, and wait until it is ready."""
-        address = f"127.0.0.1:{port or self.admin_port}"
-        process = self.shell.begin(f"env INBOUND__ADMIN__LISTEN={address} inbound run")
-        self.answers(f"http://{address}/readyz", process)
+        self.answers(f"http://127.0.0.1:{self.admin_port}/readyz", self.begin("inbound run"))
 
     def answers(self, url: str, process: subprocess.Popen[str], text: str = "") -> None:
         """Wait until a process answers with 200 there, and with that text."""
@@ -113,7 +101,7 @@ class Stage:
         printed: list[str] = [""]
 
         def done() -> bool:
-            printed[0] = self.shell.run("inbound offsets show")[1]
+            printed[0] = self.run("inbound offsets show")[1]
             return shares(printed[0]) == list(wanted) and set(re.findall(r", lag (\d+)\n", printed[0])) == {"0"}
 
         until(done, PATIENCE, lambda: f"everything is committed: {printed[0]}")
@@ -166,7 +154,7 @@ def first(stage: Stage) -> Iterator[None]:
         stage.answers(f"http://127.0.0.1:{stage.admin_port}/readyz", process)
         stage.settled(4)
 
-    stage.shell.prepared, stage.shell.lasting = ("pip install", "inbound cluster up"), {"inbound run": ready}
+    stage.prepared, stage.lasting = ("pip install", "inbound cluster up"), {"inbound run": ready}
     yield
 
 
@@ -179,42 +167,12 @@ def group(stage: Stage) -> Iterator[None]:
     stage.configure(CONFIGURATION + CONFIGURATION.replace("channels:\n  orders", "  old").replace("-svc", "-old"))
     stage.member()
     stage.settled(3, 3)
-    stage.shell.end()
+    stage.end()
     stage.configure(CONFIGURATION)
-    assert stage.shell.run("inbound offsets delete --group orders-svc --topic orders:2 --execute")[0] == 0
+    assert stage.run("inbound offsets delete --group orders-svc --topic orders:2 --execute")[0] == 0
     stage.publish({0: 7, 2: 10})
     served = partial(stage.answers, f"http://127.0.0.1:{stage.exporter_port}/metrics", text="inbound_partition_lag{")
-    stage.shell.lasting = {"inbound offsets show --metrics": served}
-    yield
-
-
-def kafka_group(stage: Stage) -> Iterator[None]:
-    """`orders-old` is a group of Kafka's, with offsets and no members."""
-    stage.orders(3, dict.fromkeys(range(3), 10))
-    stage.configure(CONFIGURATION)
-    kept = {KafkaPartition("orders", p): OffsetAndMetadata(5, "", None) for p in range(3)}
-
-    def altered() -> bool:
-        with suppress(kafka.errors.RetriableError):
-            return all(error.errno == 0 for error in stage.admin.alter_group_offsets("orders-old", kept).values())
-        return False
-
-    until(altered, PATIENCE, "Kafka has a coordinator for the group")
-    yield
-    assert stage.shell.run("inbound offsets export")[1] == "".join(f"orders,{p},5\n" for p in range(3))
-
-
-def mirrored(stage: Stage) -> Iterator[None]:
-    """50 records of one partition are read and mirrored to Kafka, whose own tool is on the path."""
-    stage.orders(1, {0: 50})
-    stage.configure(CONFIGURATION + "    offsets: {mirror: kafka}\n")
-    stage.member()
-    stage.settled(1)
-    stage.shell.end()
-    path = os.pathsep.join(f"{folder}/*" for folder in fetch_tools(stage.jars))
-    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    quiet = "-XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    stage.shell.command("kafka-consumer-groups", f'exec {check_java()} {quiet} -cp "{path}" {tool} "$@"')
+    stage.lasting = {"inbound offsets show --metrics": served}
     yield
 
 
@@ -229,7 +187,6 @@ def slow_processor(stage: Stage) -> Iterator[None]:
         stage.orders(4, {3: 57})
         stage.member()
         stage.logged("orders/3: stands still")
-        stage.shell.codes = {"inbound explain": 3}
         yield
 
 
@@ -241,54 +198,11 @@ def ingress(stage: Stage) -> Iterator[None]:
     lines = [json.dumps({**event, "id": str(number)}) + "\n" for number in range(2)]
     (stage.folder / "events.jsonl").write_text("".join(lines))
     ready = partial(stage.answers, f"http://127.0.0.1:{stage.ingress_port}/readyz")
-    stage.shell.lasting = {"inbound ingress": ready}
-    yield
-
-
-def replica(stage: Stage) -> Iterator[None]:
-    """A member with all four partitions, and its admin port."""
-    stage.orders(4, {})
-    stage.configure(CONFIGURATION)
-    stage.member()
-    stage.settled(4)
-    yield
-
-
-def reload(stage: Stage) -> Iterator[None]:
-    """`workers` and options were edited and `audit` was added; that did not start, for it lacked a file, which is there now.
-
-    A member applies changes without being asked; what did not start it tries again when it is asked.
-    """
-    stage.orders(2, {})
-    (stage.folder / "auditing.py").write_text(
-        "from pathlib import Path\n\nfrom inbound import BatchEventProcessor, BatchResponse\n\n\n"
-        "class Audit(BatchEventProcessor):\n"
-        "    def open(self, context):\n        Path('rules').read_text()\n\n"
-        "    def on_next_batch(self, batch):\n        return BatchResponse.advance()\n"
-    )
-    stage.configure(CONFIGURATION)
-    stage.member()
-    edited = CONFIGURATION.replace("./orders.jsonl", "./others.jsonl") + "    workers: 3\n"
-    stage.configure(f"{edited}  audit: {{topics: [orders], group: audit, processor: {{type: 'auditing:Audit'}}}}\n")
-    stage.logged("'rules'")
-    (stage.folder / "rules").write_text("")
-    yield
-
-
-def three_replicas(stage: Stage) -> Iterator[None]:
-    """Three members have read 90 records of each partition from before 2026-01-31 02:40, and 210 from after."""
-    stage.orders(3, {}, **{"retention.ms": "-1"})
-    stage.publish(dict.fromkeys(range(3), 90), "2026-01-31T02:30:00+00:00")
-    stage.publish(dict.fromkeys(range(3), 210), "2026-01-31T02:50:00+00:00")
-    stage.configure(CONFIGURATION)
-    for port in free_ports(3):
-        stage.member(port)
-    stage.settled(1, 1, 1)
+    stage.lasting = {"inbound ingress": ready}
     yield
 
 
 #: By the names that blocks say; with real servers. `tutorial` is a scene of its own: `test_tutorial.py`.
 SCENES: Mapping[str, Callable[[Stage], Iterator[None]]] = {
-    scene.__name__.replace("_", "-"): scene
-    for scene in (first, group, ingress, kafka_group, mirrored, reload, replica, slow_processor, three_replicas)
+    scene.__name__.replace("_", "-"): scene for scene in (first, group, ingress, slow_processor)
 }

@@ -27,12 +27,10 @@ def cluster(cluster_factory: ClusterFactory) -> Iterator[EmbeddedCluster]:
 
 @pytest.mark.timeout(1200)  # a dozen processes, one after the other, each with a bound of its own
 @pytest.mark.parametrize("scene", SCENES)
-def test_commands_do_and_print_what_the_page_says(
-    scene: str, cluster: EmbeddedCluster, tmp_path: Path, inbound_jars: Path
-) -> None:
+def test_commands_do_and_print_what_the_page_says(scene: str, cluster: EmbeddedCluster, tmp_path: Path) -> None:
     """The blocks of all pages that run on the same state run one after the other; running commands stop gracefully."""
-    with closing(Stage(cluster, tmp_path, inbound_jars, scene)) as stage, contextmanager(SCENES[scene])(stage):
+    with closing(Stage(cluster, tmp_path, scene)) as stage, contextmanager(SCENES[scene])(stage):
         for block in blocks():
             if (block.annotation, block.value) == ("run", scene):
-                stage.shell.follow(block)
-        stage.shell.end()
+                stage.follow(block)
+        stage.end()

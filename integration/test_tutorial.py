@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from inbound.embedded.ports import free_ports
 from integration.docs_scenes import OWNER, shares
-from tests.docs_blocks import Block, of_page
-from tests.docs_printed import difference, normalised
-from tests.docs_shell import Command, Shell, commands_of
-from tests.waiting import until
+from tests.docs_blocks import of_page
+from tests.docs_shell import Command, Shell, difference, normalised, replaced
+from tests.waiting import Deadline, until
 
 pytestmark = pytest.mark.thorough(
     "one story of minutes with Spark at its end; make test parses its commands and has its processor and its test run"
 )
 #: For each step. Seconds.
 PATIENCE = 120.0
-#: Beside what `tests/docs_printed.py` makes equal.
+#: Beside what `tests/docs_shell.py` makes equal.
 PATTERNS = (
     (r"\(\S+ (\S+ \S+ )?s? ?ago\)", "(AGO)"),
     (r"\b\d+ times in a row, tried again in [\d.]+ m?s", "N times in a row, tried again soon"),
@@ -42,84 +41,62 @@ PATTERNS = (
 )
 
 
-class Reader:
-    """A reader who types what the page says, in two terminals, and edits files with it."""
+class Reader(Shell):
+    """A reader who types what the page says, in two terminals."""
 
-    def __init__(self, folder: Path) -> None:
-        self.shell = Shell(folder, environment={"INBOUND__ADMIN__LISTEN": f"127.0.0.1:{free_ports(1)[0]}"})
-        self._runs = 0
-        self._owner_of_3 = self._killed = ""
+    owner = killed = ""  # of partition 3; the one that was killed
 
-    def follow(self, block: Block) -> None:
-        """Do what a block says.
-
-        Raises:
-            AssertionError: what comes of it is not what the page shows.
-        """
-        if block.language == "python":
-            (self.shell.at / block.file).write_text(block.text)
-            return
-        for command in commands_of(block):
-            where = f"{block}: `{command.typed}`"
-            if command.typed.startswith("inbound run"):
-                self._run(where, command)
-            else:
-                self._type(where, command)
-
-    def _run(self, where: str, command: Command) -> None:
-        """Start it in the second terminal, and wait until the lines that the page shows have come, in any order."""
-        self.shell.end()  # Ctrl-C in the second terminal
-        self._runs += 1
-        log = self.shell.folder / f"run-{self._runs}.log"
-        self.shell.begin(command.typed, log.name)
-        wanted = set(normalised(equal(command.shown or ""))) - {"..."}
-        until(
-            lambda: wanted <= set(normalised(equal(log.read_text()))), PATIENCE, lambda: f"{where}: {log.read_text()}"
-        )
-        # One of the two can be slow to start: what is typed next is about both.
-        self._look(where, lambda printed: shares(printed) == [2, 2])
-
-    def _look(self, where: str, so: Callable[[str], bool]) -> None:
-        """Look at the offsets until they are so: a person who reads on to the next command gives them the time."""
-        shown = "inbound offsets show"
-        until(lambda: so(self.shell.run(shown)[1]), PATIENCE, lambda: f"{where}: then {self.shell.run(shown)[1]}")
-
-    def _type(self, where: str, command: Command) -> None:
+    def carry_out(self, command: Command) -> None:
+        """Type a command. What only looks is typed until it shows what the page shows: a reader takes time to get there."""
         typed = command.typed
-        if typed.startswith("kill -9"):
-            self._killed = self._owner_of_3
-            typed = f"kill -9 {self._killed.split('-')[-2]}"  # the page's number is another one's
+        if typed.startswith("kill"):
+            self.killed, typed = (
+                self.owner,
+                f"kill -9 {self.owner.split('-')[-2]}",
+            )  # the page's number is another one's
         if typed.startswith("inbound spark"):
-            self._look(where, lambda printed: ", lag 0\n" in printed)  # all that was moved back is read again
-            self.shell.end()
-        found: list[str | None] = []
-        only_looks = typed.startswith(("inbound offsets show", "inbound explain"))  # until it is as shown
+            self._look(lambda printed: ", lag 0\n" in printed)  # all that was moved back is read again
+        if typed.startswith(("inbound run", "inbound spark")):
+            self.end()  # Ctrl-C in the second terminal
+        if typed.startswith("inbound run"):
+            self._start(command)
+            return
+        deadline = Deadline(PATIENCE)
+        while found := self._difference(typed, command.shown or ""):
+            only_looks = typed.startswith(("inbound offsets show", "inbound explain"))
+            assert only_looks, found
+            assert not deadline.passed(), found
 
-        def typed_it() -> bool:
-            found[:] = [self._difference(typed, command)]
-            return found == [None] or not only_looks
+    def _start(self, command: Command) -> None:
+        """Start it in the second terminal, and wait until the lines that the page shows have come, in any order."""
+        log = self.folder / "running.log"
+        log.unlink(missing_ok=True)
+        self.begin(command.typed)
+        wanted = set(normalised(equal(command.shown or ""))) - {"..."}
+        until(lambda: wanted <= set(normalised(equal(log.read_text()))), PATIENCE, log.read_text)
+        self._look(lambda printed: shares(printed) == [2, 2])  # one of the two can be slow to start
 
-        until(typed_it, PATIENCE, lambda: f"{where}: {found[0]}")
-        assert found == [None], f"{where}: {found[0]}"
+    def _look(self, so: Callable[[str], bool]) -> None:
+        shown = "inbound offsets show"
+        until(lambda: so(self.run(shown)[1]), PATIENCE, lambda: self.run(shown)[1])
 
-    def _difference(self, typed: str, command: Command) -> str | None:
-        code, printed = self.shell.run(typed)
+    def _difference(self, typed: str, shown: str) -> str | None:
+        code, printed = self.run(typed)
         if code != (3 if typed.startswith("inbound explain") else 0):
             return f"ended with {code}:\n{printed}"
         if typed.startswith("inbound cluster up"):  # from now on these servers' addresses where the page has its own
             pattern = r"(?m)^(?:Kafka|ZooKeeper): +(\S+)$"
-            pairs = zip(re.findall(pattern, command.shown or ""), re.findall(pattern, printed), strict=True)
-            self.shell.instead = dict(pairs)
-            printed = self.shell.there(printed)
+            self.instead = dict(zip(re.findall(pattern, shown), re.findall(pattern, printed), strict=True))
+            shown = replaced(shown, self.instead)
         if owner := re.search(OWNER % 3, printed):
-            self._owner_of_3 = owner[1]
+            self.owner = owner[1]
         if typed.startswith("inbound offsets show"):
             # Before the dead one's session is over, and before its heir has its share, it looks the same but for the names.
-            if self._killed and self._killed in printed:
-                return f"{self._killed} was killed, and is still there:\n{printed}"
-            if shares(printed) != shares(command.shown or ""):
+            if self.killed and self.killed in printed:
+                return f"{self.killed} was killed, and is still there:\n{printed}"
+            if shares(printed) != shares(shown):
                 return f"the shares are others:\n{printed}"
-        return difference(equal(command.shown or ""), equal(printed))
+        return difference(equal(shown), equal(printed))
 
 
 def equal(text: str) -> str:
@@ -129,17 +106,17 @@ def equal(text: str) -> str:
     return text
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    one = Reader(tmp_path)
-    yield one
-    one.shell.close()
-    one.shell.at = tmp_path
-    one.shell.run("inbound cluster down --dir servers")  # where the story did not come to its end
-
-
 @pytest.mark.timeout(1200)
-def test_the_tutorial_can_be_followed(reader: Reader) -> None:
+def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
     """Each command does, and prints, what the page says; the last ones prove that nothing was lost."""
-    for block in of_page("docs/tutorial.md"):
-        reader.follow(block)
+    reader = Reader(tmp_path, environment={"INBOUND__ADMIN__LISTEN": f"127.0.0.1:{free_ports(1)[0]}"})
+    try:
+        for block in of_page("docs/tutorial.md"):
+            if block.language == "python":
+                (reader.at / block.file).write_text(block.text)
+            else:
+                reader.follow(block)
+    finally:
+        reader.close()
+        reader.at = tmp_path
+        reader.run("inbound cluster down --dir servers")  # where the story did not come to its end

@@ -2,12 +2,12 @@
 
 What a language cannot say stands in an HTML comment on the line above the fence, which no reader of the page sees:
 
-    <!-- run: group -->               on this prepared state (`docs_python.py`, `integration/docs_scenes.py` with servers)
+    <!-- run: group -->               on this prepared state (`integration/docs_scenes.py`; `ledger`: `docs_readers.py`)
     <!-- not run: needs-docker -->    it needs a Docker engine; its commands are parsed all the same, and read by `bash -n`.
                                       Other reasons: needs-kubernetes; needs-service, which only users have (a Spark
                                       master, a bucket); minutes: it is a target of the Makefile, or tested in integration/
-    <!-- made by: ledger -->          the code makes it; compared with what it makes now (`docs_made.py`)
-    <!-- drawing -->                  the names in it are names of the code; `<!-- drawing: module:Enum -->` all of an enum
+    <!-- names -->                    a drawing, what a program prints in a test of its own, or Python that needs what only
+                                      users have: names, titles and keys in it are words of the code
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, RawFenced
 
 ROOT = Path(__file__).resolve().parent.parent
 _FENCES = RawFencedCodeBlockLexer(re.compile(r"\s*?(?P<language>\S*)[^\n]*\n"))
-_ABOVE = DirectiveInHTMLCommentLexer("(?:not run|run|made by|drawing)(?=[: ])")
+_ABOVE = DirectiveInHTMLCommentLexer("(?:not run|run|names)(?=[: ])")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Block:
     line: int  # of the opening fence, from 1
     language: str
     text: str  # without the fences' indentation; ends with a newline unless empty
-    annotation: str = ""  # "run", "not run", "made by", "drawing", or none
+    annotation: str = ""  # "run", "not run", "names", or none
     value: str = ""  # what follows the annotation's colon
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ def pages() -> list[str]:
 @cache
 def blocks() -> tuple[Block, ...]:
     """Return the blocks of all pages, in their order."""
-    return tuple(block for page in pages() for block in read(page, (ROOT / page).read_text(encoding="utf-8"))[0])
+    return tuple(block for page in pages() for block in read(page, (ROOT / page).read_text(encoding="utf-8")))
 
 
 def of_page(page: str) -> list[Block]:
@@ -67,27 +67,23 @@ def of_page(page: str) -> list[Block]:
     return [block for block in blocks() if block.page == page]
 
 
-def read(page: str, text: str) -> tuple[list[Block], str]:
-    """Return the blocks of one page, and its text with empty lines in their places.
+def read(page: str, text: str) -> list[Block]:
+    """Return the blocks of one page.
 
     Raises:
         ValueError: a block does not end, or an annotation stands above no block; with the page and the line.
     """
     document = Document(text, page)
-    for region in sorted(_FENCES(document), key=lambda region: region.start):
-        if not document.regions or region.start >= document.regions[-1][1].end:  # a fence in a block is its text
-            document.add(region)
-    above = {region.end + len("-->\n"): region for region in _ABOVE(document)}
-    found, rest = [], text
+    for region in _FENCES(document):
+        document.add(region)
+    above = {region.end + len("-->\n"): region.lexemes for region in _ABOVE(document)}
+    found = []
     for example in document:
-        if text[example.end - 3 : example.end] not in ("```", "~~~"):
+        if text[example.end - 3 : example.end] != "```":
             raise ValueError(f"{page}:{example.line}: the block does not end")
-        note, lexemes = above.pop(example.start, None), example.region.lexemes
-        kind, value = (note.lexemes["directive"], note.lexemes["arguments"]) if note else ("", "")
+        note, lexemes = above.pop(example.start, {}), example.region.lexemes
+        kind, value = note.get("directive", ""), note.get("arguments", "")
         found.append(Block(page, example.line, lexemes["language"] or "text", lexemes["source"], kind, value))
-        blank = re.sub(r"[^\n]", " ", text[example.start : example.end])
-        rest = rest[: example.start] + blank + rest[example.end :]
-    for region in (region for region in above.values() if rest[region.start].strip()):
-        line = text.count("\n", 0, region.start) + 1
-        raise ValueError(f"{page}:{line}: the annotation stands above no block")
-    return found, rest
+    for end in above:
+        raise ValueError(f"{page}:{text.count(chr(10), 0, end)}: the annotation stands above no block")
+    return found

@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sphinx.ext.napoleon.docstring import GoogleDocstring
 
-from inbound.cli.main import main, parser
+from inbound.cli.main import main
 from inbound.config import load, load_policy
 from inbound.jmx.names import ObjectName
 from inbound.jmx.policy import Policy
 from inbound.jmx.tables import KINDS
 from scripts import document_commands, document_configuration, document_jmx, draw_protocol
 from scripts.diagrams import Diagram, Message, sequence
-from scripts.docs_extension import MAP, as_rst, parts, read_again, read_docstring, with_folders
+from scripts.docs_extension import MAP, parts
 from scripts.docs_site import ROOT, loads_from_elsewhere
 from scripts.made_tables import BEGIN, END
 
@@ -39,18 +37,6 @@ def test_every_page_is_on_the_map_once() -> None:
     assert sorted([*named, MAP]) == sorted(wanted | {path.stem for path in ROOT.glob("*.md")})
 
 
-def test_sections_and_links_to_folders_are_read(tmp_path: Path) -> None:
-    """Only what a list item begins with is on the map; a folder's link goes to its README.md, or is a name only."""
-    text = "# inbound\n[a](a.md)\n## One\n- [b](b.md), and [c](c.md)\n- [d](../d.rst)\n## Two\nno pages\n"
-    assert list(parts(text)) == [("One", ["b", "../d"])]
-
-    for name in ("told/README.md", "untold/x.py"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).touch()
-    same = "[c](told/README.md) [d](https://example.org/told) [e](#told)"
-    assert with_folders(f"[a](told/) [b](untold) {same}", tmp_path) == f"[a](told/README.md) b {same}"
-
-
 # -- what is made from the code ------------------------------------------------------------------------------------------
 
 
@@ -62,17 +48,6 @@ def test_tables_are_up_to_date(made: Any) -> None:
     assert made.DOCUMENT.read_text() == made.renewed(made.DOCUMENT.read_text()), "run `make docs`"
     with pytest.raises(ValueError, match="needs the lines"):
         made.renewed(f"{BEGIN} but no end, {END.upper()}")
-
-
-def test_every_command_and_option_is_listed() -> None:
-    """By the words in which it is typed."""
-    text = document_commands.DOCUMENT.read_text()
-
-    for _, name, command in document_commands.commands(parser()):
-        assert re.search(rf"(?m)^##+ {re.escape(name)}$", text), name
-        shown = (action for action in command._actions if action.help != argparse.SUPPRESS)
-        options = {option for action in shown for option in action.option_strings} - {"-h", "--help"}
-        assert [option for option in options if f"`{option}" not in text] == []
 
 
 def test_every_key_is_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,29 +109,7 @@ def test_drawings_are_up_to_date_and_shown() -> None:
         sequence(Diagram("too long", ("a", "b"), (Message("a", "b", "x" * 60),)))
 
 
-# -- docstrings, and what is loaded --------------------------------------------------------------------------------------
-
-
-def test_docstrings_become_what_sphinx_reads() -> None:
-    """Code in single backticks, indented examples, sections; names that would count as markup; text that is no Python."""
-    lines = ["Waits for `Call`s, as a_b_ does.", "", "    x = 1", "", "    y = 2", "", "Raises:", "    OSError: `x`."]
-
-    assert as_rst(lines) == [
-        "Waits for ``Call``\\ s, as a_b\\_ does.", "", ".. code-block:: python", "", "    x = 1", "", "    y = 2", "",
-        "Raises:", "    OSError: ``x``.",
-    ]  # fmt: skip
-    assert as_rst(["It is so:", "", "    A", "    ├── B"]) == ["It is so:", "", "::", "", "    A", "    ├── B"]
-
-
-def test_a_colon_in_the_text_of_an_attribute_makes_no_type_of_it() -> None:
-    """Which napoleon does with the first line."""
-    lines = ["Records per second; None: as many as come."]
-
-    read_docstring(None, "property", "inbound.x", None, None, lines)
-    lines = GoogleDocstring(lines, what="property", name="x").lines()
-    read_again(None, "property", "inbound.x", None, None, lines)
-
-    assert [line for line in lines if line] == ["Records per second; None: as many as come."]
+# -- what is loaded --------------------------------------------------------------------------------------
 
 
 def test_what_is_loaded_from_elsewhere_is_found(tmp_path: Path) -> None:
