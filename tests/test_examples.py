@@ -27,7 +27,6 @@ from inbound.cli.main import main
 from inbound.config import load
 from inbound.coordinators.zookeeper import SetData
 from inbound.demo.flights import Flight, encoded
-from inbound.demo.journal import Journals
 from inbound.publishing import Format, check_lines, lines_of
 from inbound.testing import World
 from tests import loaded_module
@@ -381,17 +380,6 @@ def test_a_record_that_is_no_event_is_passed_over_and_said(opened: Opened, caplo
     assert opened.processor.on_next_batch(mixed) == BatchResponse.advance(12)
     assert [line.get("flights") for line in opened.lines()][1] == [[10, "UA", 1], [11, "UA", 2]]
     assert "flights/3@9 is no event and is passed over" in caplog.text
-
-
-def test_the_demo_reads_what_it_writes(opened: Opened) -> None:
-    """The demo's own reader and the example agree on the form."""
-    opened.processor.on_next_batch(batch(10, 5, None))
-
-    begin, counted, end = Journals(opened.folder).new_entries()
-
-    assert (begin.consumer, begin.what, begin.partition, begin.first, begin.next) == ("me", "begin", 3, 10, 12)
-    assert counted.flights == ((10, "UA", 5), (11, "UA", None))
-    assert (end.what, end.next) == ("end", 12)
 
 
 def test_totals_count_what_was_delivered_twice_once(opened: Opened) -> None:

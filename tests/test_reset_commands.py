@@ -343,20 +343,6 @@ def test_a_command_of_a_later_version_is_left_alone(caplog: pytest.LogCaptureFix
 # -- gates that nobody would open ----------------------------------------------------------------------------------------
 
 
-def test_a_gate_whose_reset_was_deleted_is_opened() -> None:
-    """By any process of the group, as soon as it hears of it."""
-    stage = Stage("a", partitions=2)
-    leader = stage.lead("leader")
-    name = stage.submit()
-    stage.run_until(lambda: stage.state(name) == "stopped", within=5)
-    stage.kill(leader)
-    stage.lead("other")
-    stage.run(1)
-    stage.delete(name)
-    stage.run(5)
-    assert (stage.gate, stage.world.owned(), stage.told()) == ("open", {"a": {0, 1}}, [])
-
-
 def test_whoever_looked_on_opens_the_gate_of_a_group_without_members() -> None:
     """Nobody of the group would: it does not run."""
     stage = Stage(partitions=2)

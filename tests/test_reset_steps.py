@@ -296,30 +296,19 @@ def test_of_a_topic_made_anew_the_old_offsets_count_as_none() -> None:
 # -- those who do not stop ---------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_is_stuck_is_waited_for_and_named() -> None:
-    """Its partitions keep it from being moved; the others have let go."""
-    stage = Stage("a", partitions=2)
-    stage.world.pause("a")  # connected, as far as the servers know
-    stage.world.ensemble.thaw("a")
-    stage.lead("leader")
-    name = stage.submit()
-    stage.run(20)
-    assert (stage.state(name), told(stage, name)) == (
-        "stopping",
-        {"ConsumerGroupsStopped": ("Unknown", "waits for a: still owns partitions 0 to 1")},
-    )
-
-
-def test_a_member_that_is_stuck_is_overtaken_after_the_given_time() -> None:
-    """Its owner nodes go, and no commit of it lands any more."""
+def test_a_member_that_is_stuck_is_waited_for_named_and_overtaken_after_the_given_time() -> None:
+    """The others have let go. Then its owner nodes go, and no commit of it lands any more."""
     stage = Stage("a", partitions=2)
     stage.world.pause("a")
-    stage.world.ensemble.thaw("a")
+    stage.world.ensemble.thaw("a")  # connected, as far as the servers know
     stage.lead("leader")
     history = stage.history()
     name = stage.submit(force_after=8.0)
     stage.run(6)
-    assert stage.state(name) == "stopping"
+    assert (stage.state(name), told(stage, name)) == (
+        "stopping",
+        {"ConsumerGroupsStopped": ("Unknown", "waits for a: still owns partitions 0 to 1")},
+    )
     stage.run_until(lambda: stage.state(name) == "starting", within=4)
     stage.world.consumers["a"].paused = False
     command = stage.ended(name)
