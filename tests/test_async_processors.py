@@ -77,16 +77,12 @@ class Watching(BatchEventProcessor):
         return [call for call in self.calls if call[0] in kinds]
 
 
-def in_turn(*answers: object, seconds: float = 0.05) -> Callable[[Batch], Awaitable[object]]:
-    """Give these answers in turn, then advance; each after so long."""
-    left = list(answers)
+def after(seconds: float) -> Callable[[Batch], Awaitable[object]]:
+    """Advance after so long."""
 
     async def answer(batch: Batch) -> object:
         await asyncio.sleep(seconds)
-        response = left.pop(0) if left else BatchResponse.advance()
-        if isinstance(response, BaseException):
-            raise response
-        return response
+        return BatchResponse.advance()
 
     return answer
 
@@ -113,7 +109,7 @@ def join(world: World, processor: Watching, name: str = "a", **settings: Any) ->
 def test_batches_of_a_partition_come_in_order_one_at_a_time_and_each_commit_is_told(world: World) -> None:
     """Also where each takes its time."""
     publish(world, 10)
-    processor = join(world, Watching(in_turn(seconds=0.1)), reader={"max_batch_records": 4})
+    processor = join(world, Watching(after(0.1)), reader={"max_batch_records": 4})
     assert processor.begun == [(0, 0), (0, 4), (0, 8)]
     assert processor.told("processed") == [("processed", 0, 4), ("processed", 0, 8), ("processed", 0, 10)]
     assert world.commits() == {0: 10}
@@ -122,7 +118,7 @@ def test_batches_of_a_partition_come_in_order_one_at_a_time_and_each_commit_is_t
 def test_several_hundred_partitions_are_under_way_at_once_with_one_worker() -> None:
     """As many as there are partitions: what each waits for is waited for once."""
     world = wide(400)
-    processor = join(world, Watching(in_turn(seconds=1.0)), workers=1)
+    processor = join(world, Watching(after(1.0)), workers=1)
     world.run(1)
     assert (processor.most, world.commits()) == (400, dict.fromkeys(range(400), 2))
     assert sorted(processor.ended) == [(partition, 2) for partition in range(400)]
@@ -184,7 +180,7 @@ def test_nothing_is_handed_out_after_the_session_may_have_expired(world: World) 
 def test_a_release_waits_for_the_batch_under_way(world: World) -> None:
     """Its commit is written, on_stream_termination told, and the partition handed over without a repeat."""
     publish(world, 3)
-    processor = join(world, Watching(in_turn(seconds=8)))
+    processor = join(world, Watching(after(8)))
     assert processor.inside == [0]
     world.leave("a")
     assert (world.commits(), world.owned()) == ({0: 3}, {})

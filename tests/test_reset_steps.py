@@ -15,7 +15,8 @@ from inbound.coordinators.nodes import ResetNote, decode_epoch
 from inbound.coordinators.zookeeper import Call, Delete, SetData
 from inbound.errors import IllegalTransitionError, UnknownRefError
 from inbound.testing.world import GROUP
-from tests.reset_stage import INFO, Stage, Told, moved
+from tests.reset_by_hand import Told
+from tests.reset_stage import INFO, Stage, moved
 
 #: All six conditions of a reset that has succeeded.
 ALL_TRUE = {
