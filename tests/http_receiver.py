@@ -34,6 +34,7 @@ class Receiver:
         self.status: Callable[[int], int] = lambda number: 204
         self.answer_headers: dict[str, str] = {}
         self.answer_body = b""
+        self._one_at_a_time = threading.Lock()  # so that each request has a number of its own
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -45,8 +46,10 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                receiver.requests.append(Request(self.command, self.path, headers, body, self.client_address[1]))
-                self.send_response(receiver.status(len(receiver.requests) - 1))
+                with receiver._one_at_a_time:
+                    number = len(receiver.requests)
+                    receiver.requests.append(Request(self.command, self.path, headers, body, self.client_address[1]))
+                self.send_response(receiver.status(number))
                 for name, value in {
                     "content-length": str(len(receiver.answer_body)),
                     **receiver.answer_headers,
