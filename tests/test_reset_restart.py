@@ -46,22 +46,6 @@ def test_everything_is_taken_again_at_once_and_read_from_the_new_offsets() -> No
     assert sorted(call for call in told if call[0] == "batch") == [("batch", p, 1) for p in range(64)]
 
 
-def test_who_joins_while_the_gate_is_closed_takes_its_share_when_it_opens() -> None:
-    """Without the quiet time of a new session: nobody has anything to get back."""
-    world = world_of("a")
-    close(world)
-    world.run_until(lambda: stopped(world), within=0.5)
-    world.join("b", Told())
-    world.run(1)
-    during = world.owned()
-    move(world, dict.fromkeys(range(4), 1))
-    open_again(world)
-    world.run(0.6)
-    assert (during, {name: len(owned) for name, owned in world.owned().items()}) == (
-        {"a": set(), "b": set()}, {"a": 2, "b": 2},
-    )  # fmt: skip
-
-
 def test_nothing_that_is_asked_for_meanwhile_makes_anybody_read_behind_a_closed_gate() -> None:
     """A resume, a rebalance, a channel that is configured anew: what they want comes about when the gate opens."""
     world = world_of("a")
