@@ -34,16 +34,22 @@ class Receiver:
         self.status: Callable[[int], int] = lambda number: 204
         self.answer_headers: dict[str, str] = {}
         self.answer_body = b""
+        self._one_at_a_time = threading.Lock()  # so that each request has a number of its own
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def do_GET(self) -> None:
+                self.do_POST()
+
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                receiver.requests.append(Request(self.command, self.path, headers, body, self.client_address[1]))
-                self.send_response(receiver.status(len(receiver.requests) - 1))
+                with receiver._one_at_a_time:
+                    number = len(receiver.requests)
+                    receiver.requests.append(Request(self.command, self.path, headers, body, self.client_address[1]))
+                self.send_response(receiver.status(number))
                 for name, value in {
                     "content-length": str(len(receiver.answer_body)),
                     **receiver.answer_headers,

@@ -126,20 +126,14 @@ class TelledRun:
 
     # -- what became of it -------------------------------------------------------------------------------------------
 
-    def story(self, piece: int | None = None) -> RunStory:
-        """Return the run; read in pieces of so many lines."""
-        step = piece or max(1, len(self.lines))
-        pieces = []
-        for start in range(0, max(1, len(self.lines)), step):
-            collapser = Collapser(self.source)
-            for line in self.lines[start : start + step]:
-                collapser.add(line)
-            if self.ended and start + step >= len(self.lines):
-                collapser.add(
-                    Entry(Path("x"), 0, "end", self.source.run, self._seq, "", "", 0.0, facts={"why": "closed"})
-                )
-            pieces.append(collapser.piece())
-        return joined(pieces)
+    def story(self) -> RunStory:
+        """Return the run."""
+        collapser = Collapser(self.source)
+        for line in self.lines:
+            collapser.add(line)
+        if self.ended:
+            collapser.add(Entry(Path("x"), 0, "end", self.source.run, self._seq, "", "", 0.0, facts={"why": "closed"}))
+        return joined([collapser.piece()])
 
 
 @dataclass
@@ -172,8 +166,8 @@ class Story:
         self.coordination = Coordination(committed, self.zxid.next() if mzxid is None else mzxid, epoch, owner)
         return self
 
-    def proof(self, *, since: int | None = None, piece: int | None = None) -> PartitionProof:
-        stories = [run.story(piece) for run in self.runs]
+    def proof(self, *, since: int | None = None) -> PartitionProof:
+        stories = [run.story() for run in self.runs]
         spans: list[Span] = [span for story in stories for span in story.spans]
         events: list[Event] = [event for story in stories for event in story.events]
         damage = [*self.damage, *(item for story in stories for item in story.damage)]

@@ -15,20 +15,14 @@ from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Delete, Op, SetData
 from inbound.testing.topic_logs import FakeTopicLogs
-from inbound.testing.world import GROUP, Recording, World
+from inbound.testing.world import GROUP, World
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.testing.zookeeper_tree import Commit
+from tests.reset_by_hand import Told
 
 T = TypeVar("T")
 GROUP_REF = Ref(kind="ConsumerGroup", name=GROUP)
 INFO = RefInfo(topic="orders", group=GROUP)
-
-
-class Told(Recording):
-    """Notes resets too."""
-
-    def on_reset(self, partition: Any, old: int | None, new: int) -> None:
-        self.calls.append(("reset", partition.partition, old, new))
 
 
 class Leader:

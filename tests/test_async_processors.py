@@ -77,16 +77,12 @@ class Watching(BatchEventProcessor):
         return [call for call in self.calls if call[0] in kinds]
 
 
-def in_turn(*answers: object, seconds: float = 0.05) -> Callable[[Batch], Awaitable[object]]:
-    """Give these answers in turn, then advance; each after so long."""
-    left = list(answers)
+def after(seconds: float) -> Callable[[Batch], Awaitable[object]]:
+    """Advance after so long."""
 
     async def answer(batch: Batch) -> object:
         await asyncio.sleep(seconds)
-        response = left.pop(0) if left else BatchResponse.advance()
-        if isinstance(response, BaseException):
-            raise response
-        return response
+        return BatchResponse.advance()
 
     return answer
 
@@ -113,7 +109,7 @@ def join(world: World, processor: Watching, name: str = "a", **settings: Any) ->
 def test_batches_of_a_partition_come_in_order_one_at_a_time_and_each_commit_is_told(world: World) -> None:
     """Also where each takes its time."""
     publish(world, 10)
-    processor = join(world, Watching(in_turn(seconds=0.1)), reader={"max_batch_records": 4})
+    processor = join(world, Watching(after(0.1)), reader={"max_batch_records": 4})
     assert processor.begun == [(0, 0), (0, 4), (0, 8)]
     assert processor.told("processed") == [("processed", 0, 4), ("processed", 0, 8), ("processed", 0, 10)]
     assert world.commits() == {0: 10}
@@ -122,7 +118,7 @@ def test_batches_of_a_partition_come_in_order_one_at_a_time_and_each_commit_is_t
 def test_several_hundred_partitions_are_under_way_at_once_with_one_worker() -> None:
     """As many as there are partitions: what each waits for is waited for once."""
     world = wide(400)
-    processor = join(world, Watching(in_turn(seconds=1.0)), workers=1)
+    processor = join(world, Watching(after(1.0)), workers=1)
     world.run(1)
     assert (processor.most, world.commits()) == (400, dict.fromkeys(range(400), 2))
     assert sorted(processor.ended) == [(partition, 2) for partition in range(400)]
@@ -139,88 +135,6 @@ def test_a_slow_partition_holds_back_only_itself() -> None:
 
     join(world, Watching(answer))
     assert world.commits() == {0: 2, 1: 0, 2: 2}
-
-
-def test_a_reverted_batch_comes_again_after_the_wait(world: World) -> None:
-    """Nothing is committed meanwhile."""
-    publish(world, 3)
-    processor = join(world, Watching(in_turn(BatchResponse.revert(wait=10))))
-    assert (processor.begun, world.commits()) == ([(0, 0)], {0: 0})
-    world.run(10)
-    assert (processor.begun, world.commits()) == ([(0, 0), (0, 0)], {0: 3})
-
-
-def test_what_next_left_uncommitted_is_committed_by_a_later_advance(world: World) -> None:
-    """As with a plain processor."""
-    publish(world, 4)
-    processor = join(world, Watching(in_turn(BatchResponse.next())), reader={"max_batch_records": 2})
-    assert (processor.begun, world.commits()) == ([(0, 0), (0, 2)], {0: 4})
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (RuntimeError("database away"), "RuntimeError: database away (at "),
-        (asyncio.CancelledError(), "CancelledError (at "),
-        (SystemExit(3), "SystemExit: 3 (at "),
-        ("ok", "on_next_batch returned 'ok'; return BatchResponse.advance(), .revert() or .next()"),
-    ],
-)
-def test_an_error_backs_off_and_loses_nothing(
-    world: World, answer: object, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """on_exception is awaited, and the batch read again after a second."""
-    publish(world, 3)
-    processor = join(world, Watching(in_turn(answer)))
-    world.run(1.5)
-    assert (processor.begun, world.commits()) == ([(0, 0), (0, 0)], {0: 3})
-    assert len(processor.told("exception")) == 1
-    told = [r.getMessage() for r in caplog.records if "on_next_batch failed" in r.getMessage()]
-    assert len(told) == 1
-    assert said in told[0]
-    assert told[0].endswith("not committed, tried again in 1 s")
-
-
-def test_a_record_that_fails_for_good_goes_to_the_dead_letters(world: World) -> None:
-    """Found by handing them out one by one; the sending is not done on the loop."""
-    publish(world, 5)
-    sent: list[int] = []
-
-    async def answer(batch: Batch) -> object:
-        await asyncio.sleep(0.01)
-        if any(record.value == b"3" for record in batch.records):
-            raise ValueError("bad record")
-        return BatchResponse.advance()
-
-    world.join(
-        "a",
-        Watching(answer),
-        dead_letters=lambda topic, partition, records, why: sent.extend(r.offset for r in records),
-        on_error={"max_attempts": 2, "then": "dead-letter", "dead_letter_topic": "dead"},
-    )
-    world.run(12)
-    assert (sent, world.commits()) == ([3], {0: 5})
-
-
-@pytest.mark.parametrize("name", ["on_batch_processed", "on_stream_termination", "on_idle"])
-def test_an_error_in_another_callback_is_said_and_changes_nothing(
-    world: World, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """After it has awaited something."""
-
-    async def fail(self: object, *arguments: object) -> None:
-        await asyncio.sleep(0.01)
-        raise RuntimeError(f"from {name}")
-
-    publish(world, 3)
-    world.join("a", type("Failing", (Watching,), {name: fail})(), idle_time=5.0)
-    world.run(12)
-    world.leave("a")
-    assert world.commits() == {0: 3}
-    assert any(f"from {name}" in r.getMessage() and "the partition goes on" in r.getMessage() for r in caplog.records)
 
 
 # -- ownership ---------------------------------------------------------------------------------------------------------
@@ -266,7 +180,7 @@ def test_nothing_is_handed_out_after_the_session_may_have_expired(world: World) 
 def test_a_release_waits_for_the_batch_under_way(world: World) -> None:
     """Its commit is written, on_stream_termination told, and the partition handed over without a repeat."""
     publish(world, 3)
-    processor = join(world, Watching(in_turn(seconds=8)))
+    processor = join(world, Watching(after(8)))
     assert processor.inside == [0]
     world.leave("a")
     assert (world.commits(), world.owned()) == ({0: 3}, {})

@@ -117,6 +117,7 @@ ALSO = {
     "crc32c": "LGPL-2.1-or-later: loaded as a separate module, unchanged",
     "pycurl": "LGPL-2.1-or-later or MIT: MIT is chosen",
     "hypothesis": "MPL-2.0: for tests only, unchanged",
+    "promql-parser": "MIT, by its file LICENSE alone; for tests only, unchanged",
     "pathspec": "MPL-2.0: for the type checker only, unchanged",
     "certifi": "MPL-2.0: a list of certificates, unchanged",
     "docutils": "public domain and BSD; GPL only for an editor's mode that nothing here loads; builds the docs only",

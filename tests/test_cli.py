@@ -129,20 +129,6 @@ def test_every_problem_is_told_at_once_with_its_line(tmp_path: Path, capsys: pyt
     assert (code, {*lines} >= {"inbound.yaml:3", "inbound.yaml:4", "inbound.yaml:5"}) == (2, True), said
 
 
-def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the option that names it."""
-    assert main(["check", "-c", str(tmp_path / "none.yaml")]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path}/none.yaml: no such file; name the configuration with -c\n"
-
-
-def test_options_are_checked_by_the_processors_own_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """At the line in the file, before anything starts."""
-    text = GOOD.replace('"PLUGIN"', "simple, options: {sinks: [log], mode: sometimes}")
-    code, said = check(tmp_path, text, capsys)
-    assert code == 2
-    assert said.startswith("error: inbound.yaml:5: channels.orders.processor.options.mode:"), said
-
-
 def commands(of: argparse.ArgumentParser, *path: str) -> Iterator[tuple[str, ...]]:
     """Yield every command, and the commands of commands."""
     for action in of._actions:

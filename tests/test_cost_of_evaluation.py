@@ -63,11 +63,11 @@ def test_a_partition_whose_epoch_was_moved_on_is_given_up_at_once(world: World) 
 
 
 def test_who_has_its_share_gets_back_a_deleted_owner_node_within_its_patience(world: World) -> None:
-    """It looks later than one who lacks something, but it looks."""
-    before = world.owned()
+    """It looks later than one who lacks something, but it looks; the node is a case for recovery, under the same epoch."""
+    before, epochs = world.owned(), dict(world.nodes(world.paths.epochs("orders")))
     path = world.paths.owner("orders", min(before["a"]))
     world.ensemble.tree.transaction([Delete(path)], 0)
     world.run(PATIENCE - 0.1)
     missing = path in world.ensemble.tree.nodes
     world.run(0.4)
-    assert (missing, world.owned()) == (False, before)
+    assert (missing, world.owned(), dict(world.nodes(world.paths.epochs("orders")))) == (False, before, epochs)

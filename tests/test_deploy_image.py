@@ -8,18 +8,18 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from inbound.cli.main import parser
 from inbound.kubernetes.pods import USER
+from tests.http_receiver import Receiver, receiver
 from tests.loaded_module import ROOT, load_module
 from tests.test_packaging import SOURCES
+
+__all__ = ["receiver"]  # the fixture
 
 DEPLOY = ROOT / "deploy"
 locked = load_module("deploy/locked.py")
@@ -137,30 +137,6 @@ def test_what_pip_reports_becomes_pins(tmp_path: Path, capsys: pytest.CaptureFix
 # -- the health check ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def health() -> Iterator[tuple[str, dict[str, tuple[int, bytes]]]]:
-    """Serve /healthz; return its URL, and what it answers, which a test may change."""
-    answers = {"/healthz": (200, b"ok\n")}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            code, body = answers[self.path]
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/healthz", answers
-        server.shutdown()
-        thread.join()
-
-
 def check(url: str) -> tuple[int, str]:
     """Run the health check as the engine does; return its exit code and what it says."""
     environ = {"PATH": os.environ["PATH"], "HEALTH_URL": url, "http_proxy": "http://127.0.0.1:9"}
@@ -171,13 +147,15 @@ def check(url: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_a_container_is_healthy_while_its_process_says_so(health: tuple[str, dict[str, tuple[int, bytes]]]) -> None:
+def test_a_container_is_healthy_while_its_process_says_so(receiver: Receiver) -> None:
     """Else the engine shows what is wrong, without a traceback; a proxy of the environment is not asked."""
-    url, answers = health
+    url = f"{receiver.url}/healthz"
+    receiver.status, receiver.answer_body = lambda number: (200, 500)[number], b"ok\n"
 
     assert check(url) == (0, "ok")
-    answers["/healthz"] = (500, b"thread reader is dead\n")
+    receiver.answer_body = b"thread reader is dead\n"
     assert check(url) == (1, f"{url}: 500: thread reader is dead")
+    assert [(request.method, request.target) for request in receiver.requests] == [("GET", "/healthz")] * 2
     code, said = check("http://127.0.0.1:1/healthz")  # where nothing listens
     assert (code, said.startswith("http://127.0.0.1:1/healthz: ")) == (1, True)
 

@@ -27,12 +27,12 @@ from inbound.cli.main import main
 from inbound.config import load
 from inbound.coordinators.zookeeper import SetData
 from inbound.demo.flights import Flight, encoded
-from inbound.demo.journal import Journals
 from inbound.publishing import Format, check_lines, lines_of
 from inbound.testing import World
 from tests import loaded_module
 from tests.dispatch_stage import event_headers
 from tests.http_receiver import Receiver, receiver
+from tests.waiting import wait_for
 
 __all__ = ["receiver"]  # the fixture
 
@@ -215,47 +215,15 @@ def test_a_bad_model_ends_the_process_at_its_start(
 # -- async_http ----------------------------------------------------------------------------------------------------------
 
 
-class Server:
-    """Takes posts on a free port; answers when `most` of them are under way, or at once where that is 0."""
-
-    def __init__(self, most: int = 0, refused: bytes | None = None) -> None:
-        self.bodies: list[bytes] = []
-        self.most = 0
-        self._now = 0
-        self._wanted = most
-        self._refused = refused
-        self._all_here = asyncio.Event()
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = int(head.split("Content-Length: ")[1].split()[0])
-        body = await reader.readexactly(length)
-        self._now += 1
-        self.most = max(self.most, self._now)
-        if self._now == self._wanted:
-            self._all_here.set()
-        if self._wanted:
-            await self._all_here.wait()
-        self.bodies.append(body)
-        status = b"503 Busy" if body == self._refused else b"204 No Content"
-        writer.write(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
-        self._now -= 1
-
-
-def post(server: Server, batch: Batch) -> BatchResponse:
-    """Let the example post a batch to a server; return its answer."""
+def post(receiver: Receiver, batch: Batch) -> BatchResponse:
+    """Let the example post a batch to a receiver; return its answer."""
 
     async def run() -> BatchResponse:
-        listening = await asyncio.start_server(server, "127.0.0.1", 0)
-        async with listening:
-            port = listening.sockets[0].getsockname()[1]
-            processor = posting.Posting()
-            options = posting.Options(url=f"http://127.0.0.1:{port}/orders", at_once=8)
-            await processor.open(Context("posting", "posting", "me", options))
-            response: BatchResponse = await processor.on_next_batch(batch)
-            return response
+        processor = posting.Posting()
+        options = posting.Options(url=f"{receiver.url}/orders", at_once=8)
+        await processor.open(Context("posting", "posting", "me", options))
+        response: BatchResponse = await processor.on_next_batch(batch)
+        return response
 
     return asyncio.run(run())
 
@@ -264,18 +232,31 @@ def orders(count: int) -> Batch:
     return Batch("orders", 0, 10, 10 + count, [PlainRecord(10 + n, value=b"%d" % n) for n in range(count)])
 
 
-def test_records_are_posted_at_the_same_time_and_no_more_than_allowed() -> None:
-    """The server answers only once eight are there: one after the other would wait for ever."""
-    server = Server(most=8)
-    assert post(server, orders(20)) == BatchResponse.advance()
-    assert (server.most, sorted(map(int, server.bodies))) == (8, list(range(20)))
+def test_records_are_posted_at_the_same_time_and_no_more_than_allowed(receiver: Receiver) -> None:
+    """The receiver answers only once eight are there: one after the other would wait for ever."""
+    now: list[int] = []
+    most: list[int] = []
+    all_here = threading.Event()
+
+    def status(number: int) -> int:
+        now.append(number)
+        most.append(len(now))
+        if len(now) == 8:
+            all_here.set()
+        wait_for(all_here, 10, "eight are under way")
+        now.remove(number)
+        return 204
+
+    receiver.status = status
+    assert post(receiver, orders(20)) == BatchResponse.advance()
+    assert (max(most), sorted(int(request.body) for request in receiver.requests)) == (8, list(range(20)))
 
 
-def test_what_comes_before_the_first_refused_record_is_committed() -> None:
+def test_what_comes_before_the_first_refused_record_is_committed(receiver: Receiver) -> None:
     """The rest is handed out again."""
-    server = Server(refused=b"3")
-    assert post(server, orders(6)) == BatchResponse.advance(13, wait=1.0)
-    assert sorted(server.bodies) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    receiver.status = lambda number: 503 if receiver.requests[number].body == b"3" else 204
+    assert post(receiver, orders(6)) == BatchResponse.advance(13, wait=1.0)
+    assert sorted(request.body for request in receiver.requests) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 @pytest.mark.parametrize("url", ["https://somewhere/", "127.0.0.1:80", "http:///orders"])
@@ -381,17 +362,6 @@ def test_a_record_that_is_no_event_is_passed_over_and_said(opened: Opened, caplo
     assert opened.processor.on_next_batch(mixed) == BatchResponse.advance(12)
     assert [line.get("flights") for line in opened.lines()][1] == [[10, "UA", 1], [11, "UA", 2]]
     assert "flights/3@9 is no event and is passed over" in caplog.text
-
-
-def test_the_demo_reads_what_it_writes(opened: Opened) -> None:
-    """The demo's own reader and the example agree on the form."""
-    opened.processor.on_next_batch(batch(10, 5, None))
-
-    begin, counted, end = Journals(opened.folder).new_entries()
-
-    assert (begin.consumer, begin.what, begin.partition, begin.first, begin.next) == ("me", "begin", 3, 10, 12)
-    assert counted.flights == ((10, "UA", 5), (11, "UA", None))
-    assert (end.what, end.next) == ("end", 12)
 
 
 def test_totals_count_what_was_delivered_twice_once(opened: Opened) -> None:

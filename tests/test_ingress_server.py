@@ -26,15 +26,6 @@ def test_an_event_is_taken_and_counted() -> None:
     assert [thread.alive for thread in ingress.threads()] == [False, False]
 
 
-def test_a_body_that_is_too_large_gets_its_answer() -> None:
-    """Also for a client that reads only after it has sent everything."""
-    with running(IngressConfig(max_request_bytes=100_000)) as (ingress, producer):
-        status, said = ask(ingress, body=b"x" * 100_001)
-
-    assert (status, producer.written) == (413, [])
-    assert "more than ingress.max_request_bytes (100000)" in said
-
-
 def test_a_stop_answers_what_is_under_way() -> None:
     """The listener is closed at once, the answer comes, and only then is it over."""
     with running() as (ingress, producer):

@@ -50,16 +50,6 @@ def test_three_files_are_written_and_the_next_step_is_said(capsys: pytest.Captur
     assert not [text for text in files().values() if "$" in text.replace("$XDG", "")]
 
 
-def test_the_configuration_is_good(capsys: pytest.CaptureFixture[str]) -> None:
-    """`inbound check` finds the processor beside it."""
-    main(["new", "processor", "web_shop", "--folder", "deep/er"])
-    capsys.readouterr()
-
-    code = main(["check", "-c", "deep/er/inbound.yaml"])
-
-    assert (code, "web_shop:WebShop (" in capsys.readouterr().out) == (0, True)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["world", pytest.param("orders", marks=OTHERS), pytest.param("batch", marks=OTHERS)])
 def test_its_test_passes_and_its_style_and_types_are_good(name: str, folder: Path) -> None:

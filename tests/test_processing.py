@@ -12,7 +12,7 @@ from inbound.errors import LedgerError
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note
 from inbound.testing.world import Recording, World
-from tests.one_partition import answers, offsets, publish, start, world
+from tests.one_partition import answers, both_kinds, offsets, publish, start, world
 
 __all__ = ["world"]  # the fixture
 
@@ -33,6 +33,7 @@ def test_everything_is_handed_out_in_order_and_committed(world: World) -> None:
     assert world.commits() == {0: 10}
 
 
+@both_kinds
 @pytest.mark.parametrize(
     ("responses", "handed_out"),
     [
@@ -45,18 +46,19 @@ def test_everything_is_handed_out_in_order_and_committed(world: World) -> None:
     ],
 )
 def test_an_answer_decides_what_is_delivered_next(
-    world: World, responses: list[BatchResponse], handed_out: list[int]
+    world: World, responses: list[BatchResponse], handed_out: list[int], kind: type[Recording]
 ) -> None:
     """Everything is committed in the end, and no commit goes back."""
     publish(world, 4)
-    processor = start(world, answers(*responses), reader={"max_batch_records": 2})
+    processor = start(world, answers(*responses), kind, reader={"max_batch_records": 2})
     assert (offsets(processor), world.commits()) == (handed_out, {0: 4})
 
 
-def test_a_reverted_batch_is_handed_out_again_after_the_wait(world: World) -> None:
+@both_kinds
+def test_a_reverted_batch_is_handed_out_again_after_the_wait(world: World, kind: type[Recording]) -> None:
     """Nothing is committed meanwhile."""
     publish(world, 3)
-    processor = start(world, answers(BatchResponse.revert(wait=10)))
+    processor = start(world, answers(BatchResponse.revert(wait=10)), kind)
     assert (offsets(processor), world.commits()) == ([0, 1, 2], {0: 0})
     world.run(10)
     assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})

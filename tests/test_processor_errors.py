@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from inbound import Batch, BatchResponse, TopicPartition
 from inbound.ledger.memory import Note
 from inbound.processors.batch import Record
 from inbound.testing.world import Recording, World
-from tests.one_partition import answers, offsets, publish, start, world
+from tests.one_partition import Awaited, answers, both_kinds, offsets, publish, start, world
 
 __all__ = ["world"]  # the fixture
 
@@ -25,6 +26,7 @@ class Broken(Exception):
         raise RuntimeError("no text")
 
 
+@both_kinds
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -36,17 +38,19 @@ class Broken(Exception):
         ),
         (RuntimeError("database away"), "RuntimeError: database away (at "),
         (SystemExit(3), "SystemExit: 3 (at "),  # sys.exit() ends no worker
+        (asyncio.CancelledError(), "CancelledError (at "),
         (Broken(), "Broken"),
     ],
 )
 def test_a_wrong_answer_and_an_exception_lose_nothing(
-    world: World, answer: object, message: str, caplog: pytest.LogCaptureFixture
+    world: World, answer: object, message: str, kind: type[Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The batch is read again after a second, and the log names partition, offsets, reason and what follows."""
     publish(world, 3)
-    processor = start(world, answers(answer))
+    processor = start(world, answers(answer), kind)
     world.run(1.5)
     assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
+    assert [call[0] for call in processor.calls] == ["exception", "processed"]
     told = [record.getMessage() for record in caplog.records if "on_next_batch failed" in record.getMessage()]
     assert len(told) == 1
     assert told[0].startswith("group orders/0: on_next_batch failed on offsets 0 to 2, attempt 1 of 10: ")
@@ -86,7 +90,8 @@ def test_a_failing_record_is_skipped_where_the_configuration_says_so(world: Worl
     assert [(n.facts["from"], n.facts["to"]) for n in skips] == [(3, 4)]
 
 
-def test_a_failing_record_goes_to_the_dead_letter_topic(world: World) -> None:
+@both_kinds
+def test_a_failing_record_goes_to_the_dead_letter_topic(world: World, kind: type[Recording]) -> None:
     """Tried again for as long as that does not take it."""
     publish(world, 3)
     sent: list[tuple[str, int, list[int]]] = []
@@ -97,7 +102,7 @@ def test_a_failing_record_goes_to_the_dead_letter_topic(world: World) -> None:
             raise failures.pop()
         sent.append((topic, partition, [r.offset for r in records]))
 
-    processor = Recording(bad(b"1"))
+    processor = kind(bad(b"1"))
     on_error = {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"}
     world.join("a", processor, dead_letters=dead_letters, on_error=on_error)
     world.run(20)
@@ -120,9 +125,10 @@ def test_on_exception_decides_where_it_answers(world: World) -> None:
 CALLBACKS = ["on_batch_processed", "on_exception", "on_stream_termination", "on_idle", "on_next_batch"]
 
 
+@both_kinds
 @pytest.mark.parametrize("name", CALLBACKS)
 def test_an_exception_in_any_callback_loses_and_repeats_no_commit(
-    world: World, name: str, caplog: pytest.LogCaptureFixture
+    world: World, name: str, kind: type[Recording], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is logged with its name and place, and the partition goes on to its release."""
     failed: list[str] = []
@@ -133,14 +139,19 @@ def test_an_exception_in_any_callback_loses_and_repeats_no_commit(
             raise RuntimeError(f"from {name}")
         return BatchResponse.advance()  # type: ignore[return-value]
 
-    cls = type("Failing", (Recording,), {name: fail})
+    async def fail_later(self: object, *arguments: object) -> None:
+        await asyncio.sleep(0.01)
+        return fail(self, *arguments)
+
+    cls = type("Failing", (kind,), {name: fail_later if kind is Awaited else fail})
     publish(world, 3)
     first = answers(ValueError("to call on_exception")) if name == "on_exception" else None
     world.join("a", cls(first), idle_time=5.0)
     world.run(12)
     world.leave("a")
     assert (world.commits(), bool(failed)) == ({0: 3}, True)
-    assert any(name in r.getMessage() and f"from {name}" in r.getMessage() for r in caplog.records)
+    (said, *_) = [r.getMessage() for r in caplog.records if name in r.getMessage() and f"from {name}" in r.getMessage()]
+    assert name in ("on_next_batch", "on_exception") or "the partition goes on" in said
 
 
 def test_an_outage_of_what_the_processor_needs_gives_nothing_up(world: World) -> None:

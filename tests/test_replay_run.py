@@ -136,14 +136,15 @@ def test_a_wait_rests_the_partition() -> None:
     assert stage.clock.now() - began == 30
 
 
+def fail_on_five(batch: Batch) -> BatchResponse:
+    if any(record.offset == 5 for record in batch.records):
+        raise ValueError("five")
+    return advance()
+
+
 def test_errors_are_tried_again_and_the_record_to_blame_is_held() -> None:
     """Batches again with growing waits, then one by one; what is before the bad record is marked."""
     stage = Stage(processor := Told(), on_error={"max_attempts": 2})
-
-    def fail_on_five(batch: Batch) -> BatchResponse:
-        if any(record.offset == 5 for record in batch.records):
-            raise ValueError("five")
-        return advance()
 
     processor.answers = [fail_on_five] * 20
 
@@ -161,11 +162,6 @@ def test_a_record_is_given_up_as_on_error_says(then: str, dead: list[int]) -> No
     """skip, or dead-letter: the rest goes on, and the record counts as done."""
     letters = {"dead_letter_topic": "dead"} if then == "dead-letter" else {}
     stage = Stage(processor := Told(), on_error={"max_attempts": 1, "then": then, **letters})
-
-    def fail_on_five(batch: Batch) -> BatchResponse:
-        if any(record.offset == 5 for record in batch.records):
-            raise ValueError("five")
-        return advance()
 
     processor.answers = [fail_on_five] * 20
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Create, Op, SetData
 from inbound.errors import ResetError, TransientError
 from inbound.testing.world import GROUP
-from tests.reset_stage import Stage, moved
+from tests.reset_stage import Leader, Stage, moved
 
 
 def nodes_of(stage: Stage, name: str) -> list[str]:
@@ -67,43 +68,35 @@ def test_resets_of_different_groups_go_side_by_side() -> None:
 # -- leaders -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_dead_leaders_lock_frees_itself() -> None:
-    """Another process goes on when the session is over, and not before."""
-    stage = Stage(session=4.0)
-    first = stage.lead("first")
-    name = stage.submit()
-    stage.run_until(lambda: stage.state(name) == "stopping", within=5)
-    stage.kill(first)
-    stage.lead("second")
-    stage.run(3)
-    assert stage.state(name) == "stopping"
-    assert stage.ended(name, within=3).state is State.SUCCEEDED
+def stands_still(stage: Stage, leader: Leader) -> None:
+    """It is connected, and so its lock stands."""
+    leader.stopped = True
 
 
-def test_a_leader_that_does_nothing_is_overtaken() -> None:
-    """It is connected, and so its lock stands; that keeps nobody from going on for long."""
-    stage = Stage()
-    first = stage.lead("first")
-    name = stage.submit()
-    stage.run_until(lambda: stage.state(name) == "stopping", within=5)
-    first.stopped = True
-    stage.lead("second")
-    stage.run(10)
-    assert stage.state(name) == "stopping"
-    assert stage.ended(name, within=15).state is State.SUCCEEDED
-
-
-def test_who_closes_leaves_what_is_under_way_to_others() -> None:
+def closes(stage: Stage, leader: Leader) -> None:
     """As a process that stops in good order does."""
-    stage = Stage()
+    leader.controller.close()
+    stage.run(2)
+    leader.zk.close()
+
+
+@pytest.mark.parametrize(
+    ("goes", "session", "waits", "within"),
+    [(Stage.kill, 4.0, 3, 3), (stands_still, 10.0, 10, 15), (closes, 10.0, 0, 5)],
+)
+def test_another_process_goes_on_when_a_leader_does_not(
+    goes: Callable[[Stage, Leader], None], session: float, waits: float, within: float
+) -> None:
+    """When the session of a dead one is over, and not before; one that does nothing keeps nobody from going on for long."""
+    stage = Stage(session=session)
     first = stage.lead("first")
     name = stage.submit()
     stage.run_until(lambda: stage.state(name) == "stopping", within=5)
-    first.controller.close()
-    stage.run(2)
-    first.zk.close()
+    goes(stage, first)
     stage.lead("second")
-    assert stage.ended(name, within=5).state is State.SUCCEEDED
+    stage.run(waits)
+    assert not waits or stage.state(name) == "stopping"
+    assert stage.ended(name, within=within).state is State.SUCCEEDED
 
 
 def test_one_reset_is_led_to_its_end_by_a_command() -> None:
@@ -341,20 +334,6 @@ def test_a_command_of_a_later_version_is_left_alone(caplog: pytest.LogCaptureFix
 
 
 # -- gates that nobody would open ----------------------------------------------------------------------------------------
-
-
-def test_a_gate_whose_reset_was_deleted_is_opened() -> None:
-    """By any process of the group, as soon as it hears of it."""
-    stage = Stage("a", partitions=2)
-    leader = stage.lead("leader")
-    name = stage.submit()
-    stage.run_until(lambda: stage.state(name) == "stopped", within=5)
-    stage.kill(leader)
-    stage.lead("other")
-    stage.run(1)
-    stage.delete(name)
-    stage.run(5)
-    assert (stage.gate, stage.world.owned(), stage.told()) == ("open", {"a": {0, 1}}, [])
 
 
 def test_whoever_looked_on_opens_the_gate_of_a_group_without_members() -> None:

@@ -15,7 +15,8 @@ from inbound.coordinators.nodes import ResetNote, decode_epoch
 from inbound.coordinators.zookeeper import Call, Delete, SetData
 from inbound.errors import IllegalTransitionError, UnknownRefError
 from inbound.testing.world import GROUP
-from tests.reset_stage import INFO, Stage, Told, moved
+from tests.reset_by_hand import Told
+from tests.reset_stage import INFO, Stage, moved
 
 #: All six conditions of a reset that has succeeded.
 ALL_TRUE = {
@@ -78,7 +79,7 @@ def test_some_partitions_are_moved_and_the_others_go_on_where_they_were() -> Non
 
 
 def test_a_member_that_joins_between_stop_and_start_takes_part_when_the_gate_opens() -> None:
-    """It claims nothing before."""
+    """It claims nothing before, and then at once: without the quiet time of a new session."""
     stage = Stage("a", partitions=2)
     leader = stage.lead("leader")
     name = stage.submit()
@@ -88,8 +89,8 @@ def test_a_member_that_joins_between_stop_and_start_takes_part_when_the_gate_ope
     stage.run(5)
     assert (stage.world.owned(), stage.state(name)) == ({"a": set(), "b": set()}, "stopped")
     stage.lead("other")
-    stage.ended(name)
-    stage.run(10)
+    stage.run_until(lambda: stage.gate == "open", within=30)
+    stage.run(0.6)
     assert {name: len(owned) for name, owned in stage.world.owned().items()} == {"a": 1, "b": 1}
     assert stage.told() == [(0, 10, 0), (1, 10, 0)]
 
@@ -296,30 +297,19 @@ def test_of_a_topic_made_anew_the_old_offsets_count_as_none() -> None:
 # -- those who do not stop ---------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_is_stuck_is_waited_for_and_named() -> None:
-    """Its partitions keep it from being moved; the others have let go."""
-    stage = Stage("a", partitions=2)
-    stage.world.pause("a")  # connected, as far as the servers know
-    stage.world.ensemble.thaw("a")
-    stage.lead("leader")
-    name = stage.submit()
-    stage.run(20)
-    assert (stage.state(name), told(stage, name)) == (
-        "stopping",
-        {"ConsumerGroupsStopped": ("Unknown", "waits for a: still owns partitions 0 to 1")},
-    )
-
-
-def test_a_member_that_is_stuck_is_overtaken_after_the_given_time() -> None:
-    """Its owner nodes go, and no commit of it lands any more."""
+def test_a_member_that_is_stuck_is_waited_for_named_and_overtaken_after_the_given_time() -> None:
+    """The others have let go. Then its owner nodes go, and no commit of it lands any more."""
     stage = Stage("a", partitions=2)
     stage.world.pause("a")
-    stage.world.ensemble.thaw("a")
+    stage.world.ensemble.thaw("a")  # connected, as far as the servers know
     stage.lead("leader")
     history = stage.history()
     name = stage.submit(force_after=8.0)
     stage.run(6)
-    assert stage.state(name) == "stopping"
+    assert (stage.state(name), told(stage, name)) == (
+        "stopping",
+        {"ConsumerGroupsStopped": ("Unknown", "waits for a: still owns partitions 0 to 1")},
+    )
     stage.run_until(lambda: stage.state(name) == "starting", within=4)
     stage.world.consumers["a"].paused = False
     command = stage.ended(name)

@@ -147,17 +147,6 @@ def test_a_claim_whose_answer_is_lost_leaves_no_partition_that_nobody_reads(nth:
     assert (world.owned(), seen(world)) == ({"a": {0, 1, 2, 3}}, once(5))
 
 
-def test_an_owner_node_that_somebody_deleted_comes_back_under_the_same_epoch(world: World) -> None:
-    """A missing node is a case for recovery, not a loss."""
-    from inbound.coordinators.zookeeper import Delete
-
-    partition = min(world.owned()["a"])
-    before = world.owned()
-    world.ensemble.tree.transaction([Delete(world.paths.owner("orders", partition))], 0)
-    world.run(2)
-    assert (world.owned(), epochs(world)) == (before, [1] * 4)
-
-
 def test_a_raised_epoch_takes_a_partition_away_and_it_is_claimed_anew(world: World) -> None:
     """As a reset does with a stuck consumer: nothing of the old epoch is committed any more."""
     partition = min(world.owned()["a"])

@@ -149,18 +149,6 @@ def test_members_that_all_look_at_the_same_moment_do_not_go_round_in_circles(see
         check_rights(group)
 
 
-def test_a_dynamic_member_gives_up_a_topic_that_a_fixed_count_member_needs() -> None:
-    """Though it has no more than its number, counted over all topics; and the others make up for it."""
-    group = Group({"a": 4, "b": 4})
-    group.join("d", topics=("a", "b"))
-    group.join("e", topics=("a", "b"))
-    group.owner = {tp: "d" if tp.topic == "a" else "e" for topic in ("a", "b") for tp in everything(group, topic)}
-    group.join("f", FixedCountCoordinator(4), topics=("a",))
-    group.settle(random.Random(0))
-    counts = {name: "".join(sorted(tp.topic for tp in group.held(name))) for name in group.members}
-    assert counts == {"d": "bb", "e": "bb", "f": "aaaa"}
-
-
 def test_members_that_look_at_the_same_moment_mostly_want_different_ones() -> None:
     """Of whatever kind: each begins at its own place."""
     group = Group({"a": 8})

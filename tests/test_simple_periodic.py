@@ -29,47 +29,6 @@ def test_everything_is_sent_at_once_and_committed_when_the_period_is_over(world:
     assert (journal.offsets, world.commits()) == ([0, 1, 2], {0: 3})
 
 
-def test_under_load_there_is_one_commit_in_a_period(world: World) -> None:
-    """And what is not committed was sent within the last one."""
-    journal = periodic(world)
-    before = world.consumers["a"].channel.committer.commits
-    for _ in range(100):
-        publish(world, 1)
-        world.run(1)
-        uncommitted = journal.times[world.commits()[0] or 0 :]
-        assert not uncommitted or world.clock.now() - uncommitted[0] <= 31
-    assert (journal.offsets, world.consumers["a"].channel.committer.commits - before) == (list(range(100)), 3)
-
-
-def test_a_rebalance_repeats_nothing(world: World) -> None:
-    """A partition that is handed over, or released at a graceful shutdown, is committed first."""
-    world.kafka.create_topic("pair", 2)
-    first = periodic(world, topics=["pair"])
-    for partition in (0, 1):
-        world.kafka.publish("pair", partition, [b"x"] * 3)
-    world.run(2)
-    second = periodic(world, "b", topics=["pair"])
-    world.run(20)
-    assert (sorted(first.offsets), second.offsets) == ([0, 0, 1, 1, 2, 2], [])
-    assert sorted(offset or 0 for offset in world.commits("pair").values()) == [0, 3]
-    world.leave("a")
-    world.run(1)
-    assert world.commits("pair") == {0: 3, 1: 3}
-
-
-def test_a_crash_repeats_the_period_and_loses_nothing(world: World) -> None:
-    """What was sent before it was committed."""
-    first = periodic(world)
-    publish(world, 2)
-    world.run(35)
-    publish(world, 3)
-    world.run(2)
-    world.kill("a")
-    second = periodic(world, "b")
-    world.run(20)
-    assert (first.offsets, second.offsets) == ([0, 1, 2, 3, 4], [2, 3, 4])
-
-
 def test_a_sink_that_fails_does_not_repeat_what_was_sent_before(world: World) -> None:
     """The batch that it fails at comes again, and not the period."""
     journal = periodic(world)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,10 +14,11 @@ import pytest
 from inbound.cli import status
 from inbound.errors import ConfigError
 from inbound.http.admin import AdminServer
-from inbound.http.pages import Page
-from inbound.http.server import Limits, Server
 from inbound.status import ProcessStatus
+from tests.http_receiver import Receiver, receiver
 from tests.made_status import channel, process
+
+__all__ = ["receiver"]  # the fixture
 
 CONFIG = """
 admin: {{listen: "{listen}"}}
@@ -41,27 +41,6 @@ def serve() -> Iterator[Serve]:
             server.start()
             open_now.callback(server.close)
             return server.url
-
-        yield start
-
-
-@pytest.fixture
-def answer() -> Iterator[Serve]:
-    """Answer everything with one page, as some other program would; gives back the URL."""
-    with ExitStack() as open_now:
-
-        def start(code: int, body: bytes) -> str:
-            page = Page(code, body)
-            server = Server(
-                socket.AF_INET,
-                ("127.0.0.1", 0),
-                lambda request: page,
-                log=logging.getLogger(__name__),
-                limits=Limits(),
-            )
-            server.start()
-            open_now.callback(server.close)
-            return f"http://127.0.0.1:{server.server_port}"
 
         yield start
 
@@ -179,15 +158,15 @@ def test_who_does_not_answer_is_named_and_the_others_are_shown(
     ],
 )
 def test_an_answer_that_is_no_status(
-    answer: Serve, capsys: pytest.CaptureFixture[str], code: int, body: bytes, message: str
+    receiver: Receiver, capsys: pytest.CaptureFixture[str], code: int, body: bytes, message: str
 ) -> None:
     """Another program may listen there, or another version of inbound."""
-    url = answer(code, body)
+    receiver.status, receiver.answer_body = lambda number: code, body
 
-    assert run("--url", url) == 1
+    assert run("--url", receiver.url) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"error: {url}: {message}")
+    assert err.startswith(f"error: {receiver.url}: {message}")
     assert err.count("\n") == 1
 
 
