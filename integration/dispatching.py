@@ -245,17 +245,9 @@ def repeats(taken: Sequence[str]) -> dict[str, int]:
 # -- what a process costs and says -----------------------------------------------------------------------------------
 
 
-def admin_url(scene: Scene, process: subprocess.Popen[bytes]) -> str:
-    """Return the address of a process's admin listener, as its log says."""
-    until(lambda: "admin: http" in scene.log(process), 60, "it says where its admin listener is")
-    found = re.search(r"admin: (http\S+)/status", scene.log(process))
-    assert found is not None
-    return found.group(1)
-
-
 def channel_status(scene: Scene, process: subprocess.Popen[bytes], name: str = FIRST) -> dict[str, Any]:
     """Return what a process's /status says of one subscription."""
-    channels = fetch_status(admin_url(scene, process), 30)["channels"]
+    channels = fetch_status(scene.admin_url(process), 30)["channels"]
     return dict(next(channel for channel in channels if channel["name"] == name))
 
 
@@ -267,7 +259,7 @@ def reloads(url: str) -> dict[str, Any]:
 
 def metrics(scene: Scene, process: subprocess.Popen[bytes]) -> dict[str, float]:
     """Return a process's metrics: name with labels as they stand, and value."""
-    with urlopen(f"{admin_url(scene, process)}/metrics", timeout=30) as answer:
+    with urlopen(f"{scene.admin_url(process)}/metrics", timeout=30) as answer:
         lines = answer.read().decode().splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in pairs}

@@ -19,7 +19,7 @@ from inbound.config import load
 from inbound.embedded import EmbeddedCluster
 from inbound.topic_partition import TopicPartition
 from integration.explaining import Named, Stage
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from integration.mixed_load import run_mixed_load
 from integration.plants import plant_in_doubt, plant_in_one_process, plant_no_member, plant_suspended
 from tests.waiting import until
@@ -37,13 +37,9 @@ def stage(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """Consumers as processes of their own."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder, partitions=2, session=8.0)
-    yield one
-    one.close()
+    return scenes(partitions=2)
 
 
 def explain(scene: Scene, partition: int, ago: float | None = None) -> dict[str, Any]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jolokia import JolokiaClient
 
-from inbound.embedded import EmbeddedCluster
 from inbound.embedded.jars import Bundle, fetch
 from inbound.http.client import fetch_status
-from integration.dispatching import admin_url
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from tests.waiting import until
 
 CHANNEL = "inbound:type=Channel,name=orders"
@@ -26,15 +22,11 @@ JOLOKIA_CLIENT = Bundle(
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """Four partitions, read by a processor that paces itself."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    # A machine that is busy for seconds is not what is looked at.
-    one = Scene(embedded_cluster, folder, partitions=4, session=15.0)
+    one = scenes(partitions=4)
     paced(one)
-    yield one
-    one.close()
+    return one
 
 
 def paced(scene: Scene, admin: str = "") -> None:
@@ -55,7 +47,7 @@ def value(answer: Any) -> Any:
 def test_a_python_client_reads_searches_calls_and_writes(scene: Scene) -> None:
     """jolokia, from PyPI; what it changes is seen in ZooKeeper, and in what is read."""
     process = scene.start()
-    url = admin_url(scene, process)
+    url = scene.admin_url(process)
     client = JolokiaClient(f"{url}/jolokia")
     until(lambda: scene.all_owned(1), 120, "it owns all")
     scene.publish(5)
@@ -116,7 +108,7 @@ def test_jolokias_own_client_for_java_does_all_that(scene: Scene, inbound_jars: 
     policy.write_text("deny:\n- {bean: 'inbound:type=Channel,*', exec: [pauseMember]}\n")
     paced(scene, f", token_file: {token}, policy: {policy}")
     process = scene.start()
-    url = admin_url(scene, process)
+    url = scene.admin_url(process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
     until(lambda: len(fetch_status(url, 30)["channels"][0]["partitions"]) == 4, 60, "it knows that it does")
     jars = fetch(inbound_jars, JOLOKIA_CLIENT)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -16,10 +14,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from inbound.embedded import EmbeddedCluster
 from inbound.metrics import SECTIONS
-from integration.dispatching import admin_url
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from tests.waiting import until
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
@@ -28,18 +24,14 @@ CONSUMED = "eventing_kafka_consumed_msg_count"
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """One scene on the shared cluster."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder, session=15.0)  # a machine that is busy for seconds is not what is looked at
-    yield one
-    one.close()
+    return scenes()
 
 
 def scraper(scene: Scene, process: subprocess.Popen[bytes]) -> Callable[..., dict[str, Any]]:
     """Return what scrapes a process, in either format: our families by name."""
-    url = f"{admin_url(scene, process)}/metrics"
+    url = f"{scene.admin_url(process)}/metrics"
 
     def scrape(accept: str = "text/plain") -> dict[str, Any]:
         with urlopen(Request(url, headers={"Accept": accept}), timeout=30) as answer:
@@ -74,7 +66,7 @@ def status(url: str, *arguments: str) -> str:
 def test_a_consumers_metrics_and_status_tell_of_what_it_did(scene: Scene) -> None:
     """Every batch, commit and fsync is in its histogram, and nothing is exposed that the table does not list."""
     process = scene.start("--set", "controller.rebalance_interval=600s")  # on a slow machine there would be others, too
-    url = admin_url(scene, process)
+    url = scene.admin_url(process)
     scrape = scraper(scene, process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
     until(lambda: consumed(scrape()) == [0.0] * 6, 60, "one series per owned partition, from 0 on")

@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 
 from inbound.http.client import fetch_status
-from integration.dispatching import admin_url
 from integration.upgrading import LedgerFacts, MakeScene, MixedScene, Releases, ledger_facts
 from tests.waiting import until
 
@@ -62,7 +61,7 @@ def test_each_release_shows_and_pauses_members_of_the_other(mixed_scene: MakeSce
     s.wait_until_shared(*running)
     for process, _ in running:
         for release in (old, new):
-            shown = release.inbound("status", "--url", admin_url(s, process), within=s.folder)
+            shown = release.inbound("status", "--url", s.admin_url(process), within=s.folder)
             assert f"pid {process.pid} " in shown
             assert s.topic in shown
 
@@ -80,7 +79,7 @@ def test_each_release_shows_and_pauses_members_of_the_other(mixed_scene: MakeSce
 
 def paused(s: MixedScene, process: subprocess.Popen[bytes]) -> bool:
     """Whether a member says that it is paused."""
-    (channel,) = fetch_status(admin_url(s, process), 30)["channels"]
+    (channel,) = fetch_status(s.admin_url(process), 30)["channels"]
     return bool(channel["paused"])
 
 

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
 from inbound.embedded.locks import alive
 from inbound.http.client import fetch_status
-from integration.dispatching import admin_url
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from tests.waiting import until
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Any:
+def scene(scenes: Scenes) -> Scene:
     """One scene on the shared cluster."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder, session=15.0)  # a machine that is busy for seconds is not what is looked at
-    yield one
-    one.close()
+    return scenes()
 
 
 def processes(url: str) -> list[dict[str, Any]]:
@@ -39,7 +32,7 @@ def test_several_processes_share_one_admin_port_and_a_dead_one_is_started_again(
     scene.session = 4.0  # of the dead one
     scene.write_config()
     parent = scene.start("--processes", "2")
-    url = admin_url(scene, parent)
+    url = scene.admin_url(parent)
     until(lambda: scene.all_owned(2), 120, "both own partitions")
     scene.start_load()
     until(lambda: len(processes(url)) == 2, 60, "both answer")

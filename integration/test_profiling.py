@@ -7,15 +7,13 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
 from integration.browser import Browser
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from tests.pprof_message import read, samples
 from tests.waiting import until
 
@@ -25,19 +23,16 @@ GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """A consumer whose processor computes, with a listener of profiles."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder, session=15.0)
-    (folder / "token").write_text(TOKEN)
-    profiling = f'profiling: {{listen: "127.0.0.1:0", token_file: {folder / "token"}}}\n'
+    one = scenes()
+    (one.folder / "token").write_text(TOKEN)
+    profiling = f'profiling: {{listen: "127.0.0.1:0", token_file: {one.folder / "token"}}}\n'
     one.write_config(reader="{max_batch_records: 20}")  # what is in hand at the end is soon done
     text = one.config.read_text()
     text = re.sub(r"    processor: .*", '    processor: {type: "busy:Busy"}', text)
     one.config.write_text(profiling + text)
-    yield one
-    one.close()
+    return one
 
 
 def address(scene: Scene, process: subprocess.Popen[bytes]) -> str:

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
-from integration.dispatching import admin_url, reloads
-from integration.harness import Scene
+from integration.dispatching import reloads
+from integration.harness import Scene, Scenes
 from integration.reloading.campaign import play
 from tests.waiting import until
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """One scene on the shared cluster."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    # A machine that is busy for seconds is not what is looked at.
-    one = Scene(embedded_cluster, folder, partitions=4, session=15.0)
-    yield one
-    one.close()
+    return scenes(partitions=4)
 
 
 def edit(scene: Scene, old: str, new: str) -> None:
@@ -53,7 +46,7 @@ def command(scene: Scene, url: str) -> subprocess.CompletedProcess[str]:
 def test_what_needs_no_other_member_changes_while_partitions_stay_and_a_bad_edit_is_refused(scene: Scene) -> None:
     """Workers, sizes, times, options: no new claim, nothing repeated; a refusal has file and line, by the command, too."""
     process = scene.start()
-    url = admin_url(scene, process)
+    url = scene.admin_url(process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
     until(lambda: reloads(url)["watching"], 60, "the system tells of changes")
     scene.start_load()
@@ -94,7 +87,7 @@ def test_what_needs_no_other_member_changes_while_partitions_stay_and_a_bad_edit
 def test_other_connections_to_kafka_and_zookeeper_or_what_does_not_start_is_taken_back(scene: Scene) -> None:
     """New clients read on; for another ZooKeeper session all is released and claimed again: nothing is repeated."""
     process = scene.start()
-    url = admin_url(scene, process)
+    url = scene.admin_url(process)
     until(lambda: scene.all_owned(1), 120, "it owns all")
     scene.start_load()
     scene.wait_read()
@@ -128,7 +121,7 @@ def test_other_connections_to_kafka_and_zookeeper_or_what_does_not_start_is_take
 def test_a_hangup_reaches_every_child(scene: Scene) -> None:
     """And so does the command, by the parent's admin port; each takes the change in once."""
     parent = scene.start("--processes", "2")
-    url = admin_url(scene, parent)
+    url = scene.admin_url(parent)
     until(lambda: scene.all_owned(2), 120, "both own partitions")
 
     def counts() -> list[int | None]:

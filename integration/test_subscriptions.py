@@ -15,7 +15,7 @@ from kazoo.exceptions import NoNodeError
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
-from integration.dispatching import Dispatching, admin_url, by_partition, partition_of, repeats
+from integration.dispatching import Dispatching, by_partition, partition_of, repeats
 from integration.mounted import mount
 from integration.sink import HANG, Sink, status
 from tests.waiting import until
@@ -81,7 +81,7 @@ class Subscribed(Dispatching):
 
     def problem(self, process: subprocess.Popen[bytes]) -> str | None:
         """Return what a process says is wrong with its configuration."""
-        found = fetch_status(admin_url(self, process), 30)["config_problem"]
+        found = fetch_status(self.admin_url(process), 30)["config_problem"]
         return None if found is None else str(found)
 
 
@@ -253,7 +253,7 @@ def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
 
 def shown(scene: Subscribed, process: subprocess.Popen[bytes]) -> dict[str, Any]:
     """Return what a process's status has of its one subscription."""
-    found: dict[str, Any] = fetch_status(admin_url(scene, process), 30)["channels"][0]["subscriber"]
+    found: dict[str, Any] = fetch_status(scene.admin_url(process), 30)["channels"][0]["subscriber"]
     return found
 
 
