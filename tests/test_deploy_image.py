@@ -200,7 +200,11 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("extras", "installed"), [("sasl", ["inbound_kafka-1.0", "pure_sasl-0.6.2"]), ("", ["inbound_kafka-1.0"])]
+    ("extras", "installed"),
+    [
+        ("sasl", ["inbound_kafka-1.0", "pure_sasl-0.6.2"]),
+        pytest.param("", ["inbound_kafka-1.0"], marks=pytest.mark.thorough("`make test` installs with an extra")),
+    ],
 )
 def test_as_many_extras_are_installed_as_are_asked_for(checkout: Path, extras: str, installed: list[str]) -> None:
     """None, too: that is what `--build-arg EXTRAS=` asks for."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import test_results
+from scripts import run_tests, test_results
 from scripts.run_tests import Stage
 from scripts.test_results import Count
 
@@ -72,7 +72,8 @@ def test_dots_are_not_shown() -> None:
 def test_a_stage_that_runs_nothing_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """pytest ends with 5 and counts no failure then."""
     monkeypatch.setattr("scripts.run_tests.OUTPUT", tmp_path)
-    monkeypatch.setitem(__import__("scripts.run_tests").run_tests.TESTS, "unit", ("tests/waiting.py",))
+    monkeypatch.setattr("scripts.run_tests.TWO_PROCESSES", ())
+    monkeypatch.setitem(run_tests.TESTS, "unit", ("tests/waiting.py",))
 
     stage = Stage("unit")
     stage.run()
