@@ -19,7 +19,7 @@ test: setup ## what finds a defect in a change, in 12 minutes: check, unit, simu
 test-all: setup ## all tests there are, in an hour: `make test`, installs, upgrades, secured servers, containers, full searches
 	@$(VENV_PYTHON) -m scripts.run_tests --all check unit simulation integration
 
-durations: setup ## renew tests/durations.json, by which stages share out their files, from a run of all tests
+durations: setup ## renew tests/durations.json, by which files are distributed, from a run of all tests
 	@$(VENV_PYTHON) -m scripts.run_tests --all --record check unit simulation integration
 
 check: setup ## ruff, mypy --strict, audit, docs site, import direction, wheel contents, file sizes

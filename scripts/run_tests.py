@@ -58,6 +58,7 @@ class Stage:
     everything: bool = False
     count: Count = field(default_factory=Count)
     seconds: float = 0.0
+    stopped: bool = False  # by Ctrl-C or SIGTERM: nothing is started any more
     _process: subprocess.Popen[bytes] | None = None
     _log: Path = OUTPUT
     _doing: str = ""
@@ -79,14 +80,18 @@ class Stage:
         how_far = f"{percent} %" if percent is not None else f"{dots} tests" if dots else "begins"
         return f"{self.name} {how_far}{f', {failed} FAILED' if failed else ''}"
 
-    def end(self) -> None:
-        """Ask what runs to end. Any thread."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+    def stop(self) -> None:
+        """Start nothing any more, and ask what runs to end. Any thread."""
+        self.stopped = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGINT)
 
     def _run_tools(self) -> str:
         said = []
         for title, command in TOOLS.items():
+            if self.stopped:
+                break
             self._doing = title
             began = time.monotonic()
             code, output = self._call(f"check-{title.split()[-1]}", command)
@@ -116,6 +121,8 @@ class Stage:
             ),
         )
         self.count = test_results.count(report)
+        if self.stopped:
+            return f"{self.name}: interrupted"
         # pytest can fail without a failed test: nothing collected, a bad option, an interrupt, a crash.
         if (code or not self.count.passed + self.count.skipped) and not self.count.failed:
             output += f"\n{self.name}: pytest ended with {code} after {self.count}, which counts as a failure"
@@ -128,9 +135,11 @@ class Stage:
         polite = [] if self.name in WITH_SERVERS else ["nice", "-n", "10"]
         with open(self._log, "wb") as file:
             self._process = subprocess.Popen(
-                [*polite, *command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT,
+                [*polite, *command], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches it once, through `stop`
             )  # fmt: skip
+            if self.stopped:  # between the caller's look and now
+                self.stop()
             code = self._process.wait()
         self._process = None
         return code, self._log.read_text(errors="replace")
@@ -144,6 +153,8 @@ def run(stages: Sequence[Stage]) -> None:
 
     def run_lane(lane: Sequence[Stage]) -> None:
         for stage in lane:
+            if stage.stopped:
+                return
             said = stage.run()
             with printing:
                 print(f"{_ERASE if _SEEN else ''}{said}", flush=True)
@@ -165,7 +176,7 @@ def run(stages: Sequence[Stage]) -> None:
                     done.result()
             except BaseException:
                 for stage in stages:
-                    stage.end()
+                    stage.stop()
                 raise
     finally:
         over.set()
@@ -177,14 +188,18 @@ _ERASE = "\r\x1b[K"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Run stages of tests, and count.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stages", nargs="+", choices=["check", *TESTS], metavar="STAGE")
     parser.add_argument("--all", action="store_true", help="run also what is marked `thorough`")
     parser.add_argument(
         "--record", action="store_true", help=f"write the files' times to {test_results.DURATIONS.name}"
     )
     args = parser.parse_args()
-    OUTPUT.mkdir(parents=True, exist_ok=True)
+    try:
+        OUTPUT.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"cannot write to {OUTPUT}: {error.strerror}; remove what stands there, or make room", file=sys.stderr)
+        return 2
     # End what runs, as by Ctrl-C. What is started inherits no ignored SIGINT, which shells give to what runs behind them.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
@@ -210,4 +225,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("\ninterrupted")
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -60,9 +61,17 @@ def slowest(reports: Iterable[Path]) -> str:
 
 
 def recorded() -> dict[str, float]:
-    """Return the seconds of each file as they were recorded."""
-    times: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
-    return times
+    """Return the seconds of each file as they were recorded; nothing, with a warning, if the file is damaged."""
+    try:
+        return {str(file): float(took) for file, took in json.loads(DURATIONS.read_text()).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        print(
+            f"{DURATIONS} cannot be read ({error}), so files start in any order; `make durations` renews it",
+            file=sys.stderr,
+        )
+        return {}
 
 
 def record(reports: Iterable[Path]) -> None:

@@ -61,14 +61,14 @@ def split(name: str) -> tuple[Path, str]:
     return ROOT / f"{file}.py", function
 
 
-def marks(*nodes: ast.AST) -> list[ast.Call]:
-    """Return the uses of the marker `thorough` below nodes of the syntax tree."""
-    return [
-        node
-        for top in nodes
-        for node in ast.walk(top)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "thorough"
-    ]
+def marks(*nodes: ast.AST) -> list[ast.Attribute | ast.Call]:
+    """Return the uses of the marker `thorough` below nodes of the syntax tree, called or bare."""
+    found: dict[tuple[int, int], ast.Attribute | ast.Call] = {}
+    for node in (node for top in nodes for node in ast.walk(top)):
+        name = node.func if isinstance(node, ast.Call) else node
+        if isinstance(name, ast.Attribute) and name.attr == "thorough" and isinstance(node, ast.Attribute | ast.Call):
+            found.setdefault((node.lineno, node.col_offset), node)  # the call comes before its name
+    return list(found.values())
 
 
 def why_not(name: str) -> str:
@@ -121,7 +121,7 @@ def commands(of: argparse.ArgumentParser, before: str = "") -> Iterator[str]:
 @pytest.mark.parametrize(("row", "tests"), rows_of_the_readme().items())
 def test_each_row_of_the_readmes_table_names_a_test_that_make_test_runs(row: str, tests: list[str]) -> None:
     """As the title of a link in the row: `(integration/test_file.py "test_name")`."""
-    assert tests, f"the README's row {row!r} names no test"
+    assert tests, f'the README\'s row {row!r} names no test; add `[test](integration/test_file.py "test_name")`'
     assert [problem for name in tests if (problem := why_not(name))] == []
 
 
@@ -142,14 +142,15 @@ def test_what_must_be_shown_is_run_by_make_test(what: str, name: str) -> None:
     assert why_not(name) == ""
 
 
-def reason(mark: ast.Call, module: ast.Module) -> str:
+def reason(mark: ast.Attribute | ast.Call, module: ast.Module) -> str:
     """Return what a marker says, by itself or by a name of its file; empty if it says nothing."""
     names = {
         ast.unparse(node.targets[0]): node.value
         for node in module.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
     }
-    said = [names.get(arg.id) if isinstance(arg, ast.Name) else arg for arg in mark.args]
+    arguments = mark.args if isinstance(mark, ast.Call) else []
+    said = [names.get(one.id) if isinstance(one, ast.Name) else one for one in arguments]
     return str(said[0].value) if len(said) == 1 and isinstance(said[0], ast.Constant) else ""
 
 
@@ -159,5 +160,8 @@ def test_what_make_test_leaves_out_says_why() -> None:
     for path in sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "integration").rglob("*.py")):
         if "mark.thorough" in (text := path.read_text()):
             module = ast.parse(text)
-            bare += [f"{path}:{mark.lineno}" for mark in marks(module) if len(reason(mark, module)) < 20]
-    assert bare == []
+            wrong = [mark.lineno for mark in marks(module) if len(reason(mark, module)) < 20]
+            bare += [
+                f"{path.relative_to(ROOT)}:{line}: thorough needs a reason, a sentence of its own" for line in wrong
+            ]
+    assert bare == [], "\n".join(bare)

@@ -58,6 +58,17 @@ def test_times_are_recorded_by_file_and_others_kept(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("content", ["{", "[1]", '{"tests/test_a.py": null}'])
+def test_damaged_times_are_none_and_named(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files start in any order then; `make durations` can write new ones."""
+    damaged = tmp_path / "durations.json"
+    damaged.write_text(content)
+    monkeypatch.setattr(test_results, "DURATIONS", damaged)
+    assert (test_results.recorded(), f"{damaged} cannot be read" in capsys.readouterr().err) == ({}, True)
+
+
 def test_progress_is_read_from_the_dots() -> None:
     output = "bringing up nodes...\n....F...s  [ 50%]\n....E"
     assert test_results.progress_of(output) == (14, 50, 2)
@@ -79,3 +90,15 @@ def test_a_stage_that_runs_nothing_fails(monkeypatch: pytest.MonkeyPatch, tmp_pa
     stage.run()
 
     assert stage.count == Count(failed=1)
+
+
+def test_a_stage_that_was_stopped_starts_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ctrl-C during one stage ends the run, and not only that stage."""
+    monkeypatch.setattr("scripts.run_tests.OUTPUT", tmp_path)
+    stages = [Stage("check"), Stage("unit")]
+    for stage in stages:
+        stage.stop()
+
+    run_tests.run(stages)
+
+    assert ([stage.count for stage in stages], list(tmp_path.iterdir())) == ([Count(), Count()], [])

@@ -1,7 +1,7 @@
 """A stage's tests in two processes: the files that take longest first, each file in one of them (`-p tests.two_processes`).
 
 pytest-xdist gives the next file to the process that is free, so the times in `durations.json` need not be right, only in
-the right order. Files that share something dear, such as a Spark session, name a group: `pytest.mark.xdist_group("spark")`.
+the right order. Files that share something expensive, such as a Spark session, name a group: `pytest.mark.xdist_group("spark")`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ByFile(LoadGroupScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
-    """Called by xdist in the process that shares out the tests."""
+    """Called by xdist in the process that distributes the tests."""
     return ByFile(config, log)
 
 

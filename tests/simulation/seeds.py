@@ -16,9 +16,15 @@ BLOCK = 25
 
 
 def day() -> date:
-    """Return the day whose seeds are played. Raises ValueError if the environment names none that exists."""
+    """Return the day whose seeds are played. Raises UsageError: the environment names no day since 2020-01-01."""
     named = os.environ.get(DAY)
-    return date.fromisoformat(named) if named else datetime.now(UTC).date()
+    try:
+        found = date.fromisoformat(named) if named else datetime.now(UTC).date()
+    except ValueError:
+        found = date.min
+    if found < date(2020, 1, 1):
+        raise pytest.UsageError(f"{DAY}={named} is no day since 2020-01-01; write it as 2026-11-23")
+    return found
 
 
 def of_the_day(count: int) -> range:

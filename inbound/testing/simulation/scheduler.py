@@ -178,6 +178,8 @@ class Scheduler:
         actor.busy = True
         try:
             due = actor.part.run_once()
+        except KeyboardInterrupt:
+            raise  # the player stops it; no part has failed
         except BaseException as error:
             self.failure = self.failure or error
             due = None
