@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import kafka
 from kazoo.exceptions import NoNodeError
 
-from tests.waiting import until
+from tests.waiting import patient, until
 
 
 class Handed(NamedTuple):
@@ -94,7 +94,10 @@ class Books:
         """Stop the load; afterwards `published` is complete."""
         self._stop_load.set()
         if self._load is not None:
-            self._load.join(timeout=90)
+            self._load.join(timeout=patient(90))
+            assert not self._load.is_alive(), (
+                f"{self.topic}: the load has not ended, so what was published is not known"
+            )
             self._load = None
 
     # -- the account -------------------------------------------------------------------------------------------------

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from tests.waiting import until
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "database" / "payments.py"
@@ -23,18 +20,14 @@ pytestmark = pytest.mark.thorough("five kills under load; the fast tests of the 
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Scene]:
+def scene(scenes: Scenes) -> Scene:
     """The example's processor, beside the configuration as a user has it."""
-    folder = tmp_path / f"scene-{os.urandom(4).hex()}"
-    folder.mkdir()
-    one = Scene(embedded_cluster, folder)
-    shutil.copy(EXAMPLE, folder)
+    one = scenes(session=6.0)
+    shutil.copy(EXAMPLE, one.folder)
     before = one.config.read_text().split("    processor:")[0]
-    one.config.write_text(
-        f'{before}    processor: {{type: "payments:Payments", options: {{database: {folder / "payments.db"}}}}}\n'
-    )
-    yield one
-    one.close()
+    options = f"{{database: {one.folder / 'payments.db'}}}"
+    one.config.write_text(f'{before}    processor: {{type: "payments:Payments", options: {options}}}\n')
+    return one
 
 
 def stored(scene: Scene) -> Counter[tuple[int, int]]:

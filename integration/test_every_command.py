@@ -1,4 +1,4 @@
-"""A processor that raises, as an operator meets it: what the commands say of it, and what they do to the group."""
+"""A processor that raises and answers nonsense: what the commands say of it to an operator, and what they do to the group."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def test_a_record_that_a_processor_fails_on_is_held_shown_and_holds_nothing_else
     assert scene.inbound("pause", "orders").stdout.startswith("orders: paused")
     assert scene.inbound("resume", "orders").stdout.startswith("orders: resumed")
     assert "nothing has changed" in scene.inbound("reload", "--url", url).stdout
-    assert "no such order" in explained
     assert "offset 5" in explained
+    assert "on_next_batch returned None" in explained
+    assert "no such order" in scene.log(process)
     assert [line.split()[5] for line in lags.splitlines() if scene.topic in line] == ["5", "0"], lags
     assert sorted(scene.seen().items()) == [((p, n), 1) for p, count in ((0, 5), (1, 10)) for n in range(count)]
     assert scene.stop(process) == 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
@@ -19,7 +19,7 @@ from inbound.kafka.ledger_topic import KafkaLedgerTopic
 from inbound.ledger import Done, Entry, Item, Range, read_directory
 from inbound.ledger.jsonl import read_record
 from inbound.ledger.kafka import KafkaLedger
-from integration.harness import Scene
+from integration.harness import Scene, Scenes
 from integration.spark_log import read_all
 from tests.waiting import until
 
@@ -27,19 +27,9 @@ MakeScene = Callable[..., Scene]
 
 
 @pytest.fixture
-def scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[MakeScene]:
-    """Make scenes on the shared cluster; end what they started."""
-    scenes: list[Scene] = []
-
-    def make(**settings: Any) -> Scene:
-        folder = tmp_path / f"scene-{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
-        scenes.append(Scene(embedded_cluster, folder, **settings))
-        return scenes[-1]
-
-    yield make
-    for one in scenes:
-        one.close()
+def scene(scenes: Scenes) -> MakeScene:
+    """Make scenes of which consumers are killed."""
+    return partial(scenes, session=6.0)
 
 
 def records_of(cluster: EmbeddedCluster, topic: str) -> list[Entry]:

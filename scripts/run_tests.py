@@ -43,7 +43,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "integration": ("integration",),
 }
 #: xdist gives each process one file after the other, in the order that tests/two_processes.py says.
-TWO_PROCESSES = ("-p", "tests.two_processes", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+#: One that dies is not replaced: xdist would wait for ever for what was given to it.
+TWO_PROCESSES = (
+    "-p", "tests.two_processes", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder", "--max-worker-restart=0",
+)  # fmt: skip
 #: Stages with servers, which mostly wait. The others run beside them and leave them the processors.
 WITH_SERVERS = ("integration",)
 #: Seconds between two lines of progress, where nobody looks on and where somebody does.
@@ -76,7 +79,9 @@ class Stage:
             return ""
         if self.name == "check":
             return f"check: {self._doing}"
-        dots, percent, failed = test_results.progress_of(self._log.read_text(errors="replace"))
+        dots, percent, failed = test_results.progress_of(
+            self._log.read_text(errors="replace") if self._log.is_file() else ""
+        )
         how_far = f"{percent} %" if percent is not None else f"{dots} tests" if dots else "begins"
         return f"{self.name} {how_far}{f', {failed} FAILED' if failed else ''}"
 
@@ -124,7 +129,7 @@ class Stage:
         if self.stopped:
             return f"{self.name}: interrupted"
         # pytest can fail without a failed test: nothing collected, a bad option, an interrupt, a crash.
-        if (code or not self.count.passed + self.count.skipped) and not self.count.failed:
+        if (code or not self.count.passed) and not self.count.failed:
             output += f"\n{self.name}: pytest ended with {code} after {self.count}, which counts as a failure"
             self.count += Count(failed=1)
         return test_results.without_dots(output)
@@ -201,7 +206,7 @@ def main() -> int:
         print(f"cannot write to {OUTPUT}: {error.strerror}; remove what stands there, or make room", file=sys.stderr)
         return 2
     # End what runs, as by Ctrl-C. What is started inherits no ignored SIGINT, which shells give to what runs behind them.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     if "integration" in args.stages:
         subprocess.run([sys.executable, "-m", "scripts.browser"], cwd=ROOT, stdin=subprocess.DEVNULL)

@@ -105,6 +105,12 @@ def test_a_silent_service_is_not_taken_for_good_news() -> None:
     assert (code, "VULNERABILITIES ARE NOT KNOWN" in said, "no known" in said) == (75, True, False)
 
 
+@pytest.mark.slow
+def test_an_audit_that_could_not_be_made_is_a_failure() -> None:
+    """Here uv is given an address that is none."""
+    assert audit("no address")[0] == 2
+
+
 # -- licences ------------------------------------------------------------------------------------------------------------
 
 #: What a package's licence may be: those that ask for nothing but their own text to be kept.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,7 +39,7 @@ COMMANDS = {
     "reload": "integration/test_every_command::test_a_record_that_a_processor_fails_on_is_held_shown_and_holds_nothing_else",
     "resume": "integration/test_every_command::test_a_record_that_a_processor_fails_on_is_held_shown_and_holds_nothing_else",
     "run": "integration/test_survival::test_sigkill_inside_a_batch_loses_nothing_and_repeats_only_that_batch",
-    "schema": "tests/test_cli::test_who_reads_the_output_may_have_seen_enough",
+    "schema": "tests/test_installed_processors::test_a_processor_is_used_by_the_name_that_its_distribution_gives_it",
     "spark archive": "integration/test_spark_archive::test_every_record_is_kept_where_it_belongs",
     "spark replay": "integration/test_spark_replay::test_each_partition_is_replayed_in_order_and_once_whatever_happens_there",
     "spark report": "integration/test_spark_report::test_the_figures_are_those_of_an_independent_account",
@@ -55,43 +57,16 @@ SHOWN = {
 }
 
 
-def split(name: str) -> tuple[Path, str]:
-    """Return the file and the function that `folder/test_file::test_name` stands for."""
-    file, _, function = name.partition("::")
-    return ROOT / f"{file}.py", function
-
-
-def marks(*nodes: ast.AST) -> list[ast.Attribute | ast.Call]:
-    """Return the uses of the marker `thorough` below nodes of the syntax tree, called or bare."""
-    found: dict[tuple[int, int], ast.Attribute | ast.Call] = {}
-    for node in (node for top in nodes for node in ast.walk(top)):
-        name = node.func if isinstance(node, ast.Call) else node
-        if isinstance(name, ast.Attribute) and name.attr == "thorough" and isinstance(node, ast.Attribute | ast.Call):
-            found.setdefault((node.lineno, node.col_offset), node)  # the call comes before its name
-    return list(found.values())
-
-
-def why_not(name: str) -> str:
-    """Return why `make test` does not run a test; empty if it does."""
-    path, function = split(name)
-    if not path.exists():
-        return f"{name}: there is no {path.relative_to(ROOT)}"
-    module = ast.parse(path.read_text())
-    found = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == function]
-    if not found:
-        return f"{name}: {path.relative_to(ROOT)} has no such test"
-    of_the_file = [
-        node.value
-        for node in module.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-    ]
-    if marks(*of_the_file, *(d for d in found[0].decorator_list if not _is_parametrize(d))):
-        return f"{name}: is marked `thorough`"
-    return ""
-
-
-def _is_parametrize(decorator: ast.expr) -> bool:
-    return isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.parametrize"
+@pytest.fixture(scope="module")
+def running() -> set[str]:
+    """Every test that `make test` collects in the files named here, as `folder/test_file::test_name`."""
+    named = [*COMMANDS.values(), *SHOWN.values()]
+    files = {f"{name.partition('::')[0]}.py" for name in named if name.startswith("tests/")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "not thorough", "integration", *sorted(files)],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return {line.partition("[")[0].replace(".py::", "::") for line in done.stdout.splitlines() if "::" in line}
 
 
 def rows_of_the_readme() -> dict[str, list[str]]:
@@ -118,11 +93,14 @@ def commands(of: argparse.ArgumentParser, before: str = "") -> Iterator[str]:
             yield from commands(one, f"{before} {name}".strip())
 
 
+@pytest.mark.slow  # it collects in a process of its own
 @pytest.mark.parametrize(("row", "tests"), rows_of_the_readme().items())
-def test_each_row_of_the_readmes_table_names_a_test_that_make_test_runs(row: str, tests: list[str]) -> None:
+def test_each_row_of_the_readmes_table_names_a_test_that_make_test_runs(
+    row: str, tests: list[str], running: set[str]
+) -> None:
     """As the title of a link in the row: `(integration/test_file.py "test_name")`."""
     assert tests, f'the README\'s row {row!r} names no test; add `[test](integration/test_file.py "test_name")`'
-    assert [problem for name in tests if (problem := why_not(name))] == []
+    assert set(tests) <= running
 
 
 def test_the_readme_has_its_table() -> None:
@@ -137,9 +115,19 @@ def test_each_command_is_run_on_real_servers() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("what", "name"), (COMMANDS | SHOWN).items())
-def test_what_must_be_shown_is_run_by_make_test(what: str, name: str) -> None:
-    assert why_not(name) == ""
+@pytest.mark.slow
+def test_what_must_be_shown_is_run_by_make_test(running: set[str]) -> None:
+    assert {what: name for what, name in (COMMANDS | SHOWN).items() if name not in running} == {}
+
+
+def marks(module: ast.Module) -> list[ast.Attribute | ast.Call]:
+    """Return the uses of the marker `thorough`, called or bare."""
+    found: dict[tuple[int, int], ast.Attribute | ast.Call] = {}
+    for node in ast.walk(module):
+        name = node.func if isinstance(node, ast.Call) else node
+        if isinstance(name, ast.Attribute) and name.attr == "thorough" and isinstance(node, ast.Attribute | ast.Call):
+            found.setdefault((node.lineno, node.col_offset), node)  # the call comes before its name
+    return list(found.values())
 
 
 def reason(mark: ast.Attribute | ast.Call, module: ast.Module) -> str:

@@ -13,6 +13,9 @@ from xdist.scheduler import LoadGroupScheduling
 
 from scripts.test_results import ROOT, recorded
 
+#: Why processes ended before they should have.
+_died: list[object] = []
+
 
 class ByFile(LoadGroupScheduling):  # type: ignore[misc]
     """Keep a named group together, and otherwise a file."""
@@ -25,6 +28,18 @@ class ByFile(LoadGroupScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
     """Called by xdist in the process that distributes the tests."""
     return ByFile(config, log)
+
+
+def pytest_testnodedown(node: object, error: object) -> None:
+    """Called by xdist when a process has ended; `error` says why it should not have, also after its last test."""
+    if error:
+        _died.append(error)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process that died after its last test is a failure, too."""
+    if _died and not session.exitstatus:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 #: What counting to a million with squares needs of the processor that all bounds are made for. Seconds.
 COUNTING = 0.07
-#: No machine counts as slower than so many times: what hangs must fail some day.
-SLOWEST = 8.0
+#: No machine counts as slower than so many times: what hangs must fail, and before pytest ends it without its message.
+SLOWEST = 6.0
 #: How long a wait sleeps between two looks. Seconds.
 LOOK = 0.05
 

@@ -35,6 +35,7 @@ def test_a_rule_taken_away_is_found(name: str) -> None:
             f"the recorded plan does not kill {name} any more, which made a difference {player.bites} times "
             f"({MUTANTS[name].rule}: {MUTANTS[name].breaks}); {again}"
         )
+    assert player.bites, f"{name} made no difference; {again}"
     assert kind_of(outcome) == kill.violation, f"the recorded plan kills {name} in another way; {again}"
 
 
