@@ -54,7 +54,7 @@ docs-site: setup ## the docs as a site, in build/site; `make check` does it too
 	@$(VENV_PYTHON) -m scripts.docs_site
 
 coverage: setup ## which lines the fast tests do not reach
-	@$(VENV_PYTHON) -m coverage run -m pytest -q tests; $(VENV_PYTHON) -m coverage report
+	@$(VENV_PYTHON) -m coverage run -m pytest -q -m "not thorough" tests; $(VENV_PYTHON) -m coverage report
 
 fuzz: setup ## attackers at the admin listener and the ingress: FUZZ_SECONDS=n (120), FUZZ_SEED=n (of this minute)
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%Y%m%d%H%M)) $(VENV_PYTHON) -m pytest -q integration/test_fuzz.py --timeout 3600
