@@ -99,6 +99,7 @@ def test_a_running_group_recovers_from_a_deleted_node(
     assert bool(said) == (kind in {"epoch", "gate", "epochs", "owners"}), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_nodes_deleted_at_random_one_after_the_other_lose_nothing(seed: int) -> None:
     """Under load; repeats are at most what was in hand when an epoch or an owner went."""
