@@ -24,7 +24,7 @@ from integration.spark_log import Log, Offset
 from tests.waiting import until
 
 # The first of them waits for a JVM, and for servers: on a busy machine that takes its time.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -36,7 +36,6 @@ with spark_session(SparkSettings(jar_cache(), java_command(), sys.argv[1], conf)
 """
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.thorough("starts a master and two workers; tests/test_spark_wheel.py decides what executors are sent")
 @pytest.mark.timeout(900)
 def test_a_job_on_two_workers_runs_what_the_wheel_holds(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> None:

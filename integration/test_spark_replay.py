@@ -22,7 +22,7 @@ from tests.waiting import until
 RECORDS = 400
 WHOLE = list(range(RECORDS))
 # Spark, Kafka and ZooKeeper start within the first; beside others' work that takes minutes.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from integration.spark_log import Log, read_all
 from tests.waiting import until
 
 # Spark itself takes most of it, and several times as long on a machine that does something else too.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @dataclass

@@ -46,7 +46,6 @@ def secured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[E
         yield cluster, f"127.0.0.1:{port}"
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.thorough(
     "a cluster of its own; tests/test_spark_pem.py and tests/test_kafka_access.py decide what Spark is told"
 )

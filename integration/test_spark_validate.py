@@ -18,7 +18,7 @@ from inbound.embedded import EmbeddedCluster
 from integration.spark_stage import Stage
 from tests.waiting import until
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.timeout(900)]
 
 Capture = pytest.CaptureFixture[str]
 

@@ -20,7 +20,6 @@ from tests.waiting import until
 
 pytestmark = [
     pytest.mark.timeout(900),
-    pytest.mark.xdist_group("spark"),
     pytest.mark.thorough(
         "three kills under load; the simulation judges thousands, test_spark_validate.py one on Spark"
     ),

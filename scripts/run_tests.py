@@ -45,7 +45,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 #: xdist gives each process one file after the other, in the order that tests/two_processes.py says.
 #: One that dies is not replaced: xdist would wait for ever for what was given to it.
 TWO_PROCESSES = (
-    "-p", "tests.two_processes", "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder", "--max-worker-restart=0",
+    "-p", "tests.two_processes", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder", "--max-worker-restart=0",
 )  # fmt: skip
 #: Stages with servers, which mostly wait. The others run beside them and leave them the processors.
 WITH_SERVERS = ("integration",)

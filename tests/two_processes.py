@@ -1,15 +1,13 @@
 """A stage's tests in two processes: the files that take longest first, each file in one of them (`-p tests.two_processes`).
 
 pytest-xdist gives the next file to the process that is free, so the times in `durations.json` need not be right, only in
-the right order. Files that share something expensive, such as a Spark session, name a group: `pytest.mark.xdist_group("spark")`.
+the right order. The Spark files stay together, for they share a session; blocks of seeds go wherever a process is free.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadScopeScheduling
 
 from scripts.test_results import ROOT, recorded
 
@@ -17,12 +15,22 @@ from scripts.test_results import ROOT, recorded
 _died: list[object] = []
 
 
-class ByFile(LoadGroupScheduling):  # type: ignore[misc]
-    """Keep a named group together, and otherwise a file."""
+def unit_of(nodeid: str) -> str:
+    """Return what a test stays together with: its file, all Spark files, or, for a block of seeds, nothing else.
+
+    By name and not by the marker `xdist_group`, of which xdist 3.8 tells its scheduler nothing under pytest 9.2.
+    """
+    if "[block " in nodeid:
+        return nodeid
+    file = nodeid.partition("::")[0]
+    return "integration/test_spark" if file.startswith("integration/test_spark") else file
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Give a process whole units."""
 
     def _split_scope(self, nodeid: str) -> str:
-        group: str = super()._split_scope(nodeid)
-        return group.partition("::")[0]
+        return unit_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
@@ -42,21 +50,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort groups and files by how long they take, longest first; tests of one keep their order."""
+    """Sort units by how long they take, longest first; tests of one keep their order."""
     seconds = recorded()
-    files: dict[str, set[str]] = defaultdict(set)
+    files = {unit_of(item.nodeid): set[str]() for item in items}
     for item in items:
-        files[_group(item)].add(_file(item))
-    takes = {group: sum(seconds.get(file, 0.0) for file in those) for group, those in files.items()}
-    items.sort(key=lambda item: (-takes[_group(item)], _group(item)))
-
-
-def _group(item: pytest.Item) -> str:
-    marker = item.get_closest_marker("xdist_group")
-    return str(marker.args[0]) if marker else _file(item)
-
-
-def _file(item: pytest.Item) -> str:
-    return str(item.path.relative_to(ROOT))
+        files[unit_of(item.nodeid)].add(str(item.path.relative_to(ROOT)))
+    takes = {unit: sum(seconds.get(file, 0.0) for file in those) for unit, those in files.items()}
+    items.sort(key=lambda item: (-takes[unit_of(item.nodeid)], unit_of(item.nodeid)))

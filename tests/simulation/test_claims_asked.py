@@ -30,7 +30,7 @@ class Asked(BatchEventProcessor):
         return BatchResponse.advance()
 
 
-@blocks("asked", range(10), of_the_day(10))
+@blocks(range(10), of_the_day(10))
 def test_nothing_is_violated_where_claims_are_asked_about(seeds: range) -> None:
     """A claim then takes a turn more: it can be released, lost, paused or in doubt in between."""
     for seed in seeds:

@@ -48,7 +48,6 @@ def test_every_record_has_a_mutant() -> None:
 
 @pytest.mark.slow
 @pytest.mark.thorough("minutes on all cores; `make test` replays the plan that killed each mutant before")
-@pytest.mark.xdist_group("searches")
 def test_every_mutant_is_found_from_the_first_seed_on() -> None:
     """The simulator still comes by each of them, not only by the plans that are recorded."""
     assert [name for name, kill, _ in find_all(shrinking=0) if kill is None] == []

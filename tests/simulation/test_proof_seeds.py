@@ -20,14 +20,13 @@ def disagreements(seeds: range) -> dict[int, list[str]]:
         return {seed: found for seed in seeds if (found := play(seed).disagreements())}
 
 
-@blocks("proofs", PROOF_FIXED, of_the_day(PROOF_DATED))
+@blocks(PROOF_FIXED, of_the_day(PROOF_DATED))
 def test_no_seed_proves_anything_else_than_what_was_seen(seeds: range) -> None:
     """No false alarm, and each repeat is named. Some seeds are the same in every run, others change with the date."""
     assert disagreements(seeds) == {}
 
 
 @pytest.mark.thorough("a minute on all cores; `make test` plays 50 of these seeds, and 50 others each day")
-@pytest.mark.xdist_group("searches")
 def test_none_of_a_thousand_seeds_does() -> None:
     """From 2000 on."""
     chunks = [range(first, first + BLOCK) for first in range(2000, 3000, BLOCK)]

@@ -23,14 +23,13 @@ def fail_if(failures: Mapping[int, str]) -> None:
         pytest.fail(f"seeds {sorted(failures)} fail; `make simulate SEED={first}` plays:\n{story(shortest)}")
 
 
-@blocks("seeds", FIXED, of_the_day(DATED))
+@blocks(FIXED, of_the_day(DATED))
 def test_no_seed_violates_anything(seeds: range) -> None:
     """Some are the same in every run, others change with the date."""
     fail_if([report.failures for report in campaign(seeds)][-1])
 
 
 @pytest.mark.thorough("minutes on all cores; `make test` plays 300 of these seeds, and 200 others each day")
-@pytest.mark.xdist_group("searches")
 def test_none_of_thousands_of_seeds_violates_anything() -> None:
     """What `make simulate` plays."""
     fail_if([report.failures for report in campaign(range(SEEDS), processes=cores())][-1])
