@@ -118,6 +118,10 @@ class Books:
         found = self.journal(b"B ", name)
         return sorted(Handed(float(at), int(p), int(first), int(following)) for _, p, first, following, at in found)
 
+    def last_batches(self, name: int | str) -> dict[int, set[int]]:
+        """Return the offsets of the last batch of each partition that a process was handed; it may not have committed it."""
+        return {batch.partition: set(range(batch.first, batch.next)) for batch in self.batches(name)}
+
     def inside(self, name: int | str) -> dict[int, int]:
         """Return, of a process, the partitions whose batch has begun and not ended: partition: first offset."""
         begun: dict[int, int] = {}

@@ -188,10 +188,13 @@ class ResetScene(Scene):
         return all(b and b[-1].next == self.published[p] for p, b in self.handed_out().items())
 
     def settle_at_the_ends(self) -> None:
-        """End the load; wait until each partition is read to its end, and that is committed."""
+        """End the load; wait until each partition is read to its end, and that is committed: nothing but jumps was left out."""
         self.end_load()
         until(self.read_to_the_ends, 90, lambda: f"all are read to their ends: {self.handed_out()}")
         self.settle()
+        jumps = self.jumps()
+        for partition, offsets in self.account().lost.items():
+            assert all(any(old <= offset < new for old, new in jumps[partition]) for offset in offsets), offsets
 
 
 def jumps_of(partitions: int, *resets: dict[int, Moved]) -> dict[int, list[tuple[int, int]]]:

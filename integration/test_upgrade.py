@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from integration.upgrading import LedgerFacts, MakeScene, MixedScene, Releases, ledger_facts
+from integration.upgrading import LedgerFacts, MakeScene, Releases, ledger_facts
 from tests.waiting import until
 
 #: Seconds; the first test waits for two releases to be built and installed, which takes minutes on a busy machine.
@@ -66,19 +66,9 @@ def test_the_partitions_of_one_that_is_killed_go_to_the_other_release(
     s.settle()
 
     account = s.account()
-    in_hand = last_batches(s, victim.pid)
+    in_hand = s.last_batches(victim.pid)
     unexplained = {p: offsets for p, offsets in account.repeated.items() if not set(offsets) <= in_hand.get(p, set())}
     assert (account.lost, unexplained) == ({}, {}), s.ends()
     assert s.commits_that_went_back() == {}
     assert s.stop(survivor) == 0
     assert s.no_traceback(), s.ends()
-
-
-def last_batches(s: MixedScene, pid: int) -> dict[int, set[int]]:
-    """Return the batch of each partition that a process was handed last: it may have died before the commit landed."""
-    last: dict[int, set[int]] = {}
-    for line in (s.seen_folder / f"{pid}.seen").read_text().splitlines():
-        kind, partition, first, *rest = line.split()
-        if kind == "B":
-            last[int(partition)] = set(range(int(first), int(rest[0])))
-    return last

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from difflib import get_close_matches
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import SEARCHED, SEEDS, SHRINKING, find_all, record, recorded
@@ -15,11 +16,16 @@ from tests.simulation.search import SEARCHED, SEEDS, SHRINKING, find_all, record
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Look for the simulator's mutants, and record what kills them.")
-    parser.add_argument("--mutant", choices=SEARCHED, metavar="NAME", help="only this one")
+    parser.add_argument("--mutant", metavar="NAME", help="only this one")
     parser.add_argument(
         "--shrinking", type=int, default=SHRINKING, help=f"runs to cut a plan down; default {SHRINKING}"
     )
     args = parser.parse_args()
+    if args.mutant and args.mutant not in SEARCHED:
+        near = get_close_matches(args.mutant, SEARCHED)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"they are: {', '.join(sorted(SEARCHED))}"
+        print(f"make mutants: MUTANT={args.mutant}: there is no such mutant; {hint}", file=sys.stderr)
+        return 2
     names = [args.mutant] if args.mutant else SEARCHED
     missed = 0
     for name, kill, bites in find_all(names, args.shrinking):

@@ -99,7 +99,7 @@ class Stage:
                 break
             self._doing = title
             began = time.monotonic()
-            code, output = self._call(f"check-{title.split()[-1]}", command)
+            code, output = self._call("-".join(["check", *title.replace("-", " ").split()]), command)
             took = time.monotonic() - began
             failed = code not in (0, NOT_KNOWN)
             self.count += Count(failed=1) if failed else Count(passed=1)

@@ -11,11 +11,10 @@ import pytest
 from inbound.embedded.jars import KAFKA, ZOOKEEPER, fetch_jars, find_ivy
 from inbound.embedded.java import check_java, java_major
 from inbound.errors import EmbeddedClusterError
+from tests.fake_java import fake_java
 
-#: A program that answers as Java, and as Ivy retrieves: the last argument names where the jars go.
-FAKE_JAVA = """\
-#!/bin/sh
-if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi
+#: As Ivy retrieves: the last argument names where the jars go.
+RETRIEVE = """\
 echo "$@" >> "{folder}/calls"
 for last; do :; done
 mkdir -p "$(dirname "$last")"
@@ -37,10 +36,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def java(machine: Path, then: str = "exit 0") -> str:
-    path = machine / "java"
-    path.write_text(FAKE_JAVA.format(folder=machine, then=then))
-    path.chmod(0o755)
-    return str(path)
+    return fake_java(machine, then=RETRIEVE.format(folder=machine, then=then))
 
 
 def calls(machine: Path) -> int:
@@ -110,14 +106,6 @@ def test_ivy_is_asked_for_runtime_jars_of_fixed_versions_only(bundle: object) ->
 
 
 # -- Java ------------------------------------------------------------------------------------------------------------
-
-
-def fake_java(folder: Path, said: str, code: int = 0) -> str:
-    """Write a program that answers `-version` on standard error, as Java does."""
-    path = folder / "java"
-    path.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit {code}\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,18 @@ def test_a_slow_answer_holds_back_only_its_partition() -> None:
     assert (seen[2:], world.commits()) == ([(1, 2)], {0: 4, 1: 4, 2: 4})
 
 
+def test_it_is_asked_when_a_member_that_started_during_an_outage_comes_to_its_partition(world: World) -> None:
+    """With the commit as it is then; its answer counts as at any other start."""
+    committed(world, 5)
+    world.ensemble.down()
+    processor = join(world, 2)
+    assert processor.calls == []
+    world.ensemble.up()
+    world.run(8)
+    assert (processor.claims, offsets(processor), world.commits()) == ([(5,)], [2, 3, 4], {0: 5})
+    assert notes(world, "reset") == [{"old": 5, "new": 2, "reason": "on_claim"}]
+
+
 def test_a_partition_that_goes_before_its_first_batch_goes_at_once(world: World) -> None:
     """Also while it is asked again and again; on_stream_termination is for who was handed something."""
     committed(world, 5)

@@ -10,6 +10,7 @@ from inbound.cli.main import main
 from inbound.cli.spark_validate import _numbers
 from inbound.errors import SparkError
 from inbound.spark.session import SparkSettings, spark_session
+from tests.fake_java import fake_java
 from tests.test_spark_stories import Consumer
 
 CONFIG = """\
@@ -88,21 +89,14 @@ def test_what_are_no_partitions(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "need numbers such as 0,3-7" in capsys.readouterr().err
 
 
-def java(folder: Path, version: str) -> str:
-    """A Java of that version that can run nothing."""
-    path = folder / "java"
-    path.write_text(f"#!/bin/sh\ncase $1 in -version) echo 'openjdk version \"{version}\"' >&2;; *) exit 1;; esac\n")
-    path.chmod(0o755)
-    return str(path)
-
-
 @pytest.mark.parametrize(
     ("version", "said"),
     [("", r"spark: java: no program '.*/java' was found\. Install a Java"), ("11.0.2", "is version 11")],
 )
 def test_no_java_or_an_old_one(tmp_path: Path, version: str, said: str) -> None:
     """Said, with how to get one, and with the version that it is."""
-    settings = SparkSettings(tmp_path, java=java(tmp_path, version) if version else str(tmp_path / "java"))
+    java = fake_java(tmp_path, f'openjdk version "{version}"') if version else str(tmp_path / "java")
+    settings = SparkSettings(tmp_path, java=java)
 
     with pytest.raises(SparkError, match=said), spark_session(settings, "test"):
         pass
@@ -112,7 +106,7 @@ def test_a_connector_that_cannot_be_fetched(tmp_path: Path) -> None:
     """The repository is not to be reached, say: what could not be fetched is named, and nothing half is left."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    settings = SparkSettings(cache, java=java(tmp_path, "17.0.1"))
+    settings = SparkSettings(cache, java=fake_java(tmp_path))
 
     with (
         pytest.raises(SparkError, match=r"spark-sql-kafka-0-10_2\.13-4\.0\.0: Ivy ended with 1 and could not fetch"),

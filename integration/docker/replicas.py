@@ -215,15 +215,6 @@ class Replicas(Books):
             lambda: f"{[r.name for r in replicas]}: {self.owned()}\n{self.logs()}",
         )
 
-    def last_batches(self, replica: Replica) -> dict[int, set[int]]:
-        """Return the offsets of the last batch of each partition that a replica has been handed."""
-        found: dict[int, set[int]] = {}
-        for line in (self.seen_folder / f"{replica.name}.seen").read_text().splitlines():
-            if line.startswith("B "):
-                _, partition, first, end, _ = line.split()
-                found[int(partition)] = set(range(int(first), int(end)))
-        return found
-
     def repeated_beyond(self, allowed: dict[int, set[int]]) -> dict[int, set[int]]:
         """Return the offsets that were handed out more than once although they are not among these."""
         repeated = self.account().repeated.items()

@@ -40,7 +40,7 @@ def test_a_replica_cut_from_zookeeper_is_replaced_and_comes_back(
     until(lambda: s.seen(victim.name) and s.inside(victim.name), 90, "the victim is inside a batch")
     victim.cut("zookeeper")
     s.wait_shared(others)
-    in_hand, handed = s.last_batches(victim), s.seen(victim.name)
+    in_hand, handed = s.last_batches(victim.name), s.seen(victim.name)
     until(lambda: sum(s.seen().values()) > sum(handed.values()) + 100, 60, "the others go on")
     assert s.seen(victim.name) == handed, "it hands nothing out while it cannot know what is its own"
     victim.mend("zookeeper")

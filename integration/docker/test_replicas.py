@@ -44,7 +44,7 @@ def test_a_killed_replica_is_replaced_and_takes_its_share_when_it_is_started_aga
     s.start_load(per_second=20)
     until(lambda: s.seen(victim.name) and s.inside(victim.name), 90, "the victim is inside a batch")
     assert victim.kill() == 137
-    in_hand = s.last_batches(victim)
+    in_hand = s.last_batches(victim.name)
     s.wait_shared(others)
     victim.start()
     s.wait_shared([victim, *others])
