@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Literal, NamedTuple
 
 from inbound.buffer import record_size
 from inbound.errors import BrokerUnavailableError
@@ -25,6 +26,15 @@ class _Log:
     led: bool = True  # has a leader that answers
 
 
+class Gone(NamedTuple):
+    """Records that have left a log."""
+
+    tp: TopicPartition
+    why: Literal["retention", "cut", "deleted"]
+    records: Sequence[PlainRecord]
+    end: int  # of what is left
+
+
 class FakeKafka:
     """Topics and their logs, and the verbs that change them."""
 
@@ -35,6 +45,8 @@ class FakeKafka:
         self.is_up = True
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
+        #: Told of records that leave a log.
+        self.on_gone: Callable[[Gone], None] = lambda gone: None
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic, or add partitions to it."""
@@ -49,7 +61,7 @@ class FakeKafka:
         """Take a topic away with everything in it; made again, it has another id."""
         del self._topics[name]
         for tp in [tp for tp in self._logs if tp.topic == name]:
-            del self._logs[tp]
+            self.on_gone(Gone(tp, "deleted", self._logs.pop(tp).records, 0))
 
     def publish(
         self,
@@ -77,18 +89,27 @@ class FakeKafka:
         """Delete everything before offset `start`."""
         log = self._logs[TopicPartition(topic, partition)]
         log.start = max(log.start, start)
-        log.records = [record for record in log.records if record.offset >= start]
+        gone = [record for record in log.records if record.offset < start]
+        log.records = log.records[len(gone) :]
+        self.on_gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
         """Lose everything from offset `end` on, as an unclean leader election does."""
         log = self._logs[TopicPartition(topic, partition)]
         log.end = min(log.end, end)
-        log.records = [record for record in log.records if record.offset < end]
+        gone = [record for record in log.records if record.offset >= end]
+        del log.records[len(log.records) - len(gone) :]
+        self.on_gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
 
     def offsets(self, topic: str, partition: int) -> list[int]:
         """Return the offsets that hold a record, in order; none if there is no such partition."""
         log = self._logs.get(TopicPartition(topic, partition))
         return [record.offset for record in log.records] if log is not None else []
+
+    def records(self, tp: TopicPartition) -> Sequence[PlainRecord]:
+        """Return what a partition's log holds; nothing if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.records if log is not None else ()
 
     def lose_leader(self, topic: str, partition: int) -> None:
         """Let one partition answer nothing."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
 from inbound.testing.simulation.reset_judge import ResetJudge
+from inbound.testing.simulation.witness import Witness
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
@@ -99,6 +100,7 @@ class Judge:
         self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
+        self.witness = Witness(world.kafka)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
 
@@ -136,7 +138,7 @@ class Judge:
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
-        self._partitions[tp].of_deleted_topic = True
+        self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
 
     def calm(self) -> None:
         """The storm is over; soon nobody has an excuse any more."""
@@ -165,6 +167,7 @@ class Judge:
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(name, tp, batch.epoch, batch.first_offset, batch.next_offset, self.world.clock.now())
         self.handed_out += 1
+        self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
         if (name, tp) in self._in_callback:
             self.violated(f"{name} is handed {tp} while it has a batch of it")
@@ -218,6 +221,8 @@ class Judge:
             given.position = given.next if response.offset is None else response.offset
         else:
             given.position = (known.commit or 0) if response.offset is None else response.offset
+        if given.position > given.next:
+            self.witness.left_out(given.tp, given.next, given.position)
 
     def _is_owner(self, consumer: Consumer, known: _Partition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
@@ -310,6 +315,11 @@ class Judge:
         if node.stat.version == known.epoch:
             return
         known.epoch = node.stat.version
+        topic_id = self._topic_id(path, node.data)
+        if topic_id is not None and topic_id != known.topic_id:
+            if known.topic_id is not None:
+                known.topic_changed_at = commit.after.zxid
+            known.topic_id = topic_id
         if tp in self._by_reset:
             note = self.resets.notes.get(tp)
             taken = ("data", self.world.paths.owner(*tp)) in commit.changed
@@ -374,15 +384,21 @@ class Judge:
             known.of_deleted_topic, before = False, 0
             known.handed.clear()
             known.done.clear()
+            self.witness.created_anew(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
             self.say(f"{who} moves the group's offset of {tp} from {before} to {new}")
             self.resets.exact(tp, note, before)
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
+            self.witness.reset(tp, new, known.epoch)
             return
-        if who is None or known.of_deleted_topic:
-            return  # from outside
+        if who is None:
+            self.witness.set_from_outside(tp, new, known.epoch + 1)
+            return
+        self.witness.committed(tp, new)
+        if known.of_deleted_topic:
+            return
         self.say(f"{who} commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")

@@ -10,6 +10,7 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
+from inbound.testing.proofs import proofs_of
 from inbound.testing.simulation.judge import AWARE
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
@@ -38,11 +39,13 @@ class Outcome:
     steps: int
     handed_out: int
     repeated: int
+    #: Where the proof from the ledgers says something else than the witness saw; looked at where nothing is violated.
+    disagreements: tuple[str, ...] = ()
     error: BaseException | None = field(default=None, repr=False)
 
     @property
     def failed(self) -> bool:
-        return bool(self.violations)
+        return bool(self.violations or self.disagreements)
 
 
 class Run:
@@ -96,6 +99,7 @@ class Run:
         for operator in self.stage.operators:
             operator.close()
         judge = self.stage.judge
+        disagreements = [] if judge.violations else judge.witness.disagreements(proofs_of(self.stage.world))
         return Outcome(
             plan,
             tuple(judge.violations),
@@ -103,6 +107,7 @@ class Run:
             self.stage.scheduler.steps,
             judge.handed_out,
             judge.repeated,
+            tuple(disagreements),
             failure,
         )
 

@@ -1,0 +1,73 @@
+"""The ledgers of a world's consumers, judged as `spark validate` does: their lines, the fake log, the fake ensemble's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from inbound.coordinators.nodes import BadNodeError, decode_offset
+from inbound.ledger.base import Done, Range, Settled
+from inbound.ledger.memory import Note
+from inbound.ledger.reader import Entry
+from inbound.proof.collapse import Collapser, Source, joined
+from inbound.proof.intervals import union
+from inbound.proof.judge import judge
+from inbound.proof.model import Coordination, LogExtent, PartitionKey, PartitionProof
+from inbound.testing.world import GROUP, Consumer, World
+from inbound.topic_partition import TopicPartition
+
+
+def proofs_of(world: World, piece: int = 1 << 30) -> dict[TopicPartition, PartitionProof]:
+    """Judge every partition that there is now, from ledgers that are read in pieces of so many lines."""
+    stories = []
+    for consumer in world.consumers.values():
+        lines, pieces = list(_entries(consumer)), []
+        for start in range(0, max(1, len(lines)), piece):
+            collapser = Collapser(Source(GROUP, consumer.consumer_id, consumer.name, consumer.name))
+            for entry in lines[start : start + piece]:
+                collapser.add(entry)
+            pieces.append(collapser.piece())
+        stories.append(joined(pieces))
+    runs = [story.run for story in stories]
+    spans = [span for story in stories for span in story.spans]
+    events = [event for story in stories for event in story.events]
+    partitions = [TopicPartition(t, p) for t, meta in world.kafka.topics().items() for p in range(meta.partitions)]
+    return {
+        tp: judge(PartitionKey(GROUP, *tp), runs, spans, events, [], _extent(world, tp), _coordination(world, tp))
+        for tp in partitions
+    }
+
+
+def _entries(consumer: Consumer) -> Iterator[Entry]:
+    """Yield what a consumer has noted, as lines of a file."""
+    for seq, noted in enumerate(consumer.ledger.entries, start=1):
+        if not isinstance(noted, Range | Done | Settled | Note):
+            continue
+        members = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
+        kind = members.pop("kind", type(noted).__name__.lower().replace("range", "begun"))
+        yield Entry(
+            Path(consumer.name), seq, kind, consumer.name, seq, GROUP, consumer.consumer_id, float(seq), **members
+        )
+
+
+def _extent(world: World, tp: TopicPartition) -> LogExtent | None:
+    limits = world.kafka.log_range(tp)
+    if limits is None:
+        return None
+    present = union((offset, offset + 1) for offset in world.kafka.offsets(*tp))
+    return LogExtent(limits.start, limits.end, tuple(present))
+
+
+def _coordination(world: World, tp: TopicPartition) -> Coordination:
+    tree, paths = world.ensemble.tree, world.paths
+    offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
+    try:
+        committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
+    except BadNodeError:
+        committed = None
+    return Coordination(
+        committed,
+        offset.stat.mzxid if offset is not None else None,
+        epoch.stat.version if epoch is not None else None,
+        owner.data.decode() if owner is not None else None,
+    )

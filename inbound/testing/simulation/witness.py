@@ -1,0 +1,157 @@
+"""What became of every record, by somebody who saw each hand-out and each byte of the log; the proof must say the same.
+
+It knows neither ledger nor epoch of a commit: a record counts as handed out if that very record was in a batch, not one that
+later stood at its offset. Where the proof says PROVEN and the witness knows of a record that was passed over, the proof is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from inbound.processors.batch import Batch, Record
+from inbound.proof.intervals import contains, intersection, union
+from inbound.proof.model import ANOMALIES, FindingKind, OffsetRange, PartitionProof, Verdict
+from inbound.testing.kafka import FakeKafka, Gone
+from inbound.topic_partition import TopicPartition
+
+
+@dataclass(eq=False)
+class _Seen:
+    """One partition, since its topic was created."""
+
+    at: int | None = None  # the group's offset; None: it never had one
+    #: What commits have gone past: each record of it was handed out, or somebody said why not.
+    passed: list[OffsetRange] = field(default_factory=list)
+    handed: dict[int, Record] = field(default_factory=dict)
+    times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
+    #: What a processor or a reset has left out.
+    left_out: list[OffsetRange] = field(default_factory=list)
+    deleted: set[int] = field(default_factory=set)  # by retention, before anybody was handed it
+    counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
+    #: What happened that no ledger could tell.
+    unaccountable: list[str] = field(default_factory=list)
+
+
+class Witness:
+    """Told by the judge; asked when all is over."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self._kafka = kafka
+        self._seen: dict[TopicPartition, _Seen] = defaultdict(_Seen)
+        kafka.on_gone = self._gone
+
+    # -- what it sees --------------------------------------------------------------------------------------------------
+
+    def handed(self, tp: TopicPartition, batch: Batch) -> None:
+        """A processor is handed these."""
+        seen = self._seen[tp]
+        seen.times.update(record.offset for record in batch.records)
+        if batch.epoch >= seen.counts_from:
+            seen.handed.update((record.offset, record) for record in batch.records)
+
+    def left_out(self, tp: TopicPartition, first: int, end: int) -> None:
+        """A processor says that nobody needs these."""
+        self._seen[tp].left_out.append((first, end))
+
+    def committed(self, tp: TopicPartition, offset: int) -> None:
+        """The group's offset is set by who owns the partition."""
+        seen = self._seen[tp]
+        if seen.at is not None:
+            seen.passed = union([*_below(seen.passed, offset), (seen.at, offset)])
+        seen.at = offset
+
+    def reset(self, tp: TopicPartition, offset: int, epoch: int) -> None:
+        """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not."""
+        seen = self._seen[tp]
+        seen.left_out = _below(seen.left_out, offset)
+        if seen.at is not None and offset > seen.at:
+            seen.left_out.append((seen.at, offset))
+        self._wanted_from(seen, offset, epoch)
+
+    def set_from_outside(self, tp: TopicPartition, offset: int, epoch: int) -> None:
+        """Somebody has set the group's offset who writes no ledger."""
+        seen = self._seen[tp]
+        seen.unaccountable.append(f"set to {offset} from outside")
+        if seen.at is not None and offset > seen.at:
+            seen.passed = union([*seen.passed, (seen.at, offset)])
+        self._wanted_from(seen, offset, epoch)
+
+    def created_anew(self, tp: TopicPartition) -> None:
+        """The group begins at the start of a topic that was created anew."""
+        self._seen[tp] = _Seen(at=0, unaccountable=self._seen[tp].unaccountable)
+
+    def unaccountable(self, tp: TopicPartition, what: str) -> None:
+        """Something happens that no ledger could tell: then the proof may say that it cannot tell."""
+        self._seen[tp].unaccountable.append(what)
+
+    def _wanted_from(self, seen: _Seen, offset: int, epoch: int) -> None:
+        seen.at, seen.counts_from = offset, epoch
+        seen.passed = _below(seen.passed, offset)
+        seen.handed = {at: record for at, record in seen.handed.items() if at < offset}
+
+    def _gone(self, gone: Gone) -> None:
+        """Records have left the log."""
+        seen = self._seen[gone.tp]
+        for record in gone.records:
+            unread = seen.handed.pop(record.offset, None) is not record
+            if gone.why == "retention" and unread and seen.at is not None and record.offset >= seen.at:
+                seen.deleted.add(record.offset)
+            seen.times.pop(record.offset, None)
+        if gone.why == "cut":
+            seen.left_out = _below(seen.left_out, gone.end)
+
+    # -- what it says --------------------------------------------------------------------------------------------------
+
+    def lost(self, tp: TopicPartition) -> list[int]:
+        """Return the offsets that are committed past and in the log, and whose record nobody was handed."""
+        seen = self._seen[tp]
+        return [
+            record.offset
+            for record in self._kafka.records(tp)
+            if contains(seen.passed, record.offset)
+            and seen.handed.get(record.offset) is not record
+            and not contains(union(seen.left_out), record.offset)
+        ]
+
+    def deleted(self, tp: TopicPartition) -> list[int]:
+        """Return the offsets that retention took before anybody was handed them, and that are committed past."""
+        seen = self._seen[tp]
+        return sorted(at for at in seen.deleted if contains(seen.passed, at) and not contains(union(seen.left_out), at))
+
+    def disagreements(self, proofs: Mapping[TopicPartition, PartitionProof]) -> Iterator[str]:
+        """Yield where proofs, made of the same moment, and what was seen differ."""
+        for tp, proof in proofs.items():
+            yield from (f"{tp}: {what}" for what in self._about(tp, proof))
+
+    def _about(self, tp: TopicPartition, proof: PartitionProof) -> Iterator[str]:
+        seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp)
+        if proof.verdict is Verdict.PROVEN and (lost or deleted):
+            yield f"PROVEN, and nobody was handed {lost or deleted}"
+        if proof.verdict is Verdict.NOT_PROVABLE:
+            if not seen.unaccountable:
+                yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
+            return
+        said = [record.offset for record in self._kafka.records(tp) if contains(_ranges(proof, "lost"), record.offset)]
+        if said != lost:
+            yield f"lost {said} by the proof, {lost} in truth"
+        gone = _ranges(proof, "lost-to-retention")
+        if not all(contains(gone, offset) for offset in deleted):
+            yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
+        others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"}]
+        if others and not seen.unaccountable:
+            yield f"nothing of this happened: {others}"
+        again = sorted(offset for offset, times in seen.times.items() if times > 1)
+        named = union([*_ranges(proof, "repeated"), *_ranges(proof, "duplicate"), *proof.explained])
+        told = sorted(offset for offset in seen.times if contains(named, offset))
+        if again != told:
+            yield f"handed out again {told} by the proof, {again} in truth"
+
+
+def _below(ranges: Iterable[OffsetRange], end: int) -> list[OffsetRange]:
+    return intersection(union(ranges), [(0, end)]) if end > 0 else []
+
+
+def _ranges(proof: PartitionProof, kind: FindingKind) -> list[OffsetRange]:
+    return union((finding.first, finding.next) for finding in proof.findings if finding.kind == kind)
