@@ -33,7 +33,7 @@ class Gap:
 
 
 class MemoryLedger(Ledger):
-    """Keeps what it is given in `entries`, in order; `fail_next` makes it fail like a disk."""
+    """Keeps what it is given in `entries`, in order; `fail_next` and `fail` make it fail like a disk."""
 
     def __init__(self) -> None:
         self.entries: list[Range | Done | Settled | Note | Gap] = []
@@ -41,11 +41,20 @@ class MemoryLedger(Ledger):
         self.clean: bool | None = None  # whether its end was, once closed
         self._lock = threading.Lock()
         self._failures: list[tuple[Verb | None, Exception]] = []
+        self._full = False
 
     def fail_next(self, error: Exception, verb: Verb | None = None) -> None:
         """Make the next call (of `verb` if given) raise `error` and record nothing. Several calls queue up."""
         with self._lock:
             self._failures.append((verb, error))
+
+    def fail(self) -> None:
+        """Take nothing from now on."""
+        self._full = True
+
+    def work_again(self) -> None:
+        """Take what is given again."""
+        self._full = False
 
     def begun(self, entry: Range) -> None:
         self._record("begun", [entry])
@@ -76,6 +85,8 @@ class MemoryLedger(Ledger):
             self.entries.extend(entries)
 
     def _fail_if_asked(self, verb: Verb) -> None:
+        if self._full:
+            raise LedgerError(f"memory ledger: {verb}: no space left; nothing was recorded")
         for index, (wanted, error) in enumerate(self._failures):
             if wanted in (None, verb):
                 del self._failures[index]

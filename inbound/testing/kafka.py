@@ -111,6 +111,11 @@ class FakeKafka:
         log = self._logs.get(tp)
         return log.records if log is not None else ()
 
+    def end(self, tp: TopicPartition) -> int:
+        """Return where a partition's log ends; 0 if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.end if log is not None else 0
+
     def lose_leader(self, topic: str, partition: int) -> None:
         """Let one partition answer nothing."""
         self._logs[TopicPartition(topic, partition)].led = False

@@ -266,6 +266,23 @@ def _stranger(stage: Stage, action: Action) -> End:
     return None
 
 
+def _ledger_fails(stage: Stage, action: Action) -> End:
+    """The ledger of one process takes nothing, as a full disk."""
+    ledger = stage.pick(stage.living(), action).ledger
+    ledger.fail()
+    return ledger.work_again
+
+
+def _dead_letters_fail(stage: Stage, action: Action) -> End:
+    """Nobody can send anything to the dead-letter topic."""
+    stage.dead_letters_fail = True
+
+    def end() -> None:
+        stage.dead_letters_fail = False
+
+    return end
+
+
 def _jump_wall_clock(stage: Stage, action: Action) -> End:
     stage.world.clock.jump_wall((-1 if action.flag else 1) * 3600.0 * action.size)
     return None
@@ -301,4 +318,6 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "owner deleted": _owner_deleted,
     "stranger": _stranger,
     "jump wall clock": _jump_wall_clock,
+    "ledger fails": _ledger_fails,
+    "dead letters fail": _dead_letters_fail,
 }

@@ -7,7 +7,7 @@ batch that a processor was handed and what it answered.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
@@ -31,11 +31,13 @@ class HandOut:
     epoch: int
     first: int
     next: int
+    records: int
     began: float
     #: Where the answer left the position; None while there is none.
     position: int | None = None
-    #: Everything before this was answered with advance.
+    #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
     advanced: int = 0
+    failed_alone: bool = False  # on one record, which `on_error` may give up
     #: Handed out by a zombie that could not know: its session had been ended by force.
     unaware: bool = False
     tenure: int = 0
@@ -93,6 +95,8 @@ class Judge:
         self.handed_out = 0
         self.repeated = 0
         self._latest = latest
+        #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
+        self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
         self._calm_from = float("inf")
         self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
@@ -165,7 +169,9 @@ class Judge:
         """A processor is handed a batch."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
-        given = HandOut(name, tp, batch.epoch, batch.first_offset, batch.next_offset, self.world.clock.now())
+        given = HandOut(
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now()
+        )
         self.handed_out += 1
         self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
@@ -204,25 +210,64 @@ class Judge:
     def ends(self, given: HandOut, response: object) -> None:
         """The callback has ended: with an answer, or None if it failed."""
         self._in_callback.discard((given.consumer, given.tp))
+        given.position = given.first
+        self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
+        taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
+        given.failed_alone = not taken and given.records == 1
+
+    def answers(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
+        """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
+        given = self._partitions[tp].current
+        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
+            self.say(f"{consumer.name} answers for {tp} without a batch: {_told(response)}")
+            position = given.position if given.position is not None else given.first
+            self._answered(given, response, position, position)
+
+    def failure_answered(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
+        """`on_exception` says what to do about the batch that failed."""
+        given = self._partitions[tp].current
+        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
+            self.say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
+            self._answered(given, response, given.first, given.next)
+
+    def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
+        """Take an answer in. Returns whether it is one that can be used."""
         known = self._partitions[given.tp]
-        if not isinstance(response, BatchResponse):
-            given.position = given.first
-            return
-        if response.verb is Verb.ADVANCE:
-            given.position = given.advanced = given.next if response.offset is None else response.offset
-            # Also what it read before with `next`: its first commit covers that.
-            for offset in range(known.commit or 0, given.advanced):
-                before = known.handed.get(offset)
-                if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
-                    before.advanced = max(before.advanced, given.advanced)
-                    if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
-                        known.done.add(offset)
-        elif response.verb is Verb.NEXT:
-            given.position = given.next if response.offset is None else response.offset
+        floor = known.commit if known.commit is not None else first
+        target = response.offset
+        if response.verb is Verb.REVERT:
+            if target is not None and target > end:
+                return False
+            given.position = floor if target is None else target
         else:
-            given.position = (known.commit or 0) if response.offset is None else response.offset
-        if given.position > given.next:
-            self.witness.left_out(given.tp, given.next, given.position)
+            advance = response.verb is Verb.ADVANCE
+            if advance and target is not None and (target < floor or (target > end and not response.skip)):
+                return False
+            given.position = end if target is None else target
+            if given.position > end:
+                self.witness.left_out(given.tp, end, given.position)
+                known.done.update(range(end, given.position))
+            if advance or response.commit_within is not None:
+                self._done(given, given.position)
+        for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
+            known.done.discard(offset)
+            if offset in known.handed:
+                known.handed[offset].advanced = min(known.handed[offset].advanced, given.position)
+        return True
+
+    def _done(self, given: HandOut, end: int) -> None:
+        """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
+        known = self._partitions[given.tp]
+        given.advanced = end
+        for offset in range(known.commit or 0, end):
+            before = known.handed.get(offset)
+            if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
+                before.advanced = max(before.advanced, end)
+                if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
+                    known.done.add(offset)
+
+    def _given_up(self, given: HandOut | None, offset: int) -> bool:
+        return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
 
     def _is_owner(self, consumer: Consumer, known: _Partition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
@@ -248,10 +293,11 @@ class Judge:
             self.violated(f"{given.tp} is handed out before its first position is committed")
             return
         before = known.current
+        expected = known.commit
         if before is not None and before.tenure == given.tenure and before.position is not None:
             expected = before.position
-        else:
-            expected = known.commit
+            if self._given_up(before, before.first) and given.first >= before.next:
+                expected = before.next
         self._no_record_between(given, expected)
 
     def _no_record_between(self, given: HandOut, expected: int) -> None:
@@ -410,6 +456,17 @@ class Judge:
             low = before
         if new < low:
             self.violated(f"{who} sets the commit of {tp} back from {low} to {new}")
-        skipped = [o for o in self.world.kafka.offsets(*tp) if low <= o < new and o not in known.done]
+        skipped = [
+            offset
+            for offset in self.world.kafka.offsets(*tp)
+            if low <= offset < new and offset not in known.done and not self._given_up(known.handed.get(offset), offset)
+        ]
         if skipped:
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
+
+
+def _told(response: object) -> str:
+    if not isinstance(response, BatchResponse):
+        return "it fails"
+    more = [f"{name} {value}" for name in ("offset", "commit_within", "wait") if (value := getattr(response, name))]
+    return ", ".join([response.verb.value, *more])

@@ -6,13 +6,13 @@ A plan is a value: its repr is Python that makes it again, and it can be cut dow
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 #: Faults after which nothing may be repeated (design: shutdown, rebalance, an outage of ZooKeeper, a broker's death).
 GENTLE = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "jump wall clock",
-    "stranger", "pause", "stuck write",
+    "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
@@ -31,7 +31,7 @@ THEMES = (
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
-    "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "retain",
+    "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail", "retain",
     "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
@@ -69,6 +69,10 @@ class Setup:
     latest: bool = False
     #: Answers other than advance: partial advances, reverts, next, errors.
     moody: bool = False
+    #: These answer as coroutines do, each batch of many partitions at once.
+    later: bool = False
+    #: What becomes of records that fail: "skip", "dead-letter"; else they are tried for ever.
+    gives_up: str = ""
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
     #: Each process carries resets out.
@@ -113,6 +117,7 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         moody=rng.random() < 0.3,
         traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
+    setup = replace(setup, later=setup.moody and rng.random() < 0.4, gives_up=_gives_up(rng) if setup.moody else "")
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 1, 1, 2)))))
@@ -136,6 +141,7 @@ def make_reset_plan(seed: int) -> Plan:
         resets=True,
         chunked=rng.random() < 0.3,
     )
+    setup = replace(setup, later=setup.moody and rng.random() < 0.4, gives_up=_gives_up(rng) if setup.moody else "")
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = [_action(rng, chosen, pace) for _ in range(rng.randint(1, 9))]
     # What waits for a step comes before the reset that it waits for, and something is read before that.
@@ -149,6 +155,10 @@ def plan_of(seed: int, kind: str = "mixed") -> Plan:
     if kind == "reset" or (kind == "mixed" and seed % SHARE_OF_RESETS == SHARE_OF_RESETS - 1):
         return make_reset_plan(seed)
     return make_plan(seed)
+
+
+def _gives_up(rng: random.Random) -> str:
+    return rng.choice(("", "", "skip", "dead-letter"))
 
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from zlib import crc32
 
 from inbound.controller.reset_offset import ResetController, State
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import decode_member
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES
-from inbound.processors.base import BatchEventProcessor, gives_starts
+from inbound.errors import BrokerUnavailableError
+from inbound.processors.base import BatchEventProcessor
+from inbound.processors.batch import Record
 from inbound.testing.simulation.judge import Judge
-from inbound.testing.simulation.observed import Moody, Observed, ObservedStarts, Steady
+from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.scheduler import Scheduler
@@ -18,6 +21,14 @@ from inbound.testing.simulation.shares import Rights, make, wrong_shares
 from inbound.testing.topic_logs import FakeTopicLogs
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
+
+
+#: Of processors that give records up, one of so many fails always; and what becomes of it, at its first failure alone.
+POISONED = 13
+ON_ERROR = {
+    "skip": {"max_attempts": 1, "then": "skip"},
+    "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
+}
 
 
 class Stage:
@@ -50,6 +61,10 @@ class Stage:
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
+        self.judge.may_give_up = self._may_give_up
+        #: What was sent to the dead letters, and whether nothing more can be.
+        self.dead_letters: set[tuple[TopicPartition, int]] = set()
+        self.dead_letters_fail = False
         #: Has a fault end after so many seconds, or with the storm.
         self.lasts: Callable[[Callable[[], None] | None, float], None] = lambda end, seconds: None
         self._make_processor = processor
@@ -99,10 +114,8 @@ class Stage:
         if self._make_processor is not None:
             inner = self._make_processor()
         else:
-            mood = f"{self.plan.seed} {name}"
-            inner = Moody(mood, lambda: self.scheduler.calm) if setup.moody else Steady()
-        observing = ObservedStarts if gives_starts(type(inner)) else Observed
-        observed = observing(inner, self.judge, self.scheduler)
+            inner = self._processor(name)
+        observed = observing(type(inner))(inner, self.judge, self.scheduler)
         observed.duration = lambda: self.slow.pop(name, 0.0)
         consumer = self.world.join(
             name,
@@ -114,6 +127,8 @@ class Stage:
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
             reader={"max_batch_records": setup.batch},
+            dead_letters=self._dead_letter,
+            **({"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}),
         )
         observed.consumer = consumer
         if setup.resets:
@@ -121,6 +136,28 @@ class Stage:
         self.scheduler.add(consumer)
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
         return consumer
+
+    def _processor(self, name: str) -> BatchEventProcessor:
+        setup = self.plan.setup
+        if not setup.moody:
+            return Steady()
+        kind = MoodyLater if setup.later else Moody
+        return kind(
+            f"{self.plan.seed} {name}", lambda: self.scheduler.calm, end=self.kafka.end, poisoned=self._poisoned
+        )
+
+    def _poisoned(self, offset: int) -> bool:
+        """Whether a record fails with every processor."""
+        return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
+
+    def _dead_letter(self, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
+        if self.dead_letters_fail:
+            raise BrokerUnavailableError("the dead-letter topic does not answer")
+        self.dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
+
+    def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
+        to = self.plan.setup.gives_up
+        return to == "skip" or (to == "dead-letter" and (tp, offset) in self.dead_letters)
 
     def _all_dead(self, heir: str, consumer_id: str) -> bool:
         others = [c for c in self.world.consumers.values() if c.consumer_id == consumer_id and c.name != heir]
