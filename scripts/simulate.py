@@ -13,7 +13,9 @@ import json
 import logging
 import sys
 
-from inbound.testing.simulation import campaign, plan_of, play, shrink, story
+from inbound.testing.simulation import BESIDE_RESETS, RESETS, Report, campaign, plan_of, play, shrink, story
+from inbound.testing.simulation.reset_faults import EVERY_KIND
+from inbound.testing.simulation.stage import STATES
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, Player, cores, recorded
 
@@ -46,7 +48,7 @@ def tell(seed: int, kind: str) -> int:
     if not outcome.failed:
         print(f"seed {seed}: {outcome.steps} steps, {outcome.handed_out} batches handed out, nothing violated")
         return 0
-    print(f"seed {seed} fails: {outcome.violations[0]}\ncutting it down ...", file=sys.stderr)
+    print(f"seed {seed} fails: {outcome.why}\ncutting it down ...", file=sys.stderr)
     print(story(shrink(outcome, play)))
     return 1
 
@@ -58,7 +60,7 @@ def play_all(seeds: range, kind: str) -> dict[str, float]:
         progress(f"{report.seeds} of {len(seeds)} seeds, {len(report.failures)} failed")
     progress("", end=True)
     if report is None:
-        return {"seeds": 0, "violations": 0, "seeds_per_second": 0.0}
+        return {"seeds": 0, "violations": 0, "witness_disagreements": 0, "seeds_per_second": 0.0}
     for seed, violation in sorted(report.failures.items()):
         print(f"seed {seed}: {violation}")
     if report.failures:
@@ -70,8 +72,22 @@ def play_all(seeds: range, kind: str) -> dict[str, float]:
     return {
         "seeds": report.seeds,
         "violations": len(report.failures),
+        "witness_disagreements": report.disagreements,
         "seeds_per_second": round(report.seeds / report.seconds, 1),
+        "pairs_never_met": never_met(report, kind),
     }
+
+
+def never_met(report: Report, kind: str) -> int:
+    """Print how often each kind of action met each state of a partition, the pairs that never met first; return their number."""
+    kinds = [name for name in EVERY_KIND if kind != "reset" or name in (*BESIDE_RESETS, *RESETS)]
+    missing = [f"{name} x {state}" for name in kinds for state in STATES if not report.met[name, state]]
+    print(f"actions that never met a partition in a state: {', '.join(missing) or 'none'}")
+    width = max(map(len, kinds))
+    print(f"{'':{width}}  " + "  ".join(STATES))
+    for name in kinds:
+        print(f"{name:{width}}  " + "  ".join(f"{report.met[name, state]:{len(state)}}" for state in STATES))
+    return len(missing)
 
 
 def replay_mutants() -> dict[str, float]:
@@ -83,7 +99,7 @@ def replay_mutants() -> dict[str, float]:
             print(f"NOT FOUND  {name} ({MUTANTS[name].rule}): `make mutants MUTANT={name}` searches for it")
             continue
         found += 1
-        print(f"seed {kills[name].seed:5}  {name} ({MUTANTS[name].rule}): {outcome.violations[0][:110]}")
+        print(f"seed {kills[name].seed:5}  {name} ({MUTANTS[name].rule}): {outcome.why[:110]}")
     return {"mutants": len(SEARCHED), "mutants_found": found, "mutants_shown_by_traces": len(SHOWN_BY_TRACES)}
 
 

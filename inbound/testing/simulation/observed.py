@@ -41,7 +41,7 @@ class Observed(BatchEventProcessor):
         response: object = None
         try:
             seconds = self.duration()
-            if seconds:
+            if seconds and not self._scheduler.calm:
                 self._scheduler.spend(self.member, seconds)
             response = answer = self.inner.on_next_batch(batch)
         finally:

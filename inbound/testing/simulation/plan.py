@@ -69,6 +69,10 @@ class Setup:
     latest: bool = False
     #: Answers other than advance: partial advances, reverts, next, errors.
     moody: bool = False
+    #: How long a callback takes, at most: seconds.
+    work: float = 0.0
+    #: When the storm begins: before the group has come to rest, or after. Seconds.
+    begins: float = 2.0
     #: These answer as coroutines do, each batch of many partitions at once.
     later: bool = False
     #: What becomes of records that fail: "skip", "dead-letter"; else they are tried for ever.
@@ -117,7 +121,7 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         moody=rng.random() < 0.3,
         traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
-    setup = replace(setup, later=setup.moody and rng.random() < 0.4, gives_up=_gives_up(rng) if setup.moody else "")
+    setup = _livelier(setup, rng)
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 1, 1, 2)))))
@@ -141,7 +145,7 @@ def make_reset_plan(seed: int) -> Plan:
         resets=True,
         chunked=rng.random() < 0.3,
     )
-    setup = replace(setup, later=setup.moody and rng.random() < 0.4, gives_up=_gives_up(rng) if setup.moody else "")
+    setup = _livelier(setup, rng)
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = [_action(rng, chosen, pace) for _ in range(rng.randint(1, 9))]
     # What waits for a step comes before the reset that it waits for, and something is read before that.
@@ -157,8 +161,14 @@ def plan_of(seed: int, kind: str = "mixed") -> Plan:
     return make_plan(seed)
 
 
-def _gives_up(rng: random.Random) -> str:
-    return rng.choice(("", "", "skip", "dead-letter"))
+def _livelier(setup: Setup, rng: random.Random) -> Setup:
+    """Let processors of some plans take their time, answer all kinds of things, and give records up."""
+    setup = replace(
+        setup, work=rng.choice((0.0, 0.0, 0.02, 0.2)), begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3)
+    )
+    if not setup.moody:
+        return setup
+    return replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
 
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -41,11 +42,22 @@ class Outcome:
     repeated: int
     #: Where the proof from the ledgers says something else than the witness saw; looked at where nothing is violated.
     disagreements: tuple[str, ...] = ()
+    #: How often each kind of action met a partition in each state: see `stage.STATES`.
+    met: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
     error: BaseException | None = field(default=None, repr=False)
 
     @property
     def failed(self) -> bool:
         return bool(self.violations or self.disagreements)
+
+    @property
+    def why(self) -> str:
+        """What a run that failed failed for."""
+        return (
+            self.violations[0]
+            if self.violations
+            else f"the proof disagrees with what was seen: {self.disagreements[0]}"
+        )
 
 
 class Run:
@@ -57,13 +69,14 @@ class Run:
         self._ends: list[Callable[[], None]] = []
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
+        self._met: Counter[tuple[str, str]] = Counter()
         self._probes: Probes | None = None
         stage.lasts = self._lasts
 
     def play(self) -> Outcome:
         """Carry the plan out."""
         clock, plan = self.stage.world.clock, self.stage.plan
-        at = clock.now() + 2.0
+        at = clock.now() + plan.setup.begins
         longest = at
         for number, action in enumerate(plan.storm):
             at += action.wait
@@ -108,6 +121,7 @@ class Run:
             judge.handed_out,
             judge.repeated,
             tuple(disagreements),
+            self._met,
             failure,
         )
 
@@ -130,6 +144,7 @@ class Run:
         )
         if not self.stage.partitions():
             return  # the only topic is deleted for now, and most actions are about a partition
+        self._met.update((action.kind, state) for state in self.stage.states())
         self._lasts(EVERY_KIND[action.kind](self.stage, action), action.seconds)
 
     def _lasts(self, end: Callable[[], None] | None, seconds: float) -> None:

@@ -19,8 +19,8 @@ def same_kind(one: Outcome, other: Outcome) -> bool:
 
 
 def kind_of(outcome: Outcome) -> str:
-    """Return what a failed run violates first, without names and numbers."""
-    text = re.sub(r"\[[^]]*\]", "", outcome.violations[0])
+    """Return what a failed run fails for, without names and numbers."""
+    text = re.sub(r"\[[^]]*\]", "", outcome.why)
     return re.sub(r"\b[a-z]*\d+\b|\b(orders|items)/\d+,? ?", "", text)[:60]
 
 

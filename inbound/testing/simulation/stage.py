@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
 from zlib import crc32
 
 from inbound.controller.reset_offset import ResetController, State
@@ -10,6 +11,7 @@ from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import decode_member
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES
 from inbound.errors import BrokerUnavailableError
+from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Record
 from inbound.testing.simulation.judge import Judge
@@ -22,13 +24,35 @@ from inbound.testing.topic_logs import FakeTopicLogs
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
 
-
 #: Of processors that give records up, one of so many fails always; and what becomes of it, at its first failure alone.
 POISONED = 13
 ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
+
+
+#: What a partition can be in when something happens to it.
+STATES = (
+    "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
+    "leaving",
+)  # fmt: skip
+
+
+def _state(partition: Partition, now: float) -> str:
+    if partition.place is Place.RUNNING:
+        return "in a callback"
+    if partition.place is not Place.SCHEDULED:
+        return partition.place.value
+    of_scheduled = {
+        "held": partition.held is not None,
+        "problem": partition.problem is not None,
+        "paused": partition.paused_since is not None,
+        "resting": partition.rest_until > now,
+        "uncommitted": partition.position != partition.committed,
+        "due": bool(partition.buffer),
+    }
+    return next((state for state, so in of_scheduled.items() if so), "idle")
 
 
 class Stage:
@@ -116,7 +140,8 @@ class Stage:
         else:
             inner = self._processor(name)
         observed = observing(type(inner))(inner, self.judge, self.scheduler)
-        observed.duration = lambda: self.slow.pop(name, 0.0)
+        work = Random(f"{self.plan.seed} {name} work")
+        observed.duration = lambda: self.slow.pop(name, 0.0) or work.random() * setup.work
         consumer = self.world.join(
             name,
             observed,
@@ -225,6 +250,12 @@ class Stage:
         """Whether something in the log is not committed yet."""
         limits = self.kafka.log_range(tp)
         return limits is None or self.judge.commit_of(tp) != limits.end
+
+    def states(self) -> Iterator[str]:
+        """Yield of each partition the state that it is in, of those in `STATES`."""
+        held = [p for c in self.living() for p in c.channel.parts.schedule.held()]
+        yield from (_state(partition, self.world.clock.now()) for partition in held)
+        yield from ("unowned" for tp in self.partitions() if self.judge.owners().get(tp) is None)
 
     def stalled(self) -> list[str]:
         """Return the partitions that are behind, and of which nothing was read in the last second."""
