@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from inbound.coordinators.nodes import BadNodeError, decode_offset
 from inbound.ledger.base import Done, Range, Settled
-from inbound.ledger.memory import Note
+from inbound.ledger.memory import Gap
 from inbound.ledger.reader import Entry
 from inbound.proof.collapse import Collapser, Source, joined
 from inbound.proof.intervals import union
@@ -15,6 +16,10 @@ from inbound.proof.judge import judge
 from inbound.proof.model import Coordination, LogExtent, PartitionKey, PartitionProof
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
+
+
+#: What lines of a ledger are called that are no notes.
+KINDS = {Range: "begun", Done: "done", Settled: "settled", Gap: "degraded"}
 
 
 def proofs_of(world: World, piece: int = 1 << 30) -> dict[TopicPartition, PartitionProof]:
@@ -31,9 +36,10 @@ def proofs_of(world: World, piece: int = 1 << 30) -> dict[TopicPartition, Partit
     runs = [story.run for story in stories]
     spans = [span for story in stories for span in story.spans]
     events = [event for story in stories for event in story.events]
+    damage = [damage for story in stories for damage in story.damage]
     partitions = [TopicPartition(t, p) for t, meta in world.kafka.topics().items() for p in range(meta.partitions)]
     return {
-        tp: judge(PartitionKey(GROUP, *tp), runs, spans, events, [], _extent(world, tp), _coordination(world, tp))
+        tp: judge(PartitionKey(GROUP, *tp), runs, spans, events, damage, _extent(world, tp), _coordination(world, tp))
         for tp in partitions
     }
 
@@ -41,10 +47,10 @@ def proofs_of(world: World, piece: int = 1 << 30) -> dict[TopicPartition, Partit
 def _entries(consumer: Consumer) -> Iterator[Entry]:
     """Yield what a consumer has noted, as lines of a file."""
     for seq, noted in enumerate(consumer.ledger.entries, start=1):
-        if not isinstance(noted, Range | Done | Settled | Note):
-            continue
-        members = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
-        kind = members.pop("kind", type(noted).__name__.lower().replace("range", "begun"))
+        members: dict[str, Any] = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
+        kind = members.pop("kind", KINDS.get(type(noted)))
+        if isinstance(noted, Gap):
+            members = {"facts": members}
         yield Entry(
             Path(consumer.name), seq, kind, consumer.name, seq, GROUP, consumer.consumer_id, float(seq), **members
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from inbound.processors.batch import Batch, Record
-from inbound.proof.intervals import contains, intersection, union
+from inbound.proof.intervals import contains, difference, intersection, union
 from inbound.proof.model import ANOMALIES, FindingKind, OffsetRange, PartitionProof, Verdict
 from inbound.testing.kafka import FakeKafka, Gone
 from inbound.topic_partition import TopicPartition
@@ -28,7 +28,7 @@ class _Seen:
     times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
     #: What a processor or a reset has left out.
     left_out: list[OffsetRange] = field(default_factory=list)
-    deleted: set[int] = field(default_factory=set)  # by retention, before anybody was handed it
+    deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     #: What happened that no ledger could tell.
     unaccountable: list[str] = field(default_factory=list)
@@ -40,6 +40,7 @@ class Witness:
     def __init__(self, kafka: FakeKafka) -> None:
         self._kafka = kafka
         self._seen: dict[TopicPartition, _Seen] = defaultdict(_Seen)
+        self._ledgers_failed = False
         kafka.on_gone = self._gone
 
     # -- what it sees --------------------------------------------------------------------------------------------------
@@ -82,9 +83,9 @@ class Witness:
         """The group begins at the start of a topic that was created anew."""
         self._seen[tp] = _Seen(at=0, unaccountable=self._seen[tp].unaccountable)
 
-    def unaccountable(self, tp: TopicPartition, what: str) -> None:
-        """Something happens that no ledger could tell: then the proof may say that it cannot tell."""
-        self._seen[tp].unaccountable.append(what)
+    def ledger_failed(self) -> None:
+        """A ledger takes nothing for a while: then the proof may say that it cannot tell."""
+        self._ledgers_failed = True
 
     def _wanted_from(self, seen: _Seen, offset: int, epoch: int) -> None:
         seen.at, seen.counts_from = offset, epoch
@@ -95,10 +96,11 @@ class Witness:
         """Records have left the log."""
         seen = self._seen[gone.tp]
         for record in gone.records:
-            unread = seen.handed.pop(record.offset, None) is not record
-            if gone.why == "retention" and unread and seen.at is not None and record.offset >= seen.at:
-                seen.deleted.add(record.offset)
-            seen.times.pop(record.offset, None)
+            if gone.why == "retention":
+                seen.deleted[record.offset] = record  # it may still be handed out: it can have been read before
+            else:
+                seen.handed.pop(record.offset, None)
+                seen.times.pop(record.offset, None)
         if gone.why == "cut":
             seen.left_out = _below(seen.left_out, gone.end)
 
@@ -106,19 +108,17 @@ class Witness:
 
     def lost(self, tp: TopicPartition) -> list[int]:
         """Return the offsets that are committed past and in the log, and whose record nobody was handed."""
-        seen = self._seen[tp]
-        return [
-            record.offset
-            for record in self._kafka.records(tp)
-            if contains(seen.passed, record.offset)
-            and seen.handed.get(record.offset) is not record
-            and not contains(union(seen.left_out), record.offset)
-        ]
+        return self._never_handed(tp, self._kafka.records(tp))
 
     def deleted(self, tp: TopicPartition) -> list[int]:
         """Return the offsets that retention took before anybody was handed them, and that are committed past."""
+        return self._never_handed(tp, self._seen[tp].deleted.values())
+
+    def _never_handed(self, tp: TopicPartition, records: Iterable[Record]) -> list[int]:
+        """Return the offsets of those that are committed past although nobody was handed them, or said that nobody need be."""
         seen = self._seen[tp]
-        return sorted(at for at in seen.deleted if contains(seen.passed, at) and not contains(union(seen.left_out), at))
+        wanted = difference(seen.passed, union(seen.left_out))
+        return sorted(r.offset for r in records if contains(wanted, r.offset) and seen.handed.get(r.offset) is not r)
 
     def disagreements(self, proofs: Mapping[TopicPartition, PartitionProof]) -> Iterator[str]:
         """Yield where proofs, made of the same moment, and what was seen differ."""
@@ -130,7 +130,7 @@ class Witness:
         if proof.verdict is Verdict.PROVEN and (lost or deleted):
             yield f"PROVEN, and nobody was handed {lost or deleted}"
         if proof.verdict is Verdict.NOT_PROVABLE:
-            if not seen.unaccountable:
+            if not (seen.unaccountable or self._ledgers_failed):
                 yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
             return
         said = [record.offset for record in self._kafka.records(tp) if contains(_ranges(proof, "lost"), record.offset)]
