@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from inspect import isawaitable
 
-from inbound.errors import OffsetOutOfRangeError, PartitionLostError
+from inbound.errors import BadResponseError, InboundError, ProcessorError
 from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, is_async
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.simulation.judge import Judge
@@ -59,7 +59,8 @@ class Observed(BatchEventProcessor):
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
         answer = self.inner.on_exception(partition, error)
-        if not isinstance(error, OffsetOutOfRangeError | PartitionLostError):  # then an answer means nothing
+        of_the_batch = not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
+        if of_the_batch:  # else an answer means nothing
             self._judge.failure_answered(self.member, partition, answer)
         return answer
 
