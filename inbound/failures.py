@@ -161,6 +161,14 @@ class FailurePolicy:
         self._parts.note("revert", partition.tp, partition.fence.epoch, from_=error.offset, to=target)
         return target
 
+    def hold_unclear(self, partition: Partition, told: str) -> None:
+        """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
+        partition.held = (
+            f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
+            "is one topic cannot be told. Say where to go on with `inbound offsets reset`"
+        )
+        self._hold(partition, "out-of-range", partition.committed)
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def _ask(self, partition: Partition, batch: Batch, error: Exception) -> Outcome | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from inbound.buffer import Chunk
 from inbound.committer import Committer, Pending
+from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
 from inbound.kafka.watching import Watching
@@ -142,10 +143,9 @@ class Reader:
 
     def is_another(self, partition: Partition) -> bool:
         """Whether the topic was deleted, and created anew, since `partition` was claimed; as far as the brokers said."""
-        meta = self.topics.get(partition.tp.topic)
-        return (
-            meta is not None and None not in (meta.topic_id, partition.topic_id) and meta.topic_id != partition.topic_id
-        )
+        meta, own = self.topics.get(partition.tp.topic), partition.topic_id
+        told = meta.topic_id if meta is not None else None
+        return told is not None and own is not None and same_topic(told, own) is False
 
     def close(self) -> None:
         """Close the client; after the reader's thread has ended."""

@@ -9,6 +9,7 @@ from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import decode_member
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES
 from inbound.processors.base import BatchEventProcessor, gives_starts
+from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, Observed, ObservedStarts, Steady
 from inbound.testing.simulation.operators import Operator
@@ -57,6 +58,7 @@ class Stage:
         self._joined = 0
         self.kinds: dict[str, str] = {}  # process: its coordinator
         self.controllers: dict[str, ResetController] = {}  # process: what carries resets out there
+        self.kafka.id_forms = ID_FORMS  # each process reads with another client than the one before
         for topic, count in setup.topics:
             self.kafka.create_topic(topic, count)
         self.judge.initial_partitions(self.partitions())
