@@ -201,6 +201,15 @@ class FakeLogClient(LogClient):
         self._remembered: Mapping[str, TopicMeta] | None = None
         self._behind = False
         self.questions = 0
+        self._failures: dict[str, list[Exception]] = {}
+
+    def fail_next(self, verb: str, error: Exception) -> None:
+        """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
+        self._failures.setdefault(verb, []).append(error)
+
+    def _fail_if_asked(self, verb: str) -> None:
+        if self._failures.get(verb):
+            raise self._failures[verb].pop(0)
 
     def remember_topics(self, *, behind: bool = False) -> None:
         """Go on naming the topics as they are now, until asked anew; with `behind`, also then: the broker lags."""
@@ -242,20 +251,24 @@ class FakeLogClient(LogClient):
         return [tp for tp in self.positions if self._kafka.log_range(tp) is None]
 
     def read(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._fail_if_asked("read")
         self.positions.update(positions)
         self.paused -= set(positions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
+        self._fail_if_asked("forget")
         for tp in partitions:
             del self.positions[tp]
             self.paused.discard(tp)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._check_read(partitions)
+        self._fail_if_asked("pause")
         self.paused |= set(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._check_read(partitions)
+        self._fail_if_asked("resume")
         self.paused -= set(partitions)
 
     def _check_read(self, partitions: Collection[TopicPartition]) -> None:
