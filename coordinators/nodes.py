@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from inbound.coordinators.topic_ids import canonical, same_topic
 from inbound.errors import InboundError
 
 FORMAT = 1
@@ -97,13 +98,25 @@ class EpochInfo:
     reset: ResetNote | None = None
 
     def of_topic(self, topic_id: str | None) -> EpochInfo:
-        """Return this, as it is after a claim by somebody to whom the brokers named `topic_id`."""
-        if topic_id is None or topic_id == self.topic_id:
+        """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.
+
+        An id of the same topic stays as it is written: members of earlier releases compare the text.
+        """
+        if topic_id is None or (self.topic_id is not None and same_topic(self.topic_id, topic_id)):
             return self
         if self.topic_id is None:
             return replace(self, topic_id=topic_id)
-        former = [self.topic_id, *(known for known in self.former if known != topic_id)]
+        former = [self.topic_id, *(known for known in self.former if not same_topic(known, topic_id))]
         return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]))
+
+    def knows_as_former(self, topic_id: str) -> bool:
+        """Whether the group knows that the topic with that id was deleted.
+
+        The current topic is none of these, although earlier releases left its id there in another form.
+        """
+        if self.topic_id is not None and same_topic(self.topic_id, topic_id):
+            return False
+        return any(same_topic(known, topic_id) for known in self.former)
 
     def encode(self) -> bytes:
         body = {"v": FORMAT, **asdict(self)}
@@ -123,7 +136,7 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
             str(body["consumer"]),
             int(body["session"]),
             str(body["nonce"]),
-            None if topic_id is None else str(topic_id),
+            None if topic_id is None or not canonical(str(topic_id)) else str(topic_id),
             tuple(map(str, former)),
             _reset_note(body.get("reset")),
         )

@@ -26,6 +26,7 @@ from inbound.coordinators.nodes import (
     encode_offset,
 )
 from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.topic_ids import same_topic
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_OPS,
     Call,
@@ -72,6 +73,9 @@ class Claim:
     #: The topic was deleted and created anew: the offset was set to 0 with this claim. `old` is what it was before.
     recreated: bool = False
     old: int | None = None
+    former: str | None = None  # the id of the deleted topic
+    #: The id that the brokers named, if it cannot be compared with `topic_id`: the offset may be about another topic.
+    unclear: str | None = None
     #: The reset that has moved the offset to where it still is: nothing was committed since.
     reset: ResetNote | None = None
 
@@ -186,6 +190,7 @@ class Ownership:
         group's offset is about, the topic was deleted and created anew: then the claim sets the offset to 0, in the same
         transaction, so it happens once whoever claims when. It does so only for the id `instead_of`: the one that was
         found before the brokers were asked again. What was heard earlier could be older than what the group knows.
+        Where the two ids cannot be compared, the claim changes neither id nor offset, and says so (`Claim.unclear`).
 
         The offset is read after the claim and in the same session: read before, another owner could still commit and
         release between the two, and its records would be repeated. An owner node of one of `dead_sessions` (of a
@@ -207,12 +212,17 @@ class Ownership:
         before = self._before(epoch_path, epoch)
         nonce = f"{os.urandom(8).hex()}-{next(_nonces)}"
         mine = EpochInfo(self.consumer_id, session, nonce, before.topic_id, before.former)
+        unclear = None
+        if mine.topic_id is not None and topic_id is not None and same_topic(mine.topic_id, topic_id) is None:
+            unclear, topic_id = topic_id, None
         info = mine.of_topic(topic_id)
         recreated = mine.topic_id is not None and mine.topic_id != info.topic_id
         if before.reset is not None and not recreated and await self._stands_at(tp, before.reset.new):
             info = replace(info, reset=before.reset)
         if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
-            raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=topic_id in mine.former)
+            raise OtherTopicError(
+                tp, found=mine.topic_id, told=topic_id, former=topic_id is not None and mine.knows_as_former(topic_id)
+            )
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
             SetData(epoch_path, info.encode(), epoch.stat.version),
@@ -239,7 +249,10 @@ class Ownership:
         self._unanswered.pop(tp, None)  # it checks an epoch that is over now
         was = decode_offset(offset_path, old.data) if old is not None else None
         reset = info.reset if info.reset is not None and info.reset.new == offset else None
-        return Claim(fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was, reset)
+        return Claim(
+            fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was,
+            mine.topic_id if recreated else None, unclear, reset,
+        )  # fmt: skip
 
     async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
         """Get the owner node back in a new session, under the same epoch: nothing is lost and nothing repeated.

@@ -161,6 +161,14 @@ class FailurePolicy:
         self._parts.note("revert", partition.tp, partition.fence.epoch, from_=error.offset, to=target)
         return target
 
+    def hold_unclear(self, partition: Partition, told: str) -> None:
+        """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
+        partition.held = (
+            f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
+            "is one topic cannot be told. Say where to go on with `inbound offsets reset`"
+        )
+        self._hold(partition, "out-of-range", partition.committed)
+
     # -- inside ------------------------------------------------------------------------------------------------------
 
     async def _ask(self, partition: Partition, batch: Batch, error: Exception) -> Outcome | None:
@@ -227,7 +235,7 @@ class FailurePolicy:
             reason=f"{then}: {why}",
         )
         partition.attempts, partition.dead_letter_problem = 0, None
-        return Outcome(batch.next_offset, batch.next_offset)
+        return Outcome(batch.next_offset, _commit_after(partition, batch))
 
     def _hold(self, partition: Partition, cause: str, offset: int | None) -> None:
         """Say that `partition.held` stands: nothing is read before somebody acts."""
@@ -238,3 +246,17 @@ class FailurePolicy:
         self._parts.journal.note(
             kind, text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level, **facts
         )
+
+
+def _commit_after(partition: Partition, batch: Batch) -> int | None:
+    """Return what to commit once `batch` is given up; None: nothing, the processor's next commit covers it.
+
+    1. The processor answers `next` for what it collects; 2. the record behind that is given up; 3. the process dies. Were
+    the given-up record committed, so would be what was collected, and it is nowhere but in the memory of the dead.
+    """
+    if partition.committed is None:
+        return batch.next_offset
+    agreed = max(partition.committed, partition.deferred or 0)  # what the processor has said may be committed
+    if agreed < batch.first_offset or batch.next_offset <= partition.committed:
+        return None
+    return batch.next_offset

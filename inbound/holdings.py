@@ -278,16 +278,20 @@ class Holdings:
 
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
-        partition = Partition(tp, claim.fence, claim.offset, claim.added_later, claim.topic_id)
+        partition = Partition(tp, claim.fence, claim.offset, claim.added_later, claim.topic_id, claim.unclear)
         if claim.reset is not None:
             self._tell_reset(partition, claim.reset)
         partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
         if claim.recreated:
             parts.journal.note(
-                "recreated", "the topic was deleted and created anew; the group starts at offset 0 of the new one", tp,
+                "recreated", "the topic was deleted and created anew; the group starts at offset 0 of the new one "
+                f"(id {claim.topic_id}, before {claim.former}; the commit was {claim.old})", tp,
                 offset=0, epoch=claim.fence.epoch, level=logging.WARNING, old=claim.old,
             )  # fmt: skip
-            parts.note("reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew")
+            parts.note(
+                "reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew",
+                topic_id=claim.topic_id, former=claim.former,
+            )  # fmt: skip
         parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
         parts.journal.note(

@@ -12,7 +12,7 @@ from inbound.rebalances import Rebalances
 #: Why reading went back: the processor asked for it, it failed, or the log ends before the position.
 REVERTS = ("processor", "error", "truncation")
 #: Why a partition is held until somebody acts.
-HOLDS = ("record", "on_claim", "truncation")
+HOLDS = ("record", "on_claim", "truncation", "topic")
 #: Why offsets were passed over: `advance(..., skip=True)`; or one record failed for good, and `on_error.then` says so.
 PASSED_OVER = ("processor", "skip", "dead-letter")
 CHANGES = ("claimed", "released", "lost")

@@ -85,6 +85,9 @@ class Partition:
     committed: int | None  # what stands in ZooKeeper, as far as we know
     added_later: bool = False
     topic_id: str | None = None  # of the topic that it was claimed in
+    unclear: str | None = (
+        None  # what the brokers call that topic, if it cannot be told whether it is the same: it is held
+    )
     placed: bool = False  # the processor was asked where this claim begins; looked at only where it wants to be
     #: The processor that its callbacks go to, from its first turn on; a newer one takes over between two batches.
     served_by: BatchEventProcessor | None = None

@@ -71,6 +71,11 @@ class Turns:
             await self._terminate(partition)
         elif partition.served_by is not parts.processor and not await self._hand_over(partition):
             pass  # it comes back when what the one before wants committed is
+        elif partition.unclear is not None:
+            if partition.held is None:
+                self._failures.hold_unclear(partition, partition.unclear)
+                parts.meters.holds.add("topic")
+            parts.schedule.put_back(partition, NEVER)
         elif partition.deferred is not None and partition.commit_due <= parts.clock.now():
             self._commit_deferred(partition)
         elif (parts.schedule.paused or partition.paused_since is not None) and await self._is_paused(partition):

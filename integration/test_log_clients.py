@@ -58,6 +58,18 @@ class TestClients(LogClientConformance):
     )
 
 
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+@kafka_python_alone
+def test_both_clients_name_a_topic_by_the_same_id(stage: RealStage) -> None:
+    """librdkafka writes it as base64, kafka-python as a UUID: a member with one takes over from a member with the other."""
+    name = stage.topic()[0].topic
+    clients = [make(stage.cluster.bootstrap_servers, 100) for make in CLIENTS.values()]
+    stage.clients += clients
+    assert len({stage.topics(client, [name], None)[name].topic_id for client in clients}) == 1
+
+
 # -- records -----------------------------------------------------------------------------------------------------------
 
 

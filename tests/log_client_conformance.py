@@ -11,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from inbound.buffer import record_size
+from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError
 from inbound.kafka.base import LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord
@@ -31,7 +32,8 @@ class LogClientConformance:
         stage.create_topic(two, 3)
         found = stage.topics(client, [one, two, missing], None)
         assert {name: meta.partitions for name, meta in found.items()} == {one: 1, two: 3}
-        assert len({meta.topic_id for meta in found.values()} - {None}) == 2
+        ids = {meta.topic_id for meta in found.values()}
+        assert (len(ids - {None}), {canonical(one or "") for one in ids}) == (2, ids)
 
     def test_a_pattern_matches_whole_names(self, stage: Stage) -> None:
         """Whatever names are given beside it."""

@@ -15,7 +15,7 @@ class TopicMeta(NamedTuple):
     """A topic as the brokers describe it."""
 
     partitions: int
-    topic_id: str | None = None
+    topic_id: str | None = None  # as `inbound.coordinators.topic_ids.canonical` writes it; None: the brokers name none
 
 
 class LogRange(NamedTuple):

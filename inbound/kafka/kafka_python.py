@@ -15,6 +15,7 @@ import kafka
 import kafka.errors
 from kafka.structs import TopicPartition as KafkaPartition
 
+from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
@@ -129,7 +130,9 @@ class KafkaPythonClient(LogClient):
                 partitions = self._cluster.partitions_for_topic(name) or set()
                 topic_id = self._cluster.topic_id(name)
                 # A topic being created can be listed with some partitions missing: what counts is the highest number.
-                found[name] = TopicMeta(max(partitions, default=-1) + 1, str(topic_id) if topic_id else None)
+                found[name] = TopicMeta(
+                    max(partitions, default=-1) + 1, canonical(str(topic_id)) if topic_id is not None else None
+                )
         return {name: meta for name, meta in found.items() if meta.partitions}
 
     def ask_topics(self) -> Callable[[], bool]:

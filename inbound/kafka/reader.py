@@ -6,12 +6,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from inbound.buffer import Chunk
 from inbound.committer import Committer, Pending
+from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.throttle import Stream, Throttle
 from inbound.kafka.watching import Watching
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
@@ -26,22 +27,9 @@ POLL_WHILE_PAUSED = 0.025
 EXPECTING, POLL_WHILE_EXPECTING = 1.0, 0.02
 #: How soon brokers that did not answer a question are asked again, in seconds.
 ASK_AGAIN = 1.0
-#: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
-SMALLEST_FETCH = 16 * 1024
 RETRY = 0.5
 #: When nothing has come for so long, the client is left alone until something does, or for the longer time. Seconds.
 IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
-
-
-@dataclass(eq=False)
-class Stream:
-    """A partition that is being read."""
-
-    partition: Partition
-    generation: int
-    paused: bool = False
-    next_offset: int = 0  # where the client reads on, of what came into the buffer
-    question: int | None = None  # asked because the position is not in the log: is it the same topic still?
 
 
 class Reader:
@@ -62,10 +50,9 @@ class Reader:
         self._metadata_due = 0.0
         self._retry_at = 0.0
         self._ask_at = 0.0
-        self._fetch_bytes = 0
+        self._throttle = Throttle(parts)
         self._expecting_until = 0.0
         self.brought = False  # whether the last turn brought records
-        self.buffered = 0  # bytes that all buffers take in memory, before the last turn's poll
         self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
         self._active_at = 0.0  # when something came, or was asked for, last
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
@@ -135,6 +122,11 @@ class Reader:
         return stream if stream is not None and stream.partition is partition else None
 
     @property
+    def buffered(self) -> int:
+        """How many bytes all buffers take in memory, before the last turn's poll. Any thread."""
+        return self._throttle.buffered
+
+    @property
     def may_be_lent(self) -> bool:
         """Whether a worker may read: see `inbound.reading`. Any thread."""
         client = self._client
@@ -142,10 +134,9 @@ class Reader:
 
     def is_another(self, partition: Partition) -> bool:
         """Whether the topic was deleted, and created anew, since `partition` was claimed; as far as the brokers said."""
-        meta = self.topics.get(partition.tp.topic)
-        return (
-            meta is not None and None not in (meta.topic_id, partition.topic_id) and meta.topic_id != partition.topic_id
-        )
+        meta, own = self.topics.get(partition.tp.topic), partition.topic_id
+        told = meta.topic_id if meta is not None else None
+        return told is not None and own is not None and same_topic(told, own) is False
 
     def close(self) -> None:
         """Close the client; after the reader's thread has ended."""
@@ -169,10 +160,10 @@ class Reader:
             self._refresh_topics(now)
             if self._read_on:
                 self._go_on()
-            self._forget_left()
+            self._forget(self._left())
             self._open_new()
             self._apply_jumps()
-            self._throttle()
+            self._throttle.apply(self._client, self._streams, self._may_be_read)
             self.watching.look(self._client, self._streams, now, self._parts.reader_wakeup.set)
             paused = sum(stream.paused for stream in self._streams.values())
             self.some_paused = bool(paused)
@@ -200,11 +191,12 @@ class Reader:
             client.close()
         self._connect, self._asking, self._read_on = connect, None, bool(self._streams)
         self._retry_at = self._metadata_due = 0.0
-        self._fetch_bytes = 0
+        self._throttle.another_client()
 
     def _go_on(self) -> None:
         assert self._client is not None
-        self._forget_left()
+        for tp in self._left():  # this client has not heard of them
+            del self._streams[tp]
         self._client.read({tp: stream.next_offset for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
         self._active_at, self._read_on = self._parts.clock.now(), False
@@ -268,16 +260,15 @@ class Reader:
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
-    def _forget_left(self) -> None:
-        left = [
-            tp
-            for tp, stream in self._streams.items()
-            if stream.partition.place in (Place.GONE, Place.LEAVING, Place.ABANDONED)
-        ]
-        if left:
+    def _left(self) -> list[TopicPartition]:
+        gone = (Place.GONE, Place.LEAVING, Place.ABANDONED)
+        return [tp for tp, stream in self._streams.items() if stream.partition.place in gone]
+
+    def _forget(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
             assert self._client is not None
-            self._client.forget(left)
-            for tp in left:
+            self._client.forget(partitions)
+            for tp in partitions:
                 del self._streams[tp]
 
     def _open_new(self) -> None:
@@ -285,18 +276,16 @@ class Reader:
             opening, self._opening = list(self._opening), deque()
         if not opening:
             return
-        again = [p for p in opening if p.reopened]
-        if again:
-            assert self._client is not None
-            self._client.forget([p.tp for p in again if self._is_read(p)])
+        try:
+            again = [p for p in opening if p.reopened]
+            self._forget([p.tp for p in again if self._is_read(p)])
             for partition in again:
                 partition.reopened = False
-                self._streams.pop(partition.tp, None)
-        try:
             self._start([p for p in opening if p.place is Place.STARTING and not self._is_read(p)])
         except Exception:
             with self._lock:  # whatever it was: they are tried again
-                self._opening.extend(p for p in opening if p not in self._opening and not self._is_read(p))
+                kept = [p for p in opening if p.reopened or not self._is_read(p)]
+                self._opening.extend(p for p in kept if p not in self._opening)
             raise
 
     def _is_read(self, partition: Partition) -> bool:
@@ -325,7 +314,6 @@ class Reader:
             partition.high_watermark = limits.end
             if partition.given_start is not None:
                 partition.position = partition.given_start
-                self._note_start(partition)
             else:
                 latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
                 partition.position = limits.end if latest else limits.start
@@ -333,6 +321,8 @@ class Reader:
         self._read_from_position(resolved)
         for partition in resolved:
             limits = ranges[partition.tp]
+            if partition.given_start is not None:
+                self._note_start(partition)
             if not limits.start <= partition.position <= limits.end:
                 self._parts.schedule.start(partition)  # not committed: the brokers will refuse it, and say why
                 continue
@@ -374,66 +364,28 @@ class Reader:
             return {}
 
     def _apply_jumps(self) -> None:
+        """Read on where partitions have jumped to. A jump leaves the queue when the client has taken it."""
         with self._lock:
-            jumps, self._jumps = list(self._jumps), deque()
-        positions = {}
+            jumps = list(self._jumps)
+        if not jumps:
+            return
+        wanted: dict[TopicPartition, tuple[int, int]] = {}  # generation and position
         for partition in jumps:
             stream = self._streams.get(partition.tp)
             # One entry may already have brought what a second one asks for: read it twice, and records come twice.
-            wanted = partition.buffer.generation
-            if stream is not None and stream.partition is partition and stream.generation != wanted:
-                stream.generation = wanted
-                positions[partition.tp] = partition.position
-        if positions:
+            generation = partition.buffer.generation
+            if stream is not None and stream.partition is partition and stream.generation != generation:
+                wanted[partition.tp] = generation, partition.position
+        if wanted:
             assert self._client is not None
             self._active_at = self._parts.clock.now()
-            self._client.read(positions)
-            for tp, offset in positions.items():
-                self._streams[tp].paused, self._streams[tp].next_offset = False, offset
-
-    def _throttle(self) -> None:
-        """Pause what has enough read ahead, resume what ran low.
-
-        The bound is for the whole channel, less what the client itself holds. Half of it is room to read ahead, the other
-        half is for what fetches may still bring: one fetch brings at most `share` of a partition. While there is room, a
-        busy partition may take a quarter of it; when it is crowded, each is held to its share. So stalled partitions never
-        keep the others from being read, and all together stay within the bound, with eight partitions as with a thousand.
-        """
-        assert self._client is not None
-        settings = self._parts.config.reader
-        if not self._streams:
-            return
-        room = (settings.prefetch_bytes - self._client.held_bytes) // 2
-        share = room // len(self._streams)
-        buffers = [stream.partition.buffer for stream in self._streams.values()]
-        self.buffered = sum(b.size for b in buffers) + self._client.record_bytes * sum(b.records for b in buffers)
-        crowded = self.buffered >= room
-        limit = share if crowded else max(share, room // 4)
-        fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, share))
-        if fetch_bytes != self._fetch_bytes:
-            self._fetch_bytes = fetch_bytes
-            self._client.limit_fetches(fetch_bytes)
-        pause, resume = [], []
-        # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
-        # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
-        # cannot hand out must not keep a partition from being read.
-        stuck = not self._parts.asynchronous and self._parts.schedule.at_work >= self._parts.config.workers
-        full = stuck and self.buffered >= 2 * room
-        channel_paused = self._parts.schedule.paused or full
-        for tp, stream in self._streams.items():
-            size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
-            if not stream.paused and (size >= limit or held):
-                pause.append(tp)
-            elif stream.paused and size <= limit // 2 and not held and self._may_be_read(stream.partition):
-                resume.append(tp)
-        for tp in pause:
-            self._streams[tp].paused = True
-        for tp in resume:
-            self._streams[tp].paused = False
-        if pause:
-            self._client.pause(pause)
-        if resume:
-            self._client.resume(resume)
+            self._client.read({tp: position for tp, (_, position) in wanted.items()})
+        for tp, (generation, position) in wanted.items():
+            stream = self._streams[tp]
+            stream.generation, stream.next_offset, stream.paused = generation, position, False
+        with self._lock:
+            for _ in jumps:
+                self._jumps.popleft()
 
     def _may_be_read(self, partition: Partition) -> bool:
         return partition.problem is None and not self.is_another(partition)

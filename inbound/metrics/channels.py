@@ -92,8 +92,8 @@ CHANNELS = Section(
         ),
         counter(
             "inbound_holds_total",
-            "Times that a partition was held until somebody acts: a record fails for good, on_claim does, or the log ends "
-            "before the position (truncation)",
+            "Times that a partition was held until somebody acts: a record fails for good, on_claim does, the log was cut below "
+            "the position (truncation), or the topic's id cannot be compared with the group's (topic)",
             lambda c: c.meters.holds,
             "reason",
             len(HOLDS),

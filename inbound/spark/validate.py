@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import LedgerError, SparkError
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.ledger.places import FilePath, RemotePath
@@ -299,8 +300,13 @@ def _extent(
 def _of_former_topic(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> str | None:
     """Say so where the group's offset is about another topic than the one of that name now."""
     now = scene.topics[tp.topic].topic_id
-    if coordinated is None or coordinated.topic_id is None or now is None or coordinated.topic_id == now:
+    if coordinated is None or coordinated.topic_id is None or now is None or same_topic(coordinated.topic_id, now):
         return None
+    if same_topic(coordinated.topic_id, now) is None:
+        return (
+            f"the group's offset is about topic {coordinated.topic_id}, the topic's id is {now}: whether that is one topic "
+            "cannot be told; set the offset with `inbound offsets reset`, and validate again"
+        )
     return (
         f"the topic was deleted and made again (its id is {now}, the group's offset is about {coordinated.topic_id}); "
         "start a consumer of the group, which begins with the new one, and validate again"

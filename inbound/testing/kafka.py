@@ -5,17 +5,36 @@ Faults are verbs. Nothing here waits or has a thread: a poll returns what is the
 
 from __future__ import annotations
 
+import base64
 import re
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from inbound.buffer import record_size
+from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError
 from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
+
+
+def _plain_id(number: int) -> str:
+    return f"topic-{number}"
+
+
+def _uuid(number: int) -> uuid.UUID:
+    return uuid.UUID(int=0xFBEFBEFF << 96 | number)  # begins with `++++/` in base64
+
+
+#: Ways to write the id of the n-th topic, as Kafka's clients do: a UUID, librdkafka's base64, and Java's.
+ID_FORMS: Sequence[Callable[[int], str]] = (
+    lambda number: str(_uuid(number)),
+    lambda number: base64.b64encode(_uuid(number).bytes).decode().rstrip("="),
+    lambda number: base64.urlsafe_b64encode(_uuid(number).bytes).decode().rstrip("="),
+)
 
 
 @dataclass
@@ -40,8 +59,10 @@ class FakeKafka:
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, _Log] = {}
-        self._topics: dict[str, TopicMeta] = {}
+        self._topics: dict[str, tuple[int, int]] = {}  # partitions, and the how many-th topic that was created
         self._created = 0
+        #: How clients write the ids of topics: each client that is made takes the next way.
+        self.id_forms: Sequence[Callable[[int], str]] = (_plain_id,)
         self.is_up = True
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
@@ -53,7 +74,7 @@ class FakeKafka:
         known = self._topics.get(name)
         if known is None:
             self._created += 1
-        self._topics[name] = TopicMeta(partitions, known.topic_id if known else f"topic-{self._created}")
+        self._topics[name] = partitions, known[1] if known is not None else self._created
         for number in range(partitions):
             self._logs.setdefault(TopicPartition(name, number), _Log())
 
@@ -139,7 +160,8 @@ class FakeKafka:
             BrokerUnavailableError: the brokers are down.
         """
         self.check_up()
-        self.clients.append(FakeLogClient(self, max_poll_records))
+        id_form = self.id_forms[len(self.clients) % len(self.id_forms)]
+        self.clients.append(FakeLogClient(self, max_poll_records, id_form))
         return self.clients[-1]
 
     # -- the client's side -------------------------------------------------------------------------------------------
@@ -148,8 +170,9 @@ class FakeKafka:
         if not self.is_up:
             raise BrokerUnavailableError("Kafka (fake) does not answer: it is down")
 
-    def topics(self) -> Mapping[str, TopicMeta]:
-        return dict(self._topics)
+    def topics(self, id_form: Callable[[int], str] | None = None) -> Mapping[str, TopicMeta]:
+        write = id_form or self.id_forms[0]
+        return {name: TopicMeta(count, canonical(write(number))) for name, (count, number) in self._topics.items()}
 
     def log_range(self, tp: TopicPartition) -> LogRange | None:
         log = self._answering(tp)
@@ -191,9 +214,10 @@ class FakeKafka:
 class FakeLogClient(LogClient):
     """Reads a `FakeKafka`. Partitions of one poll take turns at being first."""
 
-    def __init__(self, kafka: FakeKafka, max_poll_records: int) -> None:
+    def __init__(self, kafka: FakeKafka, max_poll_records: int, id_form: Callable[[int], str] = _plain_id) -> None:
         self._kafka = kafka
         self._max = max_poll_records
+        self._id_form = id_form
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         self.closed = False
@@ -203,10 +227,19 @@ class FakeLogClient(LogClient):
         self._remembered: Mapping[str, TopicMeta] | None = None
         self._behind = False
         self.questions = 0
+        self._failures: dict[str, list[Exception]] = {}
+
+    def fail_next(self, verb: str, error: Exception) -> None:
+        """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
+        self._failures.setdefault(verb, []).append(error)
+
+    def _fail_if_asked(self, verb: str) -> None:
+        if self._failures.get(verb):
+            raise self._failures[verb].pop(0)
 
     def remember_topics(self, *, behind: bool = False) -> None:
         """Go on naming the topics as they are now, until asked anew; with `behind`, also then: the broker lags."""
-        self._remembered, self._behind = self._kafka.topics(), behind
+        self._remembered, self._behind = self._kafka.topics(self._id_form), behind
 
     def forget_topics(self) -> None:
         """Name the topics as they are."""
@@ -216,7 +249,7 @@ class FakeLogClient(LogClient):
         self._reachable = self._kafka.is_up
         self._kafka.check_up()
         wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
-        known = self._kafka.topics() if self._remembered is None else self._remembered
+        known = self._kafka.topics(self._id_form) if self._remembered is None else self._remembered
         return {name: meta for name, meta in known.items() if wanted(name)}
 
     def ask_topics(self) -> Callable[[], bool]:
@@ -244,20 +277,24 @@ class FakeLogClient(LogClient):
         return [tp for tp in self.positions if self._kafka.log_range(tp) is None]
 
     def read(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._fail_if_asked("read")
         self.positions.update(positions)
         self.paused -= set(positions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
+        self._fail_if_asked("forget")
         for tp in partitions:
             del self.positions[tp]
             self.paused.discard(tp)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._check_read(partitions)
+        self._fail_if_asked("pause")
         self.paused |= set(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._check_read(partitions)
+        self._fail_if_asked("resume")
         self.paused -= set(partitions)
 
     def _check_read(self, partitions: Collection[TopicPartition]) -> None:

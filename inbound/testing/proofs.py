@@ -17,7 +17,6 @@ from inbound.proof.model import Coordination, LogExtent, PartitionKey, Partition
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
 
-
 #: What lines of a ledger are called that are no notes.
 KINDS = {Range: "begun", Done: "done", Settled: "settled", Gap: "degraded"}
 

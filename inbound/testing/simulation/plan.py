@@ -31,7 +31,8 @@ THEMES = (
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
-    "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail", "retain",
+    "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
+    "retain",
     "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.

@@ -14,6 +14,7 @@ from inbound.errors import BrokerUnavailableError
 from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Record
+from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
@@ -96,6 +97,7 @@ class Stage:
         self._joined = 0
         self.kinds: dict[str, str] = {}  # process: its coordinator
         self.controllers: dict[str, ResetController] = {}  # process: what carries resets out there
+        self.kafka.id_forms = ID_FORMS  # each process reads with another client than the one before
         for topic, count in setup.topics:
             self.kafka.create_topic(topic, count)
         self.judge.initial_partitions(self.partitions())
@@ -135,10 +137,7 @@ class Stage:
         twin = next((c.name for c in self.world.consumers.values() if c.consumer_id == consumer_id), None)
         kind = self.kinds[twin] if twin else (*setup.others, *["dynamic"] * self._joined)[self._joined - 1]
         self.kinds[name] = kind
-        if self._make_processor is not None:
-            inner = self._make_processor()
-        else:
-            inner = self._processor(name)
+        inner = self._make_processor() if self._make_processor is not None else self._processor(name)
         observed = observing(type(inner))(inner, self.judge, self.scheduler)
         work = Random(f"{self.plan.seed} {name} work")
         observed.duration = lambda: self.slow.pop(name, 0.0) or work.random() * setup.work
