@@ -388,8 +388,8 @@ class Turns:
         floor = partition.committed if partition.committed is not None else partition.position
         try:
             return decide(
-                partition.tp, response, committed=partition.committed, first=floor, position=partition.position,
-                callback=name,
+                partition.tp, response, committed=partition.committed, first=min(floor, partition.position),
+                position=partition.position, callback=name,
             )  # fmt: skip
         except BadResponseError as error:
             self._callback_failed(partition, name, error)

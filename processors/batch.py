@@ -160,7 +160,7 @@ class BatchResponse:
 
     @classmethod
     def revert(cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None) -> BatchResponse:
-        """Commit nothing and read again from the commit, or from `offset`."""
+        """Commit nothing and read again from the commit, or from `offset`; where the commit lies beyond, from the batch on."""
         return cls(Verb.REVERT, offset, wait, max_bytes)
 
     @classmethod

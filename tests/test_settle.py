@@ -56,8 +56,11 @@ def test_an_unusable_answer_is_refused_with_the_way_out(response: object, messag
 
 
 def test_what_a_revert_went_back_over_is_not_committed_again() -> None:
-    """After a revert below the commit, the plain advance() reads on and leaves the commit where it is."""
-    assert decide(TP, BatchResponse.advance(), committed=100, first=40, position=60) == Outcome(60, None)
+    """After a revert below the commit, advance() reads on and leaves the commit where it is; revert() gives the batch back."""
+    answers = [
+        decide(TP, a, committed=100, first=40, position=60) for a in (BatchResponse.advance(), BatchResponse.revert())
+    ]
+    assert answers == [Outcome(60, None), Outcome(40, None, reverted_from=60)]
 
 
 def test_without_a_commit_the_batch_itself_is_the_floor() -> None:

@@ -238,7 +238,7 @@ class Judge:
         if response.verb is Verb.REVERT:
             if target is not None and target > end:
                 return False
-            given.position = floor if target is None else target
+            given.position = min(floor, first) if target is None else target
         else:
             advance = response.verb is Verb.ADVANCE
             if advance and target is not None and (target < floor or (target > end and not response.skip)):
