@@ -21,8 +21,9 @@ settings.register_profile("inbound", deadline=None, print_blob=True)
 settings.load_profile("inbound")
 
 
-def pytest_sessionstart() -> None:
-    """Have Hypothesis make its table of characters now: once in a clone, that takes longer than a test may."""
+@pytest.fixture(autouse=True, scope="session")
+def all_characters_are_known() -> None:
+    """Hypothesis makes its table of characters now: once in a clone, that takes longer than a test may."""
     strategies.text().validate()
 
 
