@@ -61,6 +61,10 @@ def by_partition(ids: Sequence[str]) -> dict[int, list[int]]:
     return found
 
 
+#: Makes one.
+MakeScene = Callable[..., "Dispatching"]
+
+
 @dataclass
 class Dispatching(Scene):
     """Subscriptions to one topic, each a channel with a group of its own, all in the same processes."""
