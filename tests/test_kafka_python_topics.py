@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from kafka.errors import KafkaConnectionError
 from kafka.future import Future
 
 from inbound.kafka.base import TopicMeta
@@ -14,18 +16,17 @@ from inbound.kafka.kafka_python import KafkaPythonClient
 class SlowCluster:
     """Metadata as kafka-python keeps it: whoever asks while an answer is on its way is given that one."""
 
-    def __init__(self) -> None:
-        self._answers: list[dict[str, int]] = [
-            {},
-            {"orders": 3},
-        ]  # first to the question of a new consumer: of no topic
-        self._known: dict[str, int] = {}
+    def __init__(self, *answers: dict[str, int] | KafkaConnectionError) -> None:
+        self._answers, self._known = list(answers), dict[str, int]()
 
     def request_update(self) -> Any:
         return Future()
 
     def run(self, wait_for: object, future: Any, milliseconds: float) -> None:
-        self._known = self._answers.pop(0)
+        answer = self._answers.pop(0)
+        if isinstance(answer, KafkaConnectionError):
+            raise answer
+        self._known = answer
         future.success(self)
 
     def topics(self) -> set[str]:
@@ -38,9 +39,10 @@ class SlowCluster:
         return None
 
 
-def test_a_topic_is_known_although_the_first_answer_was_to_an_older_question() -> None:
-    """Else a reset, or a proof, on a busy machine says that there is no such topic."""
-    client, cluster = KafkaPythonClient.__new__(KafkaPythonClient), SlowCluster()
+@pytest.mark.parametrize("failed", [(), (KafkaConnectionError("Connection timed out"),)], ids=["slow", "cut"])
+def test_a_topic_is_known_although_the_first_answer_was_to_an_older_question(failed: Any) -> None:
+    """Else a reset, or a proof, on a busy machine says that there is no such topic, or that nothing can be proven."""
+    client, cluster = KafkaPythonClient.__new__(KafkaPythonClient), SlowCluster({}, *failed, {"orders": 3})
     client._cluster, client._update, client._settings, client._where = cluster, None, {}, "here"
     client._consumer = SimpleNamespace(_manager=SimpleNamespace(wait_for=None), _net=cluster)
 

@@ -135,8 +135,24 @@ class KafkaPythonClient(LogClient):
         return {name: meta for name, meta in found.items() if meta.partitions}
 
     def _wait_for_update(self) -> None:
+        """Wait for the list of topics, and ask again where one connection fails: the next may be to a broker that lives.
+
+        kafka-python asks no sooner than after its `retry_backoff_ms`.
+        """
+        deadline = time.monotonic() + ANSWER_TIMEOUT
         manager, net = self._consumer._manager, self._consumer._net
-        self._ask(lambda: net.run(manager.wait_for, self._update, ANSWER_TIMEOUT * 1000), "the list of topics")
+
+        def wait() -> None:
+            while True:
+                try:
+                    net.run(manager.wait_for, self._update, max(0.0, deadline - time.monotonic()) * 1000)
+                    return
+                except kafka.errors.KafkaConnectionError:
+                    if is_refused(self._settings) or time.monotonic() >= deadline:
+                        raise
+                    self._update = self._cluster.request_update()
+
+        self._ask(wait, "the list of topics")
 
     def ask_topics(self) -> Callable[[], bool]:
         # A question that is on its way already may have been answered before now: the one after it counts.
