@@ -9,10 +9,10 @@ import sys
 import uuid
 from pathlib import Path
 
-import kafka
 import pytest
 
 from inbound.embedded import EmbeddedCluster
+from integration.whole_topic import read_topic
 from tests.waiting import until
 
 
@@ -24,17 +24,7 @@ def inbound(*arguments: str, timeout: float = 120, given: str | None = None) -> 
 
 def read(bootstrap: str, topic: str, count: int) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
     """Return key, value and headers of `count` records of a topic, in offset order of one partition after the other."""
-    consumer = kafka.KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None)
-    found: list[kafka.consumer.fetcher.ConsumerRecord] = []
-
-    def enough() -> bool:
-        for records in consumer.poll(timeout_ms=200).values():
-            found.extend(records)
-        return len(found) >= count
-
-    until(enough, 60, lambda: f"{count} records: {len(found)} have come")
-    consumer.close()
-    found.sort(key=lambda record: (record.partition, record.offset))
+    found = read_topic(bootstrap, topic, count)
     return [(record.key, record.value, dict(record.headers)) for record in found]
 
 
