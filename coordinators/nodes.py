@@ -96,6 +96,9 @@ class EpochInfo:
     former: tuple[str, ...] = ()
     #: The reset that moved the group's offset last, as long as nothing was committed since.
     reset: ResetNote | None = None
+    #: Under which leader of the partition what is before the group's offset was written, as Kafka counts leaders: who reads
+    #: on there can have the brokers compare. None: not known.
+    leader_epoch: int | None = None
 
     def of_topic(self, topic_id: str | None) -> EpochInfo:
         """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.
@@ -120,8 +123,9 @@ class EpochInfo:
 
     def encode(self) -> bytes:
         body = {"v": FORMAT, **asdict(self)}
-        if self.reset is None:
-            del body["reset"]
+        for name in ("reset", "leader_epoch"):
+            if body[name] is None:
+                del body[name]
         return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -131,7 +135,7 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
         return None
     body = read_object(path, data)
     try:
-        topic_id, former = body.get("topic_id"), body.get("former") or ()
+        topic_id, former, leader = body.get("topic_id"), body.get("former") or (), body.get("leader_epoch")
         return EpochInfo(
             str(body["consumer"]),
             int(body["session"]),
@@ -139,6 +143,7 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
             None if topic_id is None or not canonical(str(topic_id)) else str(topic_id),
             tuple(map(str, former)),
             _reset_note(body.get("reset")),
+            None if leader is None else int(leader),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(

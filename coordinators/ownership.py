@@ -78,6 +78,8 @@ class Claim:
     unclear: str | None = None
     #: The reset that has moved the offset to where it still is: nothing was committed since.
     reset: ResetNote | None = None
+    #: What stands in the epoch node now.
+    info: EpochInfo | None = field(default=None, compare=False)
 
 
 class OtherTopicError(TransientError):
@@ -211,12 +213,14 @@ class Ownership:
             return None
         before = self._before(epoch_path, epoch)
         nonce = f"{os.urandom(8).hex()}-{next(_nonces)}"
-        mine = EpochInfo(self.consumer_id, session, nonce, before.topic_id, before.former)
+        leader_epoch = await self._leader_epoch(tp, before, fresh=not epoch.data)
+        mine = EpochInfo(self.consumer_id, session, nonce, before.topic_id, before.former, None, leader_epoch)
         unclear = None
         if mine.topic_id is not None and topic_id is not None and same_topic(mine.topic_id, topic_id) is None:
             unclear, topic_id = topic_id, None
         info = mine.of_topic(topic_id)
         recreated = mine.topic_id is not None and mine.topic_id != info.topic_id
+        info = replace(info, leader_epoch=0) if recreated else info
         if before.reset is not None and not recreated and await self._stands_at(tp, before.reset.new):
             info = replace(info, reset=before.reset)
         if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
@@ -251,7 +255,7 @@ class Ownership:
         reset = info.reset if info.reset is not None and info.reset.new == offset else None
         return Claim(
             fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was,
-            mine.topic_id if recreated else None, unclear, reset,
+            mine.topic_id if recreated else None, unclear, reset, info,
         )  # fmt: skip
 
     async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
@@ -440,6 +444,14 @@ class Ownership:
             log.warning("%s; claimed all the same, what it held is overwritten", error)
             info = None
         return info or EpochInfo("", 0, "")
+
+    async def _leader_epoch(self, tp: TopicPartition, before: EpochInfo, *, fresh: bool) -> int | None:
+        """Return `EpochInfo.leader_epoch` for a claim; 0 where nothing was ever committed.
+
+        That is right for a log that never lost its leader, and spares its first commit to move the epoch.
+        """
+        node = await self.zk.get(self.paths.offset(*tp)) if fresh else None
+        return 0 if fresh and (node is None or not node.data.strip()) else before.leader_epoch
 
     async def _stands_at(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the group's offset is `offset`: a hint, for somebody who commits may come before our claim."""

@@ -56,14 +56,25 @@ class Pending:
     unread: bool = False  # the epoch node must be read before it is sent again
     epoch: Node | None = None  # the epoch node as read, where the commit is to move it on
     since: float = 0.0  # clock time at which the committer got it
+    leader_epoch: int | None = None  # under which leader what is before `offset` was written, as far as is known
 
     def ops(self, parts: Parts) -> list[Op]:
         tp = self.partition.tp
         path, data = parts.paths.offset(*tp), encode_offset(self.offset)
         write: Op = Create(path, data) if self.create else SetData(path, data)
-        if self.epoch is not None:
-            return [SetData(parts.paths.epoch(*tp), self.epoch.data, self.epoch.stat.version), write]
-        return [Check(parts.paths.epoch(*tp), self.partition.fence.epoch), write]
+        return [self._guard(parts.paths.epoch(*tp)), write]
+
+    def _guard(self, path: str) -> Op:
+        """Return what keeps the commit from landing under another's epoch: a check, or what moves our own epoch on.
+
+        The epoch is moved on with the first commit of what another leader of the partition has written, too: the node says
+        so with the offset, for whoever reads on there (see `docs/decisions/0051-cut-logs.md`).
+        """
+        epoch, version, info = self.epoch, self.partition.fence.epoch, self.partition.info
+        if info is not None and info.leader_epoch != self.leader_epoch:
+            data = replace(info, leader_epoch=self.leader_epoch).encode()
+            return SetData(path, data, version if epoch is None else epoch.stat.version)
+        return Check(path, version) if epoch is None else SetData(path, epoch.data, epoch.stat.version)
 
 
 class Committer:
@@ -85,6 +96,7 @@ class Committer:
     def submit(self, pending: Pending) -> None:
         """Take over a partition's commit. Any thread."""
         pending.since = self._parts.clock.now()
+        pending.leader_epoch = pending.partition.leader_epoch_at(pending.offset)
         with self._lock:
             self._queue.append(pending)
         self._parts.committer_wakeup.set()
@@ -141,6 +153,8 @@ class Committer:
                 pending = self._queue.popleft()
                 partition = pending.partition
                 cost = 100 + 2 * len(parts.paths.offset(*partition.tp))
+                if partition.info is not None and partition.info.leader_epoch != pending.leader_epoch:
+                    cost += len(partition.info.encode())
                 if partition.fate is Fate.DROP:
                     discarded.append(pending)
                 elif pending.first and partition.place is not Place.STARTING:
@@ -226,7 +240,7 @@ class Committer:
         """Take note of the epochs that were moved with commits."""
         for index, pending in enumerate(group):
             stat = stats[2 * index]
-            if pending.epoch is not None and stat is not None:
+            if stat is not None:
                 partition = pending.partition
                 self._parts.schedule.refence(partition, replace(partition.fence, epoch=stat.version))
 
@@ -290,6 +304,8 @@ class Committer:
     def _landed(self, pending: Pending) -> None:
         parts, partition = self._parts, pending.partition
         partition.committed = pending.offset
+        if partition.info is not None:
+            partition.info = replace(partition.info, leader_epoch=pending.leader_epoch)
         partition.reverts, partition.reverted_to = 0, None
         parts.mirror.landed(partition.tp, pending.offset)
         self.commits += 1

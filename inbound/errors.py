@@ -74,13 +74,28 @@ class PartitionLostError(PartitionError):
 
 
 class OffsetOutOfRangeError(PartitionError):
-    """The position to read from is not in the partition's log."""
+    """The position to read from is not in the partition's log; or is, but the log was cut before it and has grown again.
 
-    def __init__(self, topic: str, partition: int, offset: int, start: int, end: int) -> None:
-        super().__init__(topic, partition, f"offset {offset} is outside the log, which holds {start} to {end}")
+    `cut` is the offset from which on the log holds other records than were read, where the brokers can tell.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, offset: int, start: int, end: int, *, cut: int | None = None
+    ) -> None:
+        said = f"offset {offset} is outside the log, which holds {start} to {end}"
+        if start <= offset <= end or cut is not None:
+            where = "" if cut is None else f" at {cut}"
+            said = f"the log was cut{where}, before offset {offset}; it holds {start} to {end} now"
+        super().__init__(topic, partition, said)
         self.offset = offset
         self.start = start
         self.end = end
+        self.cut = cut
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the log was cut; else its beginning was deleted by retention."""
+        return self.offset >= self.start
 
 
 class ProcessorError(InboundError):

@@ -1,4 +1,4 @@
-"""What happens when a processor fails, or a position is not in the log."""
+"""What happens when a processor fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
-from inbound.errors import BadResponseError, OffsetOutOfRangeError, ProcessorError
+from inbound.errors import BadResponseError, ProcessorError
 from inbound.journal import Journal
 from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor
@@ -56,7 +56,7 @@ class Served(Protocol):
 
 
 class FailurePolicy:
-    """The channel's `on_error`, and its answer to positions outside the log. Called by workers."""
+    """The channel's `on_error`. Called by workers."""
 
     def __init__(self, parts: Served, dead_letters: DeadLetters | None) -> None:
         self._parts = parts
@@ -116,7 +116,7 @@ class FailurePolicy:
                 f"on_claim failed {partition.attempts} times: {partition.last_error}. Nothing is read before it says where "
                 "to begin: correct the processor and restart"
             )
-            self._hold(partition, "processor-fails", partition.committed)
+            self.hold(partition, "processor-fails", partition.committed)
             return NEVER
         wait = retry_wait(partition.attempts)
         self._say(
@@ -127,47 +127,13 @@ class FailurePolicy:
         log.debug("%s: where it failed", partition.tp, exc_info=error)
         return self._parts.clock.now() + wait
 
-    def out_of_range(self, partition: Partition, error: OffsetOutOfRangeError) -> int | None:
-        """Return where to read on when the position is not in the log; None: nowhere, the partition is held."""
-        if error.offset < error.start:
-            self._say(
-                partition, "out-of-range", error.offset, logging.ERROR,
-                f"offsets {error.offset} to {error.start - 1} are lost to retention: the log starts at {error.start}; reading "
-                "on there. Raise the topic's retention, or add consumers",
-            )  # fmt: skip
-            self._parts.note("retention", partition.tp, partition.fence.epoch, first=error.offset, next=error.start)
-            return error.start
-        choice = self._parts.config.on_truncation
-        if choice == "hold":
-            partition.held = (
-                f"the commit {error.offset} is beyond the log's end {error.end}: the log was truncated. Set on_truncation "
-                "to earliest or latest, or move the offset, and restart"
-                if error.offset != partition.given_start
-                else f"on_claim gave {error.offset}, beyond the log's end {error.end}: it is not of this log, or the log was "
-                "truncated. Correct what it keeps, or set on_truncation to earliest or latest, and restart"
-            )
-            self._hold(partition, "out-of-range", error.offset)
-            return None
-        target = error.start if choice == "earliest" else error.end
-        told = (
-            f"the commit {error.offset} is beyond the log's end {error.end}"
-            if error.offset != partition.given_start
-            else f"on_claim gave {error.offset}, beyond the log's end {error.end}"
-        )
-        self._say(
-            partition, "out-of-range", error.offset, logging.ERROR,
-            f"{told}; reading on at {target} (on_truncation: {choice})",
-        )  # fmt: skip
-        self._parts.note("revert", partition.tp, partition.fence.epoch, from_=error.offset, to=target)
-        return target
-
     def hold_unclear(self, partition: Partition, told: str) -> None:
         """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
         partition.held = (
             f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
             "is one topic cannot be told. Say where to go on with `inbound offsets reset`"
         )
-        self._hold(partition, "out-of-range", partition.committed)
+        self.hold(partition, "out-of-range", partition.committed)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -201,7 +167,7 @@ class FailurePolicy:
                 f"on_next_batch fails on the record at offset {offset}: {why}. Correct the processor and restart, or set "
                 "on_error.then to skip or dead-letter"
             )
-            self._hold(partition, "poison-event", offset)
+            self.hold(partition, "poison-event", offset)
             return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
         if then == "dead-letter" and self._dead_letters is not None:
             try:
@@ -237,7 +203,7 @@ class FailurePolicy:
         partition.attempts, partition.dead_letter_problem = 0, None
         return Outcome(batch.next_offset, _commit_after(partition, batch))
 
-    def _hold(self, partition: Partition, cause: str, offset: int | None) -> None:
+    def hold(self, partition: Partition, cause: str, offset: int | None) -> None:
         """Say that `partition.held` stands: nothing is read before somebody acts."""
         partition.held_cause = cause
         self._say(partition, "held", offset, logging.ERROR, f"held: {partition.held}", cause=cause)

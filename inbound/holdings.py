@@ -17,7 +17,7 @@ from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Delete, Op, RefusedError
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.kafka.reader import Reader
-from inbound.partition import Fate, Partition, Place
+from inbound.partition import Fate, Partition, Place, read_to
 from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
@@ -278,7 +278,10 @@ class Holdings:
 
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
-        partition = Partition(tp, claim.fence, claim.offset, claim.added_later, claim.topic_id, claim.unclear)
+        partition = Partition(
+            tp, claim.fence, claim.offset, claim.added_later, claim.topic_id, claim.unclear, claim.info
+        )
+        partition.read_to = read_to(claim.offset, claim.info.leader_epoch if claim.info is not None else None)
         if claim.reset is not None:
             self._tell_reset(partition, claim.reset)
         partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic

@@ -10,10 +10,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from inbound.buffer import RecordBuffer
+from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.ownership import Fence
-from inbound.errors import IllegalTransitionError
+from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
 from inbound.topic_partition import TopicPartition
@@ -77,6 +79,28 @@ class Fate(IntEnum):
 
 
 @dataclass(eq=False)
+class Handle:
+    """By what a processor names a claim, as long as the log that it was handed records of is not cut."""
+
+    partition: Partition
+
+
+class ReadTo(NamedTuple):
+    """Up to where a log was read, and under which leader the end of that was written, as Kafka counts leaders.
+
+    A log that was cut before an offset up to there says so to who names the leader (see `LogClient.read`).
+    """
+
+    offset: int
+    leader_epoch: int
+
+
+def read_to(offset: int | None, leader_epoch: int | None) -> ReadTo | None:
+    """Return that; None where one of them is not known."""
+    return None if offset is None or leader_epoch is None else ReadTo(offset, leader_epoch)
+
+
+@dataclass(eq=False)
 class Partition:
     """A held partition. Fields are written by whoever has it in its place, `fate` and `fence` under the schedule's lock."""
 
@@ -85,9 +109,9 @@ class Partition:
     committed: int | None  # what stands in ZooKeeper, as far as we know
     added_later: bool = False
     topic_id: str | None = None  # of the topic that it was claimed in
-    unclear: str | None = (
-        None  # what the brokers call that topic, if it cannot be told whether it is the same: it is held
-    )
+    #: What the brokers call that topic, if it cannot be told whether it is the same: the partition is held.
+    unclear: str | None = None
+    info: EpochInfo | None = None  # what stands in the epoch node, by our claim
     placed: bool = False  # the processor was asked where this claim begins; looked at only where it wants to be
     #: The processor that its callbacks go to, from its first turn on; a newer one takes over between two batches.
     served_by: BatchEventProcessor | None = None
@@ -98,6 +122,7 @@ class Partition:
     place: Place = Place.STARTING
     fate: Fate = Fate.KEEP
     position: int = 0  # next offset to hand out
+    read_to: ReadTo | None = None  # None: not known. Replaced by the reader, and by who moves the position over a cut
     high_watermark: int | None = None
     buffer: RecordBuffer = field(default_factory=RecordBuffer)
     batch: Batch | None = None  # the one inside a callback
@@ -107,7 +132,7 @@ class Partition:
     finished: int | None = None
     last: bool = False  # the commit that is settling is the last one before the release
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
-    problem: Exception | None = None  # found by the reader; for the worker to tell the processor
+    problem: OffsetOutOfRangeError | None = None  # found by the reader; for the worker to act on
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     attempts: int = 0  # failures in a row
     failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last
@@ -136,10 +161,14 @@ class Partition:
     log_end: int | None = None
     unread_since: float | None = None  # clock time since which records are known that the client had not fetched,
     unread_at: int = 0  # and the position then
+    handle: Handle = field(init=False)  # replaced, under the schedule's lock, when the log was cut
     #: As the stall detector saw it last: see `inbound.explain`. Times in seconds since 1970.
     cause: str = "starting"
     cause_since: float | None = None
     stalled_since: float | None = None
+
+    def __post_init__(self) -> None:
+        self.handle = Handle(self)
 
     def try_again(self) -> None:
         """Forget why it is not read. By whoever has it, as a callback."""
@@ -156,6 +185,11 @@ class Partition:
             self.place = TRANSITIONS[self.place, step]
         except KeyError:
             raise IllegalTransitionError(f"{self.tp}: no step {step.value!r} from {self.place.value!r}") from None
+
+    def leader_epoch_at(self, offset: int) -> int | None:
+        """Return what the brokers are to compare with who reads on at `offset`; None: nothing is known."""
+        read_to = self.read_to
+        return read_to.leader_epoch if read_to is not None and offset <= read_to.offset else None
 
     def reverted(self, offset: int) -> None:
         """Take note that reading goes back to `offset`."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from inbound.clock import Clock
 from inbound.coordinators.ownership import Fence
 from inbound.crew import Crew
-from inbound.partition import Fate, Partition, Place, Step
+from inbound.partition import Fate, Handle, Partition, Place, Step
 from inbound.topic_partition import TopicPartition
 
 #: A partition that is due at this time waits for records, or for somebody to hurry it.
@@ -252,14 +252,20 @@ class Schedule:
             partition.move(Step.GIVE_UP)
             self._call(partition)
 
-    def finish(self, partition: Partition, offset: int) -> bool:
-        """Take note that what is before `offset` may be committed. For a claim that is over: nothing.
+    def void_handle(self, partition: Partition) -> None:
+        """Take no notice from now on of what is still finished of the batches handed out so far: the log was cut."""
+        with self._lock:
+            partition.handle, partition.finished = Handle(partition), None
+
+    def finish(self, handle: Handle, offset: int) -> bool:
+        """Take note that what is before `offset` may be committed. For a claim that is over, or a log that was cut: nothing.
 
         Returns True where that can be done at once: the partition has gone to the committer, and the caller has to hand
         the commit in. Else it comes to a worker for it as soon as it can.
         """
+        partition = handle.partition
         with self._lock:
-            if self._partitions.get(partition.tp) is not partition:
+            if self._partitions.get(partition.tp) is not partition or partition.handle is not handle:
                 return False
             if partition.place is Place.SCHEDULED and self._may_commit(partition, offset):
                 partition.move(Step.TAKE)

@@ -19,6 +19,7 @@ from inbound.errors import BadResponseError, LedgerError, OffsetOutOfRangeError,
 from inbound.failures import FailurePolicy, describe
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Range
+from inbound.out_of_range import OutOfRange, due_problem
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts, Totals
 from inbound.processors.base import BatchEventProcessor
@@ -46,6 +47,7 @@ class Turns:
         self._reader = reader
         self._committer = committer
         self._failures = failures
+        self._out_of_range = OutOfRange(parts, reader, committer, failures)
         self._asynchronous = parts.asynchronous
         self._gives_starts = parts.gives_starts
         self._has_room = parts.has_room
@@ -80,8 +82,8 @@ class Turns:
             self._commit_deferred(partition)
         elif (parts.schedule.paused or partition.paused_since is not None) and await self._is_paused(partition):
             parts.schedule.put_back(partition, NEVER)
-        elif partition.problem is not None and not partition.buffer:  # what was read before it comes first
-            await self._out_of_range(partition)
+        elif (problem := due_problem(partition)) is not None:
+            await self._face_problem(partition, problem)
         elif partition.held is not None:
             parts.schedule.put_back(partition, NEVER)
         elif not (parts.zk.certain(partition.fence.session) and parts.pausing.allows()):
@@ -181,7 +183,9 @@ class Turns:
     async def _hand_out(self, partition: Partition, cut: Cut) -> tuple[float, float]:
         parts = self._parts
         tp = partition.tp
-        batch = Batch(*tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition)
+        batch = Batch(
+            *tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition.handle
+        )
         if not self._begin(partition, batch, cut):
             return NO_EFFORT
         partition.batch = batch
@@ -317,7 +321,9 @@ class Turns:
             )
         elif outcome.reverted_from is not None:
             self._parts.meters.reverts.add(reason)
-            self._parts.note("revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position)
+            self._parts.note(
+                "revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position, reason=reason
+            )
             partition.reverted(outcome.position)
             if not partition.attempts and not partition.isolate_until:  # a failure has been told
                 self._parts.journal.note(
@@ -463,33 +469,10 @@ class Turns:
         parts.schedule.leave(partition)
         parts.evaluate()
 
-    async def _out_of_range(self, partition: Partition) -> None:
-        error = partition.problem
-        assert isinstance(error, OffsetOutOfRangeError), error
-        parts = self._parts
+    async def _face_problem(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
         # An offset in its answer is ignored: the log decides.
         await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(partition.tp, error))
-        target = self._failures.out_of_range(partition, error)
-        if target is None:
-            parts.meters.holds.add("truncation")
-            partition.problem = None
-            parts.schedule.put_back(partition, NEVER)
-            return
-        if target < error.offset:
-            parts.meters.reverts.add("truncation")
-        given, partition.given_start = partition.given_start, None
-        partition.position = target
-        partition.isolate_until = 0
-        partition.committed = min(partition.committed, target) if partition.committed is not None else None
-        partition.limit_deferred(target)
-        partition.buffer.jump()
-        self._reader.jump(partition)
-        # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
-        partition.problem = None
-        if given != error.offset:
-            parts.schedule.await_records(partition, NEVER)
-        elif parts.schedule.to_committer(partition):  # a first position: committed before the first batch
-            self._committer.submit(Pending(partition, partition.fence, target))
+        self._out_of_range.face(partition, error)
 
 
 def _server(partition: Partition) -> BatchEventProcessor:

@@ -53,6 +53,9 @@ class TestClients(LogClientConformance):
             "test_a_paused_partition_brings_nothing_and_goes_on_exactly_there",
             "test_one_poll_brings_no_more_of_a_partition_than_the_limit",
             "test_a_position_that_is_not_in_the_log_is_told_again_and_again",
+            "test_a_position_behind_the_end_is_told_also_when_the_log_has_grown_to_it",
+            "test_who_reads_on_can_have_the_log_compared_with_what_was_read",
+            "test_a_log_that_knows_nothing_of_a_leader_is_not_read_on",
             "test_an_outage_is_told_and_reading_goes_on_after_it",
         )
     )

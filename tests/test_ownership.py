@@ -25,6 +25,10 @@ def group() -> Group:
     return Group()
 
 
+#: What the first claim of a partition reads before its transaction: gate, id node, epoch, owner, and whether there is an offset.
+READS = 5
+
+
 # -- ensure ------------------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +143,7 @@ def test_a_claim_whose_answer_is_late_is_known_by_its_nonce(group: Group) -> Non
     """It has landed, and reading the epoch back says so: the partition is ours."""
     a = group.join("a")
     mine = a.begin(a.ownership.claim(TP))
-    a.steps(*["execute", "answer"] * 4, "execute")
+    a.steps(*["execute", "answer"] * READS, "execute")
     group.clock.advance(a.zk.call_timeout)
     a.tasks.step()  # the time is up: it asks whether it landed
     assert a.finish(mine) == Claim(Fence(1, a.session), None)
@@ -149,7 +153,7 @@ def test_a_claim_that_did_not_land_is_not_taken_for_one_that_did(group: Group) -
     """The epoch holds another's nonce; and nothing more is said, for what went without an answer is not over yet."""
     a, b = group.join("a"), group.join("b")
     mine = a.begin(a.ownership.claim(TP))
-    a.steps(*["execute", "answer"] * 4)
+    a.steps(*["execute", "answer"] * READS)
     b.claim()
     group.clock.advance(a.zk.call_timeout)
     a.tasks.step()
@@ -162,7 +166,7 @@ def test_a_claim_is_not_ours_if_the_session_changed_before_the_offset_was_read(g
     """The owner node went with the old session."""
     a = group.join("a")
     mine = a.begin(a.ownership.claim(TP))
-    a.steps(*["execute", "answer"] * 4, "execute")
+    a.steps(*["execute", "answer"] * READS, "execute")
     group.ensemble.step(Delivery("a", "answer"))  # the claim has landed; before we go on, the session is another
     group.ensemble.expire_session("a")
     group.ensemble.disconnect("a")

@@ -12,9 +12,9 @@ from inbound.committer import Committer, Pending
 from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
-from inbound.kafka.throttle import Stream, Throttle
+from inbound.kafka.throttle import Outside, Stream, Throttle
 from inbound.kafka.watching import Watching
-from inbound.partition import Fate, Partition, Place
+from inbound.partition import Fate, Partition, Place, ReadTo, read_to
 from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
@@ -170,6 +170,7 @@ class Reader:
             reading = paused < len(self._streams)
             if reading:
                 left_alone = self._poll(now, wait)
+            self._judge_outside()
         except BrokerUnavailableError as error:
             self._unavailable(error)
             return self._retry_at
@@ -197,9 +198,9 @@ class Reader:
         assert self._client is not None
         for tp in self._left():  # this client has not heard of them
             del self._streams[tp]
-        self._client.read({tp: stream.next_offset for tp, stream in self._streams.items()})
+        self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
-        self._active_at, self._read_on = self._parts.clock.now(), False
+        self._read_on = False
         self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
 
     def _poll(self, now: float, wait: bool) -> bool:
@@ -217,7 +218,8 @@ class Reader:
             polled = self._client.poll(min(longest, self._parts.config.reader.idle_wait) if wait else 0.0)
         self.brought = bool(polled.fetched)
         self.watching.look_at_leaders(self._client, now)
-        if polled.fetched or polled.out_of_range or polled.failed or (idle and not polled.will_wake):
+        told = polled.fetched or polled.out_of_range or polled.diverged or polled.failed
+        if told or (idle and not polled.will_wake):
             self._active_at = self._parts.clock.now()
         self._feed(polled)
         return polled.will_wake
@@ -299,7 +301,7 @@ class Reader:
             as_committed = partition.committed is not None and partition.given_start in (None, partition.committed)
             (known if as_committed else unknown).append(partition)
         for partition in known:
-            partition.position = partition.committed or 0
+            partition.position, partition.given_start = partition.committed or 0, None
         self._read_from_position(known)
         for partition in known:
             self._parts.schedule.start(partition)
@@ -324,9 +326,13 @@ class Reader:
             if partition.given_start is not None:
                 self._note_start(partition)
             if not limits.start <= partition.position <= limits.end:
-                self._parts.schedule.start(partition)  # not committed: the brokers will refuse it, and say why
+                self._set_outside(partition.tp, Outside(partition.position))
+                self._parts.schedule.start(partition)  # not committed: the worker will be told why
                 continue
             partition.given_start = None
+            if partition.position == limits.start and partition.info is not None:
+                # Nothing is before it: whatever the epoch node says of that need not be written anew.
+                partition.read_to = read_to(partition.position, partition.info.leader_epoch)
             # Committed before the first batch. With `latest`, a crash before the first commit would else let the
             # next owner begin at a later end, and everything between would be lost.
             self._committer.submit(Pending(partition, partition.fence, partition.position, first=True))
@@ -342,12 +348,20 @@ class Reader:
     def _read_from_position(self, partitions: list[Partition]) -> None:
         if not partitions:
             return
-        assert self._client is not None
-        self._active_at = self._parts.clock.now()
-        self._client.read({p.tp: p.position for p in partitions})
+        self._read({p.tp: (p, p.position) for p in partitions})
         for partition in partitions:
             generation = partition.buffer.generation
             self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position)
+
+    def _read(self, wanted: Mapping[TopicPartition, tuple[Partition, int]]) -> None:
+        """Have the client read these partitions from these positions, and hold the log against what is known of it."""
+        assert self._client is not None
+        self._active_at = self._parts.clock.now()
+        epochs = {tp: partition.leader_epoch_at(position) for tp, (partition, position) in wanted.items()}
+        self._client.read(
+            {tp: position for tp, (_, position) in wanted.items()},
+            {tp: epoch for tp, epoch in epochs.items() if epoch is not None},
+        )
 
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Ask for the logs' limits, but not again and again while a broker does not answer: the others are read on."""
@@ -369,26 +383,26 @@ class Reader:
             jumps = list(self._jumps)
         if not jumps:
             return
-        wanted: dict[TopicPartition, tuple[int, int]] = {}  # generation and position
+        wanted: dict[TopicPartition, tuple[Partition, int]] = {}
+        generations: dict[TopicPartition, int] = {}
         for partition in jumps:
             stream = self._streams.get(partition.tp)
             # One entry may already have brought what a second one asks for: read it twice, and records come twice.
             generation = partition.buffer.generation
             if stream is not None and stream.partition is partition and stream.generation != generation:
-                wanted[partition.tp] = generation, partition.position
+                wanted[partition.tp], generations[partition.tp] = (partition, partition.position), generation
         if wanted:
-            assert self._client is not None
-            self._active_at = self._parts.clock.now()
-            self._client.read({tp: position for tp, (_, position) in wanted.items()})
-        for tp, (generation, position) in wanted.items():
+            self._read(wanted)
+        for tp, (_, position) in wanted.items():
             stream = self._streams[tp]
-            stream.generation, stream.next_offset, stream.paused = generation, position, False
+            stream.generation, stream.next_offset, stream.paused = generations[tp], position, False
+            stream.outside = stream.question = None
         with self._lock:
             for _ in jumps:
                 self._jumps.popleft()
 
-    def _may_be_read(self, partition: Partition) -> bool:
-        return partition.problem is None and not self.is_another(partition)
+    def _may_be_read(self, stream: Stream) -> bool:
+        return stream.outside is None and stream.partition.problem is None and not self.is_another(stream.partition)
 
     # -- what came ---------------------------------------------------------------------------------------------------
 
@@ -401,11 +415,16 @@ class Reader:
             stream.partition.high_watermark = fetched.high_watermark
             stream.partition.read_error = None
             stream.next_offset = fetched.next_offset
+            if fetched.leader_epoch is not None:
+                stream.partition.read_to = ReadTo(fetched.next_offset, fetched.leader_epoch)
             chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
             if fetched.records and stream.partition.buffer.add(chunk, stream.generation):
                 ready.append(stream.partition)
         for tp, offset in poll.out_of_range.items():
-            self._out_of_range(tp, offset, ready)
+            self._set_outside(tp, Outside(offset))
+        for tp, cut in poll.diverged.items():
+            if tp in self._streams:
+                self._set_outside(tp, Outside(self._streams[tp].next_offset, cut))
         for tp, error in poll.failed.items():
             stream = self._streams.get(tp)
             if stream is not None:
@@ -421,32 +440,43 @@ class Reader:
         if ready:
             self._parts.schedule.hurry(ready)
 
-    def _out_of_range(self, tp: TopicPartition, offset: int, ready: list[Partition]) -> None:
-        assert self._client is not None
+    # -- positions that cannot be read on from ------------------------------------------------------------------------
+
+    def _set_outside(self, tp: TopicPartition, outside: Outside) -> None:
+        """Leave a partition alone until it is found out what became of its log."""
         stream = self._streams.get(tp)
         if stream is None or stream.partition.problem is not None:
             return
-        limits = self._ask_ranges([tp]).get(tp)
-        if (
-            limits is None
-            or stream.generation != stream.partition.buffer.generation
-            or stream.partition.fate is Fate.DROP
-        ):
-            return  # asked again with the next poll
-        if limits.start <= offset <= limits.end:
-            self._client.read({tp: offset})  # the log has grown to it meanwhile
-            return
-        if stream.question is None and stream.partition.topic_id is not None:
-            stream.question = self.ask_topics()  # before it is called truncation: it may be another topic by now
-        if stream.question is not None and not self.answered(stream.question):
-            return  # comes again with the next poll
-        meta = self.topics.get(tp.topic)
-        stream.question = None
-        if meta is None or self.is_another(stream.partition):
-            stream.paused = True
-            self._client.pause([tp])
-            return  # the controller releases it, or claims it anew
-        stream.paused = True
+        assert self._client is not None
         self._client.pause([tp])
-        stream.partition.problem = OffsetOutOfRangeError(*tp, offset, *limits)
-        ready.append(stream.partition)
+        stream.paused, stream.outside = True, outside
+
+    def _judge_outside(self) -> None:
+        """Find out what became of the logs: another topic, deleted by retention, or cut off. The worker acts on it.
+
+        That the log holds the position, and can be read on, is no reason to: it was cut, and has grown again.
+        """
+        found = {tp: stream for tp, stream in self._streams.items() if stream.outside is not None}
+        same = {tp: stream for tp, stream in found.items() if self._is_same_topic(stream)}
+        ranges = self._ask_ranges(list(same)) if same else {}
+        ready = []
+        for tp, limits in ranges.items():
+            stream = same[tp]
+            outside, partition = stream.outside, stream.partition
+            assert outside is not None
+            if stream.generation != partition.buffer.generation or partition.fate is Fate.DROP:
+                continue  # the jump is in the queue; or it is forgotten soon
+            stream.outside = stream.question = None
+            partition.problem = OffsetOutOfRangeError(*tp, outside.offset, *limits, cut=outside.cut)
+            ready.append(partition)
+        if ready:
+            self._parts.schedule.hurry(ready)
+
+    def _is_same_topic(self, stream: Stream) -> bool:
+        """Whether the topic is the one that was claimed, as the brokers say now: before anything is called truncation."""
+        if stream.question is None and stream.partition.topic_id is not None:
+            stream.question = self.ask_topics()
+        if stream.question is not None and not self.answered(stream.question):
+            return False
+        known = self.topics.get(stream.partition.tp.topic) is not None
+        return known and not self.is_another(stream.partition)  # else the controller releases it, or claims it anew

@@ -14,6 +14,14 @@ from inbound.topic_partition import TopicPartition
 SMALLEST_FETCH = 16 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A position that cannot be read on from, as the client told."""
+
+    offset: int
+    cut: int | None = None  # from where on the log holds other records than were read, if the brokers can tell
+
+
 @dataclass(eq=False)
 class Stream:
     """A partition that is being read."""
@@ -22,7 +30,8 @@ class Stream:
     generation: int
     paused: bool = False
     next_offset: int = 0  # where the client reads on, of what came into the buffer
-    question: int | None = None  # asked because the position is not in the log: is it the same topic still?
+    outside: Outside | None = None  # paused until it is found out what became of the log
+    question: int | None = None  # asked because of that: is it the same topic still?
 
 
 class Throttle:
@@ -41,7 +50,7 @@ class Throttle:
         self,
         client: LogClient,
         streams: Mapping[TopicPartition, Stream],
-        may_be_read: Callable[[Partition], bool],
+        may_be_read: Callable[[Stream], bool],
     ) -> None:
         """Pause and resume. What is noted of a stream is what the client has been told: it may raise at any call.
 
@@ -74,7 +83,7 @@ class Throttle:
             size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
             if not stream.paused and (size >= limit or held):
                 pause.append(tp)
-            elif stream.paused and size <= limit // 2 and not held and may_be_read(stream.partition):
+            elif stream.paused and size <= limit // 2 and not held and may_be_read(stream):
                 resume.append(tp)
         if pause:
             client.pause(pause)

@@ -23,6 +23,7 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
         "revert": frozenset({"from", "to"}),
         "skip": frozenset({"from", "to", "reason"}),
         "retention": frozenset({"first", "next"}),
+        "truncated": frozenset({"position", "to", "cut"}),
     }
 )
 

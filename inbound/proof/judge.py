@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of
+from inbound.proof.cuts import without_cut_off
 from inbound.proof.evidence import Log, grouped
 from inbound.proof.intervals import union
 from inbound.proof.model import (
@@ -71,11 +72,16 @@ def judge(
     chapters = _chapters(claims)
     told: list[Finding] = []
     for chapter in chapters[:-1]:
-        evidence = go_through(chapter)
+        evidence = go_through(without_cut_off(chapter, None).claims)
         resolve_holes(evidence, evidence.floor)
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
-    last = chapters[-1] if chapters else []
+    last, uncertain, lowest = without_cut_off(
+        chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
+    )
+    if since is not None and lowest is not None:
+        since = min(since, lowest)  # what was proven from there on was about other records
     evidence = go_through(last)
+    evidence.missing += uncertain
     other_damage(evidence, key, damage)
     committed = held_against_zookeeper(evidence, last, coordination, since)
     start_of_evidence(evidence, since)

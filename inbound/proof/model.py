@@ -54,7 +54,7 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Event:
     """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
-    `retention`), or a commit that was `fenced` or is `unknown` (facts: `commit`)."""
+    `retention`, `truncated`), or a commit that was `fenced` or is `unknown` (facts: `commit`)."""
 
     key: PartitionKey
     consumer: str

@@ -32,7 +32,6 @@ class Walk:
         self._last_first: int | None = None
         self._answered = False  # the last hand-out was
         self._given: int | None = None  # the first position, if the processor said it
-        self._truncated = False  # the log seems to have lost its end: commits may begin anew lower
         self._fresh = claim.known  # nothing of it has been seen yet
         self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
         #: Up to this line, lines that were never written may have stood between any two.
@@ -146,9 +145,7 @@ class Walk:
             self._begin_at(landed)
         elif self.position is not None and landed > max(self.position, self.own.end):
             self._committed_past(landed, span)
-        if self._truncated and landed < evidence.floor:
-            evidence.floor = evidence.high = landed
-        elif self.landed is not None and landed < self.landed:
+        if self.landed is not None and landed < self.landed:
             evidence.found(
                 "unfenced", [(landed, self.landed)],
                 f"{self.claim.consumer} committed {landed} after {self.landed} under the same claim: an older request "
@@ -188,11 +185,8 @@ class Walk:
                 self.unsettled.add(commit)
 
     def _move_back(self, position: int, target: int) -> None:
-        """A revert: from there to `target`; by the processor, or because the log was truncated."""
+        """A revert: from there to `target`; by the processor, or over a cut."""
         self.ask(target, max(position, target, self.position or 0))
-        if position in (self.landed, self._given, self.claim.position) and target < self.evidence.high:
-            # Maybe the log has lost its end (on_truncation); if so, lower commits follow.
-            self._truncated, self.evidence.high = True, target
         self.position = target
 
     def _move_on(self, first: int, end: int) -> None:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from inbound.buffer import record_size
 from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError
-from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
 
@@ -43,6 +43,30 @@ class _Log:
     start: int = 0
     end: int = 0
     led: bool = True  # has a leader that answers
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # each leader's, and where it began
+
+    def elect(self) -> None:
+        """Have another leader, which holds the log as it is now."""
+        epoch = self.epochs[-1][0] + 1
+        self.epochs = [*((e, start) for e, start in self.epochs if start < self.end), (epoch, self.end)]
+
+    def end_of(self, epoch: int) -> int | None:
+        """Return where what leaders up to `epoch` have written ends; None: the log knows of no leader so late."""
+        if epoch >= self.epochs[-1][0]:
+            return self.end if epoch == self.epochs[-1][0] else None
+        return next(start for later, start in self.epochs if later > epoch)
+
+    def epoch_of(self, offset: int) -> int | None:
+        """Return under which leader an offset was written; None for those before all."""
+        return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), None)
+
+
+class DivergedError(Exception):
+    """The log was cut below a position: it is `end` up to where it holds what was read."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
 
 
 class Gone(NamedTuple):
@@ -61,6 +85,7 @@ class FakeKafka:
         self._logs: dict[TopicPartition, _Log] = {}
         self._topics: dict[str, tuple[int, int]] = {}  # partitions, and the how many-th topic that was created
         self._created = 0
+        self.tells_epochs = True  # whether brokers say under which leader a record was written
         #: How clients write the ids of topics: each client that is made takes the next way.
         self.id_forms: Sequence[Callable[[int], str]] = (_plain_id,)
         self.is_up = True
@@ -112,14 +137,17 @@ class FakeKafka:
         log.start = max(log.start, start)
         gone = [record for record in log.records if record.offset < start]
         log.records = log.records[len(gone) :]
+        first = log.epoch_of(log.start)
+        log.epochs = [(epoch, max(begun, log.start)) for epoch, begun in log.epochs if first is None or epoch >= first]
         self.on_gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
-        """Lose everything from offset `end` on, as an unclean leader election does."""
+        """Lose everything from offset `end` on, as an unclean leader election does. What is published next stands there."""
         log = self._logs[TopicPartition(topic, partition)]
-        log.end = min(log.end, end)
+        log.end = min(log.end, max(end, log.start))
         gone = [record for record in log.records if record.offset >= end]
-        del log.records[len(log.records) - len(gone) :]
+        log.records = log.records[: len(log.records) - len(gone)]
+        log.elect()
         self.on_gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
 
     def offsets(self, topic: str, partition: int) -> list[int]:
@@ -137,13 +165,23 @@ class FakeKafka:
         log = self._logs.get(tp)
         return log.end if log is not None else 0
 
+    def holds(self, tp: TopicPartition, record: object) -> bool:
+        """Whether a log has this very record, and no other one at its offset."""
+        return tp in self._logs and any(one is record for one in self._logs[tp].records)
+
     def lose_leader(self, topic: str, partition: int) -> None:
         """Let one partition answer nothing."""
         self._logs[TopicPartition(topic, partition)].led = False
 
     def elect_leader(self, topic: str, partition: int) -> None:
-        """Let it answer again."""
-        self._logs[TopicPartition(topic, partition)].led = True
+        """Let it answer again, by another leader that has everything."""
+        log = self._logs[TopicPartition(topic, partition)]
+        log.led = True
+        log.elect()
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return how many leaders a partition had before the one of now."""
+        return self._logs[TopicPartition(topic, partition)].epochs[-1][0]
 
     def down(self) -> None:
         """Let no broker answer."""
@@ -189,22 +227,32 @@ class FakeKafka:
             raise BrokerUnavailableError(f"Kafka (fake): the leader of {tp.topic}/{tp.partition} does not answer")
         return next((record.offset for record in log.records if record.timestamp >= time_ms), None)
 
-    def fetch(self, tp: TopicPartition, position: int, limit: int, max_bytes: int) -> Fetched | None:
+    def fetch(
+        self, tp: TopicPartition, position: int, limit: int, max_bytes: int, leader_epoch: int | None = None
+    ) -> Fetched | None:
         """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None if no leader answers.
 
         Raises:
             LookupError: the position is not in the log.
+            DivergedError: what the leader of `leader_epoch` wrote ends before the position.
         """
         log = self._answering(tp)
         if log is None:
             return None
+        if leader_epoch is not None and self.tells_epochs and position >= log.start:
+            end = log.end_of(leader_epoch)
+            if end is None:
+                raise LookupError(position)
+            if end < position:
+                raise DivergedError(end)
         if not log.start <= position <= log.end:
             raise LookupError(position)
         waiting = [r for r in log.records if r.offset >= position]
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
         next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
-        return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end)
+        told = log.epoch_of(next_offset - 1) if self.tells_epochs else None
+        return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
     def _answering(self, tp: TopicPartition) -> _Log | None:
         log = self._logs.get(tp)
@@ -219,6 +267,8 @@ class FakeLogClient(LogClient):
         self._max = max_poll_records
         self._id_form = id_form
         self.positions: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}  # under which leader what is before a position was written
+        self._outside: dict[TopicPartition, Exception] = {}  # not fetched until they are read again
         self.paused: set[TopicPartition] = set()
         self.closed = False
         self.brought = False  # whether the last poll brought anything
@@ -276,16 +326,24 @@ class FakeLogClient(LogClient):
     def unled(self) -> Collection[TopicPartition]:
         return [tp for tp in self.positions if self._kafka.log_range(tp) is None]
 
-    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+    def read(
+        self, positions: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int] = NO_EPOCHS
+    ) -> None:
         self._fail_if_asked("read")
         self.positions.update(positions)
         self.paused -= set(positions)
+        for tp in positions:
+            self._outside.pop(tp, None)
+            self._epochs.pop(tp, None)
+        self._epochs.update(leader_epochs)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         self._fail_if_asked("forget")
         for tp in partitions:
             del self.positions[tp]
             self.paused.discard(tp)
+            self._outside.pop(tp, None)
+            self._epochs.pop(tp, None)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._check_read(partitions)
@@ -312,21 +370,33 @@ class FakeLogClient(LogClient):
         for tp in list(self.positions):
             if tp in self.paused or left <= 0:
                 continue
-            try:
-                fetched = self._kafka.fetch(tp, self.positions[tp], left, self._fetch_bytes)
-            except LookupError:
-                result.out_of_range[tp] = self.positions[tp]
-                continue
+            fetched = self._fetch(tp, left, result)
             if fetched is None:
                 continue
             del self.positions[tp]
             self.positions[tp] = fetched.next_offset  # last in line for the next poll
+            if fetched.leader_epoch is not None:
+                self._epochs[tp] = fetched.leader_epoch
             if not fetched.records:  # at the end, or only offsets without a record up to there
                 continue
             result.fetched[tp] = fetched
             self._reachable = self.brought = True
             left -= len(fetched.records)
         return result
+
+    def _fetch(self, tp: TopicPartition, limit: int, result: Poll) -> Fetched | None:
+        if tp not in self._outside:
+            position, epoch = self.positions[tp], self._epochs.get(tp)
+            try:
+                return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch)
+            except (LookupError, DivergedError) as error:
+                self._outside[tp] = error
+        why = self._outside[tp]
+        if isinstance(why, DivergedError):
+            result.diverged[tp] = why.end
+        else:
+            result.out_of_range[tp] = self.positions[tp]
+        return None
 
     def close(self) -> None:
         self.closed = True

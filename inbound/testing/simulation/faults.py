@@ -46,6 +46,19 @@ def _retain(stage: Stage, action: Action) -> End:
     return None
 
 
+def _cut(stage: Stage, action: Action) -> End:
+    """A replica without the newest records becomes the leader; with the flag the log grows again, maybe over its old end."""
+    tp = stage.partition(action)
+    offsets = stage.kafka.offsets(*tp)
+    if offsets:
+        end = offsets[-1 - action.where % min(8, len(offsets))]
+        stage.judge.cut(tp, end)
+        stage.kafka.truncate(*tp, end)
+        if action.flag:
+            stage.kafka.publish(*tp, [b"new"] * (action.size * 3))
+    return None
+
+
 def _leader_lost(stage: Stage, action: Action) -> End:
     tp = stage.partition(action)
     stage.kafka.lose_leader(*tp)
@@ -197,7 +210,8 @@ def _reposition(stage: Stage, action: Action) -> End:
     target, path = offsets[action.where % len(offsets)], stage.paths.epoch(*tp)
     node = stage.ensemble.tree.get(path)
     info = decode_epoch(path, node.data if node is not None else b"") or EpochInfo("", 0, "")
-    moved = replace(info, consumer="somebody", session=0, nonce=f"outside-{stage.ensemble.tree.zxid}")
+    nonce = f"outside-{stage.ensemble.tree.zxid}"
+    moved = replace(info, consumer="somebody", session=0, nonce=nonce, leader_epoch=None)
     ops: list[Op] = [SetData(stage.paths.offset(*tp), b"%d" % target), SetData(path, moved.encode())]
     stage.judge.moved(tp)
     stage.ensemble.tree.transaction(ops, session=0)
@@ -293,6 +307,7 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "gap": _gap,
     "grow": _grow,
     "retain": _retain,
+    "cut": _cut,
     "leader lost": _leader_lost,
     "brokers down": _brokers_down,
     "join": _join,

@@ -82,6 +82,10 @@ class _Partition:
     disowned: bool = False  # somebody deleted the owner node by hand
     read_at: float = -1.0  # when it was last handed out to its owner
     may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
+    #: The lowest offset at which the log was cut since the commit went back for that, and when it was cut last.
+    cut_at: int | None = None
+    cut_when: float = -1.0
+    gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
 
 
 class Judge:
@@ -144,6 +148,20 @@ class Judge:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
 
+    def cut(self, tp: TopicPartition, end: int) -> None:
+        """The log loses everything from `end` on: what stands there later are other records.
+
+        Who has read further than that goes back: to its commit, or, where that is behind the cut, to where the configuration
+        says. It may hand out before what it has read already.
+        """
+        known = self._partitions[tp]
+        known.cut_at = end if known.cut_at is None else min(end, known.cut_at)
+        known.cut_when = self.world.clock.now()
+        limits = self.world.kafka.log_range(tp)
+        known.gone_to = max(known.gone_to, limits.end if limits is not None else 0)
+        known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
+        known.done = {offset for offset in known.done if offset < end}
+
     def calm(self) -> None:
         """The storm is over; soon nobody has an excuse any more."""
         self._calm_from = self.world.clock.now()
@@ -190,6 +208,10 @@ class Judge:
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
         for record in batch.records:
+            if known.cut_at is not None and record.offset >= known.cut_at:
+                if not self.world.kafka.holds(tp, record):
+                    continue  # read before the cut
+                self._judge_reading_over_a_cut(known, given)
             before = known.handed.get(record.offset)
             if before is not None:
                 self.repeated += 1
@@ -298,7 +320,19 @@ class Judge:
             expected = before.position
             if self._given_up(before, before.first) and given.first >= before.next:
                 expected = before.next
+        if before is not None and before.began <= known.cut_when and given.first == known.commit:
+            return  # back to the commit, over a cut
         self._no_record_between(given, expected)
+
+    def _judge_reading_over_a_cut(self, known: _Partition, given: HandOut) -> None:
+        """What was published after a cut is handed out from its beginning."""
+        offsets = self.world.kafka.offsets(*given.tp)
+        missing = [o for o in offsets if (known.cut_at or 0) <= o < given.first and o not in known.handed]
+        if missing:
+            self.violated(
+                f"{given.consumer} reads on in {given.tp} at {given.first}, although the log was cut at {known.cut_at}: {missing} "
+                "were published since, and nobody was handed them"
+            )
 
     def _no_record_between(self, given: HandOut, expected: int) -> None:
         low, high = sorted((expected, given.first))
@@ -313,6 +347,8 @@ class Judge:
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
+        if before.began <= known.cut_when:
+            return  # reading goes back over a cut
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
         if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
@@ -448,6 +484,9 @@ class Judge:
         self.say(f"{who} commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
+        if before is not None and known.cut_at is not None and before > known.cut_at and self._goes_over_a_cut(tp, new):
+            known.cut_at, known.current, known.gone_to = None, None, 0
+            return
         if before is None:
             low = 0
             if known.may_start_late:
@@ -461,8 +500,18 @@ class Judge:
             for offset in self.world.kafka.offsets(*tp)
             if low <= offset < new and offset not in known.done and not self._given_up(known.handed.get(offset), offset)
         ]
+        if known.cut_at is not None and new <= known.gone_to:  # of records that are gone, maybe
+            skipped = [offset for offset in skipped if offset < known.cut_at]
         if skipped:
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
+
+    def _goes_over_a_cut(self, tp: TopicPartition, new: int) -> bool:
+        """Whether a commit goes to where the configuration says that reading goes on when a log was cut below it."""
+        limits = self.world.kafka.log_range(tp)
+        choices = {c.channel.parts.config.on_truncation for c in self.world.consumers.values()}
+        if limits is None or choices == {"hold"}:
+            return False
+        return new == limits.start if choices == {"earliest"} else new <= limits.end
 
 
 def _told(response: object) -> str:

@@ -68,6 +68,8 @@ class Setup:
     #: Coordinators of the first members, others are dynamic; see `shares.make`.
     others: tuple[str, ...] = ()
     latest: bool = False
+    #: What members do about logs that are cut below the commit.
+    on_truncation: str = "hold"
     #: Answers other than advance: partial advances, reverts, next, errors.
     moody: bool = False
     #: How long a callback takes, at most: seconds.

@@ -150,6 +150,7 @@ class Stage:
             topics=topics,
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
+            on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
             **({"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}),
@@ -246,9 +247,14 @@ class Stage:
     # -- what is the case ------------------------------------------------------------------------------------------------
 
     def is_behind(self, tp: TopicPartition) -> bool:
-        """Whether something in the log is not committed yet."""
+        """Whether something in the log is not committed yet, and is to be."""
         limits = self.kafka.log_range(tp)
-        return limits is None or self.judge.commit_of(tp) != limits.end
+        return limits is None or (self.judge.commit_of(tp) != limits.end and not self._is_held(tp))
+
+    def _is_held(self, tp: TopicPartition) -> bool:
+        """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
+        held = [c.channel.parts.schedule.get(tp) for c in self.living()]
+        return any(partition is not None and partition.held is not None for partition in held)
 
     def states(self) -> Iterator[str]:
         """Yield of each partition the state that it is in, of those in `STATES`."""
