@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from inbound.coordinators.nodes import BadNodeError, ResetNote
@@ -65,7 +66,7 @@ class Holdings:
         self.abandon: Callable[[Partition, str], None] = lambda partition, why: parts.schedule.abandon(partition)
         #: Their owner node may be ours although we do not hold them.
         self._suspects: set[TopicPartition] = set()
-        self._releases: dict[TopicPartition, Call[None]] = {}
+        self._releases: dict[Partition, Call[None]] = {}  # those under way
         #: While the group is being left: what drained partitions wait for, and whose owner nodes are gone already.
         self._together: Call[None] | None = None
         self._deleted: frozenset[TopicPartition] = frozenset()
@@ -319,19 +320,21 @@ class Holdings:
 
     def release(self, partition: Partition) -> Call[None]:
         """Start to release a partition, once. Returns what completes when it is out of our hands."""
-        running = self._releases.get(partition.tp)
-        if running is None or running.done:
-            running = self._releases[partition.tp] = self._tasks.spawn(
-                self._give_up(partition), f"release of {partition.tp}"
-            )
+        running = self._releases.get(partition)
+        if running is None:
+            self._parts.schedule.doom(partition, Fate.RELEASE)
+            running = self._tasks.spawn(self._give_up(partition), f"release of {partition.tp}")
+            self._releases[partition] = running
+            running.when_done(partial(self._releases.__delitem__, partition))
         return running
 
     async def _give_up(self, partition: Partition) -> None:
-        """Let the partition drain, then delete its owner node; ends when it is out of our hands."""
-        drained: Call[None] = Call(f"drain of {partition.tp}")
-        partition.on_given_up = lambda: drained.succeed(None)
-        self._parts.schedule.doom(partition, Fate.RELEASE)
-        await drained
+        """Wait until the partition has drained, then delete its owner node; ends when it is out of our hands.
+
+        1. A release is asked for; 2. committer and worker find that the partition is lost, and it is gone; 3. this begins.
+        `drained` is done then, and there is nothing left to wait for.
+        """
+        await partition.drained
         if self._together is not None:
             await self._together
         while partition.place is Place.LEAVING and partition.fate is not Fate.DROP:
@@ -398,7 +401,7 @@ class Holdings:
         releases = [self.release(p) for p in held]
         try:
             soon = self._parts.clock.now() + TOGETHER
-            while any(p.place not in (Place.LEAVING, Place.GONE) for p in held) and self._parts.clock.now() < soon:
+            while not all(p.drained.done for p in held) and self._parts.clock.now() < soon:
                 await self._tasks.sleep(TOGETHER / 10)
             ready = [p for p in held if p.place is Place.LEAVING and p.fate is Fate.RELEASE]
             try:

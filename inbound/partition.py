@@ -13,6 +13,7 @@ from enum import Enum, IntEnum
 
 from inbound.buffer import RecordBuffer
 from inbound.coordinators.ownership import Fence
+from inbound.coordinators.zookeeper import Call
 from inbound.errors import IllegalTransitionError
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
@@ -68,6 +69,10 @@ TRANSITIONS: Mapping[tuple[Place, Step], Place] = {
 }
 
 
+#: From here on no worker, reader or committer moves the partition.
+DRAINED = frozenset({Place.LEAVING, Place.ABANDONED, Place.GONE})
+
+
 class Fate(IntEnum):
     """What is to become of a partition; it only ever gets worse."""
 
@@ -118,8 +123,7 @@ class Partition:
     due: float = 0.0
     rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before
     ticket: int = 0  # tells the heap's current entry from outdated ones
-    #: Completed, by the schedule, when the partition has come to LEAVING or GONE.
-    on_given_up: Callable[[], None] | None = None
+    drained: Call[None] = field(default_factory=lambda: Call("drain"))  # done once its place is one of `DRAINED`
     records_total: int = 0
     batches_total: int = 0
     commits_total: int = 0
@@ -153,6 +157,8 @@ class Partition:
             self.place = TRANSITIONS[self.place, step]
         except KeyError:
             raise IllegalTransitionError(f"{self.tp}: no step {step.value!r} from {self.place.value!r}") from None
+        if self.place in DRAINED:
+            self.drained.succeed(None)
 
     def reverted(self, offset: int) -> None:
         """Take note that reading goes back to `offset`."""
