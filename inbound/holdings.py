@@ -108,7 +108,12 @@ class Holdings:
                 partitions=len(recovered),
             )
         for partition, verdict in zip(needy, verdicts, strict=True):
-            if verdict in (Verdict.LOST, Verdict.BROKEN):
+            if partition.drained.done:
+                # 1. The recovery is sent; 2. the partition drains, and its release finds no owner node to delete; 3. the
+                # recovery creates one. No partition is held under it.
+                self._suspects.add(partition.tp)
+                self._parts.evaluate()
+            elif verdict in (Verdict.LOST, Verdict.BROKEN):
                 self._drop(partition, verdict)
             elif verdict is Verdict.UNVERIFIED:
                 self._parts.evaluate()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from inbound import Batch, BatchResponse
-from inbound.coordinators.zookeeper import SetData
+from inbound.coordinators.zookeeper import Call, Node, SetData
 from inbound.errors import PartitionLostError
 from inbound.partition import Fate, Partition, Place
 from inbound.processors.batch import Record
@@ -107,6 +107,29 @@ def test_a_lost_partition_whose_last_callback_hangs_is_claimed_again_when_that_e
     world.run(5)
     assert isinstance(a.processor, Recording)
     assert (during, world.owned(), offsets(a.processor)) == ([{"a": set()}], {"a": {0}}, [0, 1, 2])
+
+
+def test_a_recovery_that_executes_after_its_partitions_release_leaves_no_owner_node_that_nobody_holds(
+    world: World,
+) -> None:
+    """The session has expired, so the release finds no node to delete; the recovery, on its way already, makes one."""
+    a = world.join("a")
+    world.run(4)
+    read = a.zk.get
+
+    def get(path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
+        if path == world.paths.gate("orders") and a.zk.session != session:  # of the recovery: its first request
+            a.zk.get = read  # type: ignore[method-assign]
+            a.channel.membership.holdings.release(held(a))
+            a.channel.workers[0].run_once()
+        return read(path, watch)
+
+    session, a.zk.get = a.zk.session, get  # type: ignore[method-assign]
+    world.ensemble.expire_session("a")
+    world.run_until(lambda: not a.channel.parts.schedule.held(), within=1)
+    publish(world, 3)
+    world.run(5)
+    assert (world.owned(), world.commits()) == ({"a": {0}}, {0: 3})
 
 
 # -- coroutines --------------------------------------------------------------------------------------------------------
