@@ -107,6 +107,7 @@ class Partition:
     commit_due: float = float("inf")  # clock time
     #: Told by the processor when nobody expects it, and so under the schedule's lock: what is before it is finished.
     finished: int | None = None
+    commit_problem: str | None = None  # why its commit cannot be written, while those of others can
     last: bool = False  # the commit that is settling is the last one before the release
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: Exception | None = None  # found by the reader; for the worker to tell the processor

@@ -16,6 +16,8 @@ from inbound.topic_partition import TopicPartition
 
 #: A partition that is due at this time waits for records, or for somebody to hurry it.
 NEVER = float("inf")
+#: The heap is cleared of outdated entries when it has so many more than two for each partition.
+OUTDATED = 64
 
 
 class Schedule:
@@ -116,6 +118,12 @@ class Schedule:
             partition.fence = replace(fence, epoch=max(fence.epoch, partition.fence.epoch))
             if partition.place is Place.SCHEDULED:
                 self._push(partition, min(partition.due, self._clock.now()) if partition.buffer else partition.due)
+
+    def raise_epoch(self, partition: Partition, version: int) -> None:
+        """Take note of a higher version of our own epoch; the session stays what the controller says."""
+        with self._lock:
+            if version > partition.fence.epoch:
+                self.refence(partition, replace(partition.fence, epoch=version))
 
     def doubt(self) -> None:
         """Tell every running batch that ownership is doubtful."""
@@ -327,6 +335,10 @@ class Schedule:
         partition.ticket = next(self._tickets)
         if due < NEVER:
             heapq.heappush(self._heap, (due, partition.ticket, partition))
+            if len(self._heap) > 2 * len(self._partitions) + OUTDATED:
+                # Hurried before they were due: each idle spell leaves one that is due after `idle_time`.
+                self._heap = [e for e in self._heap if e[1] == e[2].ticket and e[2].place is Place.SCHEDULED]
+                heapq.heapify(self._heap)
             self._crew.partition_due(self._clock.now())
 
     def _is_outdated(self, partition: Partition) -> bool:

@@ -17,7 +17,7 @@ from inbound.testing.world import Consumer, Recording, World
 from inbound.topic_partition import TopicPartition
 from tests.one_partition import offsets, publish, world
 from tests.reset_by_hand import close, move, notes, open_again, stopped
-from tests.simulation.stage import process
+from tests.simulation.stage import in_next_batch, process
 
 __all__ = ["world"]  # the fixture
 
@@ -130,6 +130,42 @@ def test_a_recovery_that_executes_after_its_partitions_release_leaves_no_owner_n
     publish(world, 3)
     world.run(5)
     assert (world.owned(), world.commits()) == ({"a": {0}}, {0: 3})
+
+
+def test_a_stop_right_after_a_session_has_expired_commits_what_was_processed(world: World) -> None:
+    """The process is connected in a new session, and has not registered in it yet: nothing is recovered any more."""
+    a = world.join("a")
+    world.run(4)
+    process(world, "a", {TP: 3})
+    before = a.zk.session
+    world.ensemble.expire_session("a")
+    while a.zk.session == before:
+        world.clock.advance(0.1)
+        world.ensemble.tick()
+    world.leave("a", within=3)
+    assert (world.commits(), world.owned()) == ({0: 3}, {})
+
+
+def test_a_channel_that_is_removed_while_a_reset_waits_commits_what_it_had_in_hand_as_its_session_expired(
+    world: World,
+) -> None:
+    """Nobody recovers its partition, also when the gate opens; the reset fences before it reads the old offsets."""
+    a = world.join("a", shutdown_timeout="2s")
+    world.run(4)
+
+    def meanwhile() -> None:
+        world.ensemble.cut_off("a")
+        world.ensemble.expire_session("a")
+        close(world)
+        world.ensemble.heal("a")
+
+    in_next_batch(world, "a", meanwhile)
+    publish(world, 3)
+    world.run(5)
+    before = world.commits()
+    left = a.tasks.spawn(a.channel.membership.leave_group(), "removal")
+    world.run_until(lambda: left.done, within=3)
+    assert (before, world.commits(), world.owned()) == ({0: 0}, {0: 3}, {"a": set()})
 
 
 # -- coroutines --------------------------------------------------------------------------------------------------------
