@@ -104,6 +104,7 @@ class Verdict(Enum):
     CLOSED = "closed"  # the gate is closed; look again when it opens
     LOST = "lost"  # somebody else's epoch
     BROKEN = "broken"  # our node, but not our epoch: drop it and claim anew
+    REFUSED = "refused"  # ZooKeeper refuses a node of it: access rights, say; look again later
 
 
 def current(fence: Fence, path: str, epoch: Node | None) -> Fence | None:
@@ -276,13 +277,14 @@ class Ownership:
             Check(self.paths.epoch(*tp), fence.epoch),
             Create(self.paths.owner(*tp), self.consumer_id.encode(), ephemeral=True),
         ]
+        call = self.zk.transaction(ops)
         try:
-            await self.zk.transaction(ops)
+            await call
         except (RefusedError, ZkAmbiguousError) as error:
             if isinstance(error, RefusedError):
                 self._look_for_missing(tp.topic, error)
-            else:
-                self._unanswered[tp] = session
+            elif call.sent_in is not None:
+                self._unanswered[tp] = call.sent_in
             # Refused is not lost: the node may be our own, from an attempt whose answer did not come.
             return await self.verify(tp, replace(fence, session=session))
         return Verdict.HELD, replace(fence, session=session)

@@ -104,11 +104,12 @@ class Connection(NamedTuple):
 class Call(Generic[T]):
     """The answer to one request: completed once, by any thread; awaited by any number of tasks."""
 
-    __slots__ = ("_callbacks", "_error", "_lock", "_value", "deadline", "done", "what")
+    __slots__ = ("_callbacks", "_error", "_lock", "_value", "deadline", "done", "sent_in", "what")
 
     def __init__(self, what: str = "", deadline: float | None = None) -> None:
         self.what = what
         self.deadline = deadline  #: on the clock; past it the awaiting task gets ZkAmbiguousError
+        self.sent_in: int | None = None  #: the session that the request was sent in; None: it was not sent
         self.done = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -130,6 +131,11 @@ class Call(Generic[T]):
                 self._callbacks.append(callback)
                 return
         callback()
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error was the answer."""
+        return self._error is not None
 
     def result(self) -> T:
         """Return the answer or raise it; only once `done`."""
@@ -167,8 +173,9 @@ class ZooKeeper(ABC):
     """A connection to ZooKeeper for one process. Every method may be called from any thread and returns at once.
 
     A request made while there is no connection fails with ZkUnavailableError (it was never sent). One whose answer is
-    lost, or late, fails with ZkAmbiguousError. A refused transaction fails with RefusedError; what a node's access rights
-    do not allow, with ZkDeniedError.
+    lost, or late, fails with ZkAmbiguousError. A transaction fails with RefusedError where a node is not as it expects it,
+    and with ZkNodeError where ZooKeeper does not do an operation for another reason: ZkDeniedError where a node's access
+    rights do not allow it.
     """
 
     #: What messages call it.

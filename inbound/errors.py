@@ -7,7 +7,8 @@
     │   ├── ZkAmbiguousError            the answer was lost; the request may or may not have executed
     │   └── BrokerUnavailableError      Kafka does not answer
     │       └── BrokerRefusedError      it does, and does not let us in: password, certificate, token
-    ├── ZkDeniedError                   you: a ZooKeeper node's access rights do not let us in
+    ├── ZkNodeError                     you: ZooKeeper does not do what is asked of one node, and asking again does not help
+    │   └── ZkDeniedError               its access rights do not let us in
     ├── PartitionError                  one partition; the others go on
     │   ├── PartitionLostError          another consumer owns it; nothing more is committed
     │   └── OffsetOutOfRangeError       the position is not in the log
@@ -48,7 +49,19 @@ class ZkAmbiguousError(TransientError):
     """The connection or the time ran out before the answer came: the request may have executed."""
 
 
-class ZkDeniedError(InboundError):
+class ZkNodeError(InboundError):
+    """ZooKeeper does not do what is asked of the node at `path`; nothing was done.
+
+    `index` is the operation to blame, where a transaction was asked for.
+    """
+
+    def __init__(self, message: str, path: str = "", index: int = 0) -> None:
+        super().__init__(message)
+        self.path = path
+        self.index = index
+
+
+class ZkDeniedError(ZkNodeError):
     """A node's access rights (ACL) do not let our user do this; nothing was done."""
 
 

@@ -64,7 +64,7 @@ class FailurePolicy:
 
     async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
         """Return what to do after on_next_batch failed on `batch`: what on_exception says, else `on_error`."""
-        if partition.place is Place.ABANDONED:
+        if _abandoned(partition):
             return Outcome(batch.first_offset, None)  # nobody waits for it any more
         partition.attempts += 1
         partition.last_error = describe(error)
@@ -73,6 +73,8 @@ class FailurePolicy:
         if not isinstance(error, Exception):  # sys.exit() in a processor, say: its end, not ours
             error = ProcessorError(f"{partition.tp}: {partition.last_error}")
         answer = await self._ask(partition, batch, error)
+        if _abandoned(partition):  # while it was asked: nothing is given up or sent for it any more
+            return Outcome(batch.first_offset, None)
         if answer is not None:
             self._say(
                 partition, "failed", batch.first_offset, logging.WARNING,
@@ -106,7 +108,7 @@ class FailurePolicy:
 
     def claim_failed(self, partition: Partition, error: BaseException) -> float:
         """Return when to ask again after on_claim failed, as clock time; infinity: not at all, the partition is held."""
-        if partition.place is Place.ABANDONED:
+        if _abandoned(partition):
             return NEVER
         partition.attempts += 1
         partition.last_error = describe(error)
@@ -170,6 +172,7 @@ class FailurePolicy:
             self.hold(partition, "poison-event", offset)
             return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
         if then == "dead-letter" and self._dead_letters is not None:
+            problem = None
             try:
                 send = partial(self._dead_letters, batch.topic, batch.partition, batch.records, why)
                 if self._parts.asynchronous:  # it waits for a broker, and the loop's other partitions need not
@@ -178,11 +181,15 @@ class FailurePolicy:
                     await asyncio.get_running_loop().run_in_executor(None, send)
                 else:
                     send()
-            except Exception as error:
+            except GeneratorExit:
+                raise  # the loop itself is gone
+            except BaseException as error:  # also that it was cancelled: given up, or by the processor
+                problem = describe(error)
+            if _abandoned(partition):
+                return Outcome(batch.first_offset, None)  # sent or not: the next claim reads the record again
+            if problem is not None:
                 wait = retry_wait(partition.attempts)
-                partition.dead_letter_problem = (
-                    f"offset {offset} could not be sent to the dead-letter topic: {describe(error)}"
-                )
+                partition.dead_letter_problem = f"offset {offset} could not be sent to the dead-letter topic: {problem}"
                 self._say(
                     partition, "dead-letter-failed", offset, logging.ERROR,
                     f"{partition.dead_letter_problem}; tried again in {wait:.0f} s",
@@ -226,3 +233,8 @@ def _commit_after(partition: Partition, batch: Batch) -> int | None:
     if agreed < batch.first_offset or batch.next_offset <= partition.committed:
         return None
     return batch.next_offset
+
+
+def _abandoned(partition: Partition) -> bool:
+    """Whether a partition was given up while its call runs. Asked again after each await."""
+    return partition.place is Place.ABANDONED

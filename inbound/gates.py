@@ -56,15 +56,13 @@ class Gates:
         Raises:
             TransientError: nothing new is known: there is no connection, or no answer.
         """
-        connection = self._zk.connection
-        if connection is None:
+        if self._zk.connection is None:
             raise unavailable(f"look at the gates of {self._paths.root}")
         asked = []
         for topic in topics:
-            held = self._watches.setdefault(topic, Watch(self._changed))
-            watch = held.arm(connection.generation)
-            if watch is not None:
-                asked.append((topic, self._zk.get(self._paths.gate(topic), watch)))
+            watch = self._watches.setdefault(topic, Watch(self._changed))
+            if not watch.stands(self._zk):
+                asked.append((topic, watch.get(self._zk, self._paths.gate(topic))))
         if not asked:
             return
         closed = dict(self.closed)
@@ -76,7 +74,7 @@ class Gates:
                     closed[topic] = gate
         except BaseException:
             for topic, _ in asked:
-                self._watches[topic].disarm()
+                self._watches[topic].forget()
             raise
         self.closed = closed
 

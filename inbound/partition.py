@@ -15,6 +15,7 @@ from typing import NamedTuple
 from inbound.buffer import RecordBuffer
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.ownership import Fence
+from inbound.coordinators.zookeeper import Call
 from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
@@ -68,6 +69,10 @@ TRANSITIONS: Mapping[tuple[Place, Step], Place] = {
     (P.LEAVING, S.ABANDON): P.GONE,
     (P.ABANDONED, S.LEAVE): P.GONE,  # the callback has ended after all; its answer is discarded
 }
+
+
+#: From here on no worker, reader or committer moves the partition.
+DRAINED = frozenset({Place.LEAVING, Place.ABANDONED, Place.GONE})
 
 
 class Fate(IntEnum):
@@ -130,6 +135,7 @@ class Partition:
     commit_due: float = float("inf")  # clock time
     #: Told by the processor when nobody expects it, and so under the schedule's lock: what is before it is finished.
     finished: int | None = None
+    commit_problem: str | None = None  # why its commit cannot be written, while those of others can
     last: bool = False  # the commit that is settling is the last one before the release
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: OffsetOutOfRangeError | None = None  # found by the reader; for the worker to act on
@@ -146,8 +152,7 @@ class Partition:
     due: float = 0.0
     rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before
     ticket: int = 0  # tells the heap's current entry from outdated ones
-    #: Completed, by the schedule, when the partition has come to LEAVING or GONE.
-    on_given_up: Callable[[], None] | None = None
+    drained: Call[None] = field(default_factory=lambda: Call("drain"))  # done once its place is one of `DRAINED`
     records_total: int = 0
     batches_total: int = 0
     commits_total: int = 0
@@ -185,6 +190,8 @@ class Partition:
             self.place = TRANSITIONS[self.place, step]
         except KeyError:
             raise IllegalTransitionError(f"{self.tp}: no step {step.value!r} from {self.place.value!r}") from None
+        if self.place in DRAINED:
+            self.drained.succeed(None)
 
     def leader_epoch_at(self, offset: int) -> int | None:
         """Return what the brokers are to compare with who reads on at `offset`; None: nothing is known."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from inbound.controller.reset_offset.command import decode
 from inbound.coordinators.paths import CommandPaths
 from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.watch import Watch
 from inbound.errors import InboundError, TransientError
 from inbound.gates import ClosedGate, Gates
 from inbound.holdings import AFTER_ERROR, RETRY, Holdings
@@ -31,8 +33,8 @@ _COMMANDS = f"{CommandPaths.RESETS}/"
 class _Command:
     """A reset that has closed a gate of ours."""
 
+    watch: Watch
     step: str = ""  # as its node said last; empty: not known
-    asked_in: int = 0  # the connection on which it was read last, and is watched
 
 
 class Resets:
@@ -103,9 +105,13 @@ class Resets:
                 "reset-over", f"the gate of topic {topic} is open again: its partitions are taken",
                 command=before[topic].command,
             )  # fmt: skip
-        self._commands = {g.command: self._commands.get(g.command, _Command()) for g in closed.values()}
-        for command in self._commands:
-            self._follow(command)
+        self._commands = {
+            g.command: self._commands.get(g.command) or _Command(Watch(partial(self._follow, g.command)))
+            for g in closed.values()
+        }
+        for command, known in self._commands.items():
+            if not known.watch.stands(self._parts.zk) and command.startswith(_COMMANDS):
+                self._follow(command)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -182,27 +188,18 @@ class Resets:
         return known.step if known is not None else ""
 
     def _follow(self, command: str) -> None:
-        """See how far a reset has come, once per connection; from then on its node's watch tells of each step."""
-        known, connection = self._commands[command], self._parts.zk.connection
-        if connection is None or known.asked_in == connection.generation or not command.startswith(_COMMANDS):
-            return
-        known.asked_in = connection.generation
+        """See how far a reset has come. Any thread: its node's watch tells of each step."""
         self._tasks.spawn(self._read(command), f"look at {command}")
 
     async def _read(self, command: str) -> None:
         known = self._commands.get(command)
         if known is None:
             return  # its gate has been opened
-
-        def changed() -> None:  # any thread
-            self._tasks.spawn(self._read(command), f"look at {command}")
-
         try:
-            node = await self._parts.zk.get(command, changed)
+            node = await known.watch.get(self._parts.zk, command)
             known.step = "its command is gone" if node is None else decode(command, node).state.value
         except InboundError as error:
-            log.debug("%s: %s", command, error)
-            known.asked_in = 0  # the next evaluation asks again
+            log.debug("%s: %s; read again at the next evaluation", command, error)
 
 
 def emptied(closed: Collection[str], topics: Mapping[str, int]) -> frozenset[TopicPartition]:

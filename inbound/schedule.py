@@ -16,6 +16,8 @@ from inbound.topic_partition import TopicPartition
 
 #: A partition that is due at this time waits for records, or for somebody to hurry it.
 NEVER = float("inf")
+#: The heap is cleared of outdated entries when it has so many more than two for each partition.
+OUTDATED = 64
 
 
 class Schedule:
@@ -83,21 +85,18 @@ class Schedule:
             partition.fate = fate
             if fate is Fate.DROP and partition.batch is not None:
                 partition.batch.lost.set()
-            if partition.place is Place.STARTING:
-                partition.move(Step.GIVE_UP if fate is Fate.RELEASE else Step.LEAVE)
-                self._given_up(partition)
-            elif partition.place is Place.LEAVING and fate is Fate.DROP:
-                partition.move(Step.LEAVE)
-                self._given_up(partition)
+            if partition.place is Place.STARTING and fate is Fate.RELEASE:
+                partition.move(Step.GIVE_UP)
+            elif partition.place is Place.STARTING or (partition.place is Place.LEAVING and fate is Fate.DROP):
+                self._end(partition)
             elif partition.place is Place.SCHEDULED:
                 self._push(partition, self._clock.now())
 
     def leave(self, partition: Partition) -> None:
-        """Forget a partition whose owner node is deleted, or was found to be another's."""
+        """Forget a partition whose owner node is deleted, or was found to be another's; nothing of it runs any more."""
         with self._lock:
             if partition.place is not Place.GONE:
-                partition.move(Step.LEAVE)
-            self._given_up(partition)
+                self._end(partition)
 
     def abandon(self, partition: Partition) -> None:
         """Give a partition up although its callback still runs. Its answer will be discarded."""
@@ -112,7 +111,6 @@ class Schedule:
             self._forget(partition)
             if running:
                 self._abandoned[partition.tp] = partition
-            self._call(partition)
 
     def refence(self, partition: Partition, fence: Fence) -> None:
         """Take note of a new session, or of a higher version of our own epoch. What was seen late never lowers it."""
@@ -120,6 +118,12 @@ class Schedule:
             partition.fence = replace(fence, epoch=max(fence.epoch, partition.fence.epoch))
             if partition.place is Place.SCHEDULED:
                 self._push(partition, min(partition.due, self._clock.now()) if partition.buffer else partition.due)
+
+    def raise_epoch(self, partition: Partition, version: int) -> None:
+        """Take note of a higher version of our own epoch; the session stays what the controller says."""
+        with self._lock:
+            if version > partition.fence.epoch:
+                self.refence(partition, replace(partition.fence, epoch=version))
 
     def doubt(self) -> None:
         """Tell every running batch that ownership is doubtful."""
@@ -250,7 +254,6 @@ class Schedule:
             if self._is_over(partition):
                 return
             partition.move(Step.GIVE_UP)
-            self._call(partition)
 
     def void_handle(self, partition: Partition) -> None:
         """Take no notice from now on of what is still finished of the batches handed out so far: the log was cut."""
@@ -308,7 +311,6 @@ class Schedule:
             if partition.place is Place.SETTLING:
                 if partition.last and partition.fate is Fate.RELEASE:
                     partition.move(Step.GIVE_UP)
-                    self._call(partition)
                 else:
                     partition.move(Step.SETTLED)
                     self._push(partition, due)
@@ -339,17 +341,26 @@ class Schedule:
         partition.ticket = next(self._tickets)
         if due < NEVER:
             heapq.heappush(self._heap, (due, partition.ticket, partition))
+            if len(self._heap) > 2 * len(self._partitions) + OUTDATED:
+                # Hurried before they were due: each idle spell leaves one that is due after `idle_time`.
+                self._heap = [e for e in self._heap if e[1] == e[2].ticket and e[2].place is Place.SCHEDULED]
+                heapq.heapify(self._heap)
             self._crew.partition_due(self._clock.now())
 
     def _is_outdated(self, partition: Partition) -> bool:
         return self._server is not None and partition.served_by is not None and partition.served_by is not self._server
 
-    def _given_up(self, partition: Partition) -> None:
-        if partition.place is Place.GONE:
-            self._forget(partition)
-            if partition.fate is Fate.DROP:
-                self._dropped.add(partition.tp)
-        self._call(partition)
+    def _end(self, partition: Partition) -> None:
+        """Move a partition to GONE, and forget it: it can be claimed again."""
+        abandoned = partition.place is Place.ABANDONED
+        partition.move(Step.LEAVE)
+        if abandoned:
+            self._abandoned.pop(partition.tp, None)
+            self.on_abandoned_end()
+            return
+        self._forget(partition)
+        if partition.fate is Fate.DROP:
+            self._dropped.add(partition.tp)
 
     def _forget(self, partition: Partition) -> None:
         if self._partitions.get(partition.tp) is partition:  # else it has been claimed anew meanwhile
@@ -358,16 +369,6 @@ class Schedule:
     def _is_over(self, partition: Partition) -> bool:
         """The callback has ended. Returns True if its partition was abandoned meanwhile: it may be claimed again now."""
         partition.batch = None
-        if partition.place is Place.GONE:
-            return True
-        if partition.place is not Place.ABANDONED:
-            return False
-        partition.move(Step.LEAVE)
-        self._abandoned.pop(partition.tp, None)
-        self.on_abandoned_end()
-        return True
-
-    def _call(self, partition: Partition) -> None:
-        callback, partition.on_given_up = partition.on_given_up, None
-        if callback is not None:
-            callback()
+        if partition.place is Place.ABANDONED:
+            self._end(partition)
+        return partition.place is Place.GONE

@@ -101,11 +101,12 @@ class Turns:
         return NO_EFFORT
 
     def rescue(self, partition: Partition) -> None:
-        """Put back what a turn left behind that raised. Not the processor's fault, ours: it must not vanish with it."""
+        """Pass a partition on whose turn has raised, or was cancelled: it must not vanish with the turn."""
         if partition.place is Place.RUNNING:
             partition.last_error = "internal error, see the log"
             partition.buffer.jump()  # what had been taken out of it is read again
             self._reader.jump(partition)
+        if partition.place in (Place.RUNNING, Place.ABANDONED):
             self._parts.schedule.put_back(partition, self._parts.clock.now() + 1.0)
 
     async def _hand_over(self, partition: Partition) -> bool:

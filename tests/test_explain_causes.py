@@ -57,6 +57,7 @@ TABLE: list[tuple[Cause, Facts]] = [
     (Cause.SESSION_SUSPENDED, facts(session={"known_pauses": False}, buffered=10)),
     (Cause.IN_DOUBT, facts(session={"connected": False, "certain": False})),
     (Cause.COMMIT_WAITS, facts(place="settling", settling_for=3.0)),
+    (Cause.COMMIT_WAITS, facts(place="settling", commit_problem="/offsets/orders/3: not allowed", fate="release")),
     (Cause.BROKER_AWAY, facts({"kafka_problem": "no broker answers"})),
     (Cause.BROKER_AWAY, facts(led=False)),
     (Cause.NOT_ALLOWED, facts({"kafka_problem": "SaslAuthenticationFailedError", "kafka_refused": True})),

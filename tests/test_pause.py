@@ -86,6 +86,19 @@ def test_the_processor_is_told_once_per_partition_and_spell(group: Group) -> Non
         assert processor.told("pause", "resume") == expected
 
 
+def test_the_lag_of_a_paused_group_grows_with_its_logs(group: Group) -> None:
+    """In the status, and so in the metric; nothing is fetched for it."""
+    group.publish(5)
+    group.world.run(5)
+    group.pause()
+    group.publish(7)
+    group.world.run(10)
+    c = group.join("c")  # its partition was never fetched by it
+    group.world.run(10)
+    lags = [p.lag for consumer in group.world.consumers.values() for p in consumer.channel.status().partitions]
+    assert (lags, c.seen) == ([7] * PARTITIONS, [])
+
+
 def test_a_joiner_takes_its_share_of_a_paused_group_and_reads_nothing(group: Group) -> None:
     """Who hands over does it at once; who takes is told of the pause."""
     group.publish()

@@ -280,21 +280,3 @@ def test_a_request_that_is_never_answered_does_not_put_the_session_in_doubt_for_
     publish(world)
     world.run(2)
     assert (len(lost), seen(world)) == (1, once(5))
-
-
-def test_an_unreadable_offset_is_said_and_does_not_wear_out_the_epoch(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is looked at again now and then, until somebody has put it right."""
-    world.leave("b")
-    world.leave("a")
-    path = world.paths.offset("orders", 2)
-    world.ensemble.tree.transaction([SetData(path, b"nonsense")], 0)
-    world.join("c")
-    world.run(30)
-    assert epochs(world)[2] < 12
-    assert f"orders/2: claimed, but cannot be read: {path}: holds b'nonsense', not an offset" in caplog.text
-    world.ensemble.tree.transaction([SetData(path, b"0")], 0)
-    publish(world)
-    world.run(8)
-    assert world.commits() == dict.fromkeys(range(4), 5)

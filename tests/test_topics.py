@@ -275,6 +275,41 @@ def test_a_topic_that_matches_the_pattern_later_is_read_from_its_start_by_both(w
     assert b'"topics":["orders","payments"]' in world.ensemble.tree.nodes[world.paths.member("a")].data
 
 
+def test_topics_that_do_not_fit_into_an_id_node_are_said_and_the_others_are_read_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A larger request breaks the connection, each time that it is sent. With fewer topics the group reads all of them."""
+    world = World()
+    world.ensemble.largest_request = 2000
+    monkeypatch.setattr("inbound.coordinators.members.MAX_ID_BYTES", 1000)
+    world.kafka.create_topic("orders", 1)
+    a = world.join("a", topics_pattern="orders.*")
+    world.run(5)
+    session = a.zk.connection
+    for number in range(30):
+        world.kafka.create_topic(f"orders-{number:0100d}", 1)
+    world.kafka.publish("orders", 0, [b"x"] * 3)
+    world.run(15)
+    path = world.paths.member("a")
+    told = [r.getMessage() for r in caplog.records if "do not fit into an id node" in r.getMessage()]
+    node = world.ensemble.tree.get(path)
+    assert node is not None
+    assert (len(told), told[0].startswith(f"channel orders: {path}: 31 topics"), len(node.data) < 1000) == (
+        1,
+        True,
+        True,
+    )
+    assert (a.zk.connection, world.commits(), world.owned()) == (session, {0: 3}, {"a": {0}})
+    for number in range(28):
+        world.kafka.delete_topic(f"orders-{number:0100d}")
+    world.run(10)
+    assert {p.tp.topic for p in a.channel.parts.schedule.held()} == {
+        "orders",
+        f"orders-{28:0100d}",
+        f"orders-{29:0100d}",
+    }
+
+
 def test_a_listed_topic_that_is_created_at_last_is_read_from_its_start(world: World) -> None:
     """What was published before we saw it would be lost with `latest`."""
     a = world.join("a", Values(), topics=["orders", "late"], auto_offset_reset="latest")

@@ -8,7 +8,7 @@ from typing import Any
 
 from inbound.controller.reset_offset.command import decode
 from inbound.coordinators.base import GroupView, Member
-from inbound.coordinators.members import read_members
+from inbound.coordinators.members import Members
 from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
@@ -101,7 +101,7 @@ async def read_nodes(zk: ZooKeeper, tp: TopicPartition, group: str, channel: str
         TransientError: it does not answer.
     """
     paths = GroupPaths(group)
-    members = await read_members(zk, paths, {}, lambda: None)
+    members = await Members(zk, paths, lambda: None).read()
     infos = []
     sessions = {}
     for member in sorted(members, key=lambda m: (m.joined, m.consumer_id)):

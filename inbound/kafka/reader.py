@@ -167,6 +167,7 @@ class Reader:
             self.watching.look(self._client, self._streams, now, self._parts.reader_wakeup.set)
             paused = sum(stream.paused for stream in self._streams.values())
             self.some_paused = bool(paused)
+            self.watching.look_at_ends(self._streams, now, self._ask_ranges)
             reading = paused < len(self._streams)
             if reading:
                 left_alone = self._poll(now, wait)
@@ -412,7 +413,7 @@ class Reader:
             stream = self._streams.get(tp)
             if stream is None or stream.generation != stream.partition.buffer.generation:
                 continue  # read for a position that is not wanted any more; the jump is in the queue
-            stream.partition.high_watermark = fetched.high_watermark
+            stream.partition.high_watermark, stream.heard_at = fetched.high_watermark, self._parts.clock.now()
             stream.partition.read_error = None
             stream.next_offset = fetched.next_offset
             if fetched.leader_epoch is not None:
@@ -428,15 +429,13 @@ class Reader:
         for tp, error in poll.failed.items():
             stream = self._streams.get(tp)
             if stream is not None:
-                if stream.partition.read_error != f"{type(error).__name__}: {error}":
+                partition, said = stream.partition, f"{type(error).__name__}: {error}"
+                if partition.read_error != said:
                     self._parts.journal.note(
-                        "unreadable", f"cannot be read: {error}; trying again", tp, offset=stream.partition.position,
-                        epoch=stream.partition.fence.epoch, level=logging.WARNING,
+                        "unreadable", f"cannot be read: {error}; trying again", tp, offset=partition.position,
+                        epoch=partition.fence.epoch, level=logging.WARNING,
                     )  # fmt: skip
-                stream.partition.last_error, stream.partition.read_error = (
-                    str(error),
-                    f"{type(error).__name__}: {error}",
-                )
+                partition.last_error, partition.read_error = str(error), said
         if ready:
             self._parts.schedule.hurry(ready)
 

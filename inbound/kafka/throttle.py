@@ -30,6 +30,7 @@ class Stream:
     generation: int
     paused: bool = False
     next_offset: int = 0  # where the client reads on, of what came into the buffer
+    heard_at: float = 0.0  # clock time at which the log's end was heard last
     outside: Outside | None = None  # paused until it is found out what became of the log
     question: int | None = None  # asked because of that: is it the same topic still?
 

@@ -13,12 +13,14 @@ from inbound.clock import Clock
 class FakeLoop(asyncio.SelectorEventLoop):
     """Runs whatever can go on without time passing, and then stops by itself instead of waiting.
 
-    `asyncio.sleep` and timeouts go by the clock given. What goes to an executor runs at once, in its place. Real sockets
-    work, but whatever comes from them comes when it likes.
+    `asyncio.sleep` and timeouts go by the clock given. What goes to an executor runs in its place, at once or after
+    `executor_takes` seconds, also when its caller is cancelled meanwhile. Real sockets work, but whatever comes from them
+    comes when it likes.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._fake_clock = clock
+        self.executor_takes = 0.0
         super().__init__(_Selector(self.stop))
         self.set_exception_handler(_handle)
 
@@ -27,10 +29,21 @@ class FakeLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:
-            future.set_exception(error)
+
+        def run() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:
+                if not future.done():  # else its caller was cancelled
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(result)
+
+        if self.executor_takes:
+            self.call_later(self.executor_takes, run)
+        else:
+            run()
         return future
 
     def __del__(self) -> None:

@@ -19,6 +19,7 @@ class Request:
     call: Call[Any]
     execute: Callable[[Wire], Any]
     sent_at: float
+    size: int = 0  # bytes of paths and data
 
 
 class _Answer(NamedTuple):
@@ -106,6 +107,11 @@ class Wire:
         if not wire.lagging:
             wire.catch_up()
         return wire
+
+    @property
+    def watches(self) -> dict[WatchKey, int]:
+        """How many callbacks stand for each node and list."""
+        return {key: len(callbacks) for key, callbacks in self._watches.items()}
 
     # -- the client's side -------------------------------------------------------------------------------------------
 

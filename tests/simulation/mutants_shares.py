@@ -8,10 +8,9 @@ from typing import Any
 
 import inbound.coordinators.dynamic as dynamic
 import inbound.coordinators.members as members
-import inbound.membership as membership
 from inbound.coordinators.assignment import share
 from inbound.coordinators.base import GroupView, Member, Plan
-from inbound.coordinators.members import Membership, Registration
+from inbound.coordinators.members import Members, Membership, Registration
 from inbound.coordinators.nodes import BadNodeError, MemberInfo
 from inbound.coordinators.ownership import Claim, Ownership
 from inbound.coordinators.parameters import STATIC
@@ -68,11 +67,11 @@ def _everything_moves(plant: Plant) -> None:
 
 
 def _ranked_by_id(plant: Plant) -> None:
-    async def read_members(original: Original, *arguments: Any) -> tuple[Member, ...]:
+    async def read(original: Original, self: Members) -> tuple[Member, ...]:
         plant.bite()
-        return tuple(replace(member, joined=0) for member in await original(*arguments))
+        return tuple(replace(member, joined=0) for member in await original(self))
 
-    plant.around(membership, "read_members", read_members)
+    plant.around(Members, "read", read)
 
 
 def _each_topic_by_itself(plant: Plant) -> None:

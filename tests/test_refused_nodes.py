@@ -1,0 +1,132 @@
+"""Partitions whose nodes ZooKeeper refuses, or whose nodes hold nonsense: named, left alone for a while, in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from inbound.coordinators.zookeeper import Call, SetData
+from inbound.testing.world import Consumer, World
+from inbound.testing.zookeeper import NOBODY, Who
+
+PARTITIONS = 4
+ADMIN = Who("admin", "creator")
+Hand = Callable[[World], None]
+
+
+@pytest.fixture
+def world() -> World:
+    """A world with one topic of four partitions, of which a group has read three records each; no member is left."""
+    world = World()
+    world.kafka.create_topic("orders", PARTITIONS)
+    publish(world, 3)
+    world.join("a")
+    world.run(5)
+    world.leave("a")
+    return world
+
+
+def publish(world: World, count: int) -> None:
+    """Publish to every partition."""
+    for partition in range(PARTITIONS):
+        world.kafka.publish("orders", partition, [b"x"] * count)
+
+
+def requests(consumer: Consumer, during: Callable[[], None]) -> int:
+    """Return how many requests a consumer sends to ZooKeeper."""
+    send, count = consumer.zk._send, 0
+
+    def counting(*arguments: Any) -> Call[Any]:
+        nonlocal count
+        count += 1
+        return send(*arguments)
+
+    consumer.zk._send = counting  # type: ignore[method-assign, assignment]
+    during()
+    consumer.zk._send = send  # type: ignore[method-assign]
+    return count
+
+
+def offset(world: World, data: bytes) -> None:
+    world.ensemble.tree.transaction([SetData(world.paths.offset("orders", 2), data)], 0)
+
+
+def give(world: World, node: str, who: Who, partition: int = 2) -> None:
+    world.ensemble.tree.give(getattr(world.paths, node)("orders", partition), who)
+
+
+#: What somebody does to partition 2, how it is undone, and what the log says.
+HANDS: dict[str, tuple[Hand, Hand, str]] = {
+    "offset node holds nonsense": (
+        lambda world: offset(world, b"nonsense"), lambda world: offset(world, b"3"), "offsets/orders/2: holds b'nonsense', not",
+    ),
+    "offset node not readable": (
+        lambda world: give(world, "offset", ADMIN), lambda world: give(world, "offset", NOBODY), "offsets/orders/2 is not all",
+    ),
+    "epoch node not readable": (
+        lambda world: give(world, "epoch", ADMIN), lambda world: give(world, "epoch", NOBODY), "epochs/orders/2 is not allow",
+    ),
+    "epoch node not writable": (
+        lambda world: give(world, "epoch", Who("admin", "readable")), lambda world: give(world, "epoch", NOBODY),
+        "epochs/orders/2 is not allowed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HANDS)
+def test_a_partition_whose_node_cannot_be_used_is_claimed_when_that_is_put_right_and_the_others_at_once(
+    world: World, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named, and tried ever more rarely, at least once a minute: that costs ZooKeeper next to nothing."""
+    do, undo, words = HANDS[kind]
+    do(world)
+    c = world.join("c")
+    world.run(5)
+    publish(world, 2)
+    world.run(60)
+    before, healthy = world.commits() if kind.startswith("epoch") else {}, PARTITIONS - 1
+    held = {p.tp.partition for p in c.channel.parts.schedule.held()}
+    sent = requests(c, lambda: world.run(120))
+    said = [r.getMessage() for r in caplog.records if "orders/2: its nodes cannot be used: " in r.getMessage()]
+    undo(world)
+    world.run(61)
+    assert (held, before.get(2, 3), len(held)) == ({0, 1, 3}, 3, healthy)
+    assert (len(said), words in said[0], "looking again in 5 s" in said[0]) == (6, True, True), said
+    assert sent < 250, "some 100 are signs of life of the session"
+    assert world.commits() == dict.fromkeys(range(PARTITIONS), 5)
+
+
+def test_a_held_partition_whose_epoch_cannot_be_read_keeps_no_other_from_moving(world: World) -> None:
+    """A joiner gets its share; what the member holds it goes on with, but for the commits of that partition."""
+    world.join("c")
+    world.run(5)
+    give(world, "epoch", ADMIN, 0)
+    world.join("d")
+    world.run(8)
+    publish(world, 2)
+    world.run(2)
+    owned, committed = world.owned(), world.commits()
+    give(world, "epoch", NOBODY, 0)
+    world.run(70)
+    assert sorted(map(len, owned.values())) == [2, 2]
+    assert committed == {0: 3, 1: 5, 2: 5, 3: 5}
+    assert (world.commits(), sorted(map(len, world.owned().values()))) == (dict.fromkeys(range(4), 5), [2, 2])
+
+
+def test_a_held_partition_whose_epoch_cannot_be_read_while_the_session_expires_is_got_back_when_it_can(
+    world: World,
+) -> None:
+    """The other partitions are got back at once; all under the same epochs, and nothing is repeated."""
+    c = world.join("c")
+    world.run(5)
+    give(world, "epoch", ADMIN)
+    world.ensemble.expire_session("c")
+    world.run(5)
+    during = world.owned()
+    give(world, "epoch", NOBODY)
+    publish(world, 2)
+    world.run(70)
+    assert (during, world.owned()) == ({"c": {0, 1, 3}}, {"c": {0, 1, 2, 3}})
+    assert (world.commits(), c.channel.status().records_total) == (dict.fromkeys(range(4), 5), 8)
