@@ -87,9 +87,9 @@ class TelledRun:
         before, self.position = self.position, to
         return self.note("revert", **{"from": before, "to": to})
 
-    def skip(self, to: int) -> TelledRun:
+    def skip(self, to: int, reason: str = "processor") -> TelledRun:
         before, self.position = self.position, to
-        return self.note("skip", **{"from": before, "to": to, "reason": "processor"})
+        return self.note("skip", **{"from": before, "to": to, "reason": reason})
 
     def jump(self, to: int) -> TelledRun:
         """Go on elsewhere, and say nothing: what must not happen."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from inbound.proof.model import OffsetRange, Verdict
+from inbound.proof.model import Verdict
 from tests.proof_stories import Story
 
 
@@ -162,32 +160,6 @@ def test_a_reset_that_is_noted_explains_where_a_claim_begins() -> None:
     assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((4, 10),))
 
 
-@pytest.mark.parametrize(("new", "explained"), [(4, ((4, 10),)), (14, ())], ids=["back", "on"])
-def test_a_reset_by_command_explains_where_the_next_claim_begins(new: int, explained: tuple[OffsetRange, ...]) -> None:
-    """It has moved the epoch, too, and no line names that one. Whoever claims next notes it, before `claimed`."""
-    story = Story()
-    story.run("a").claim(1, at=0).batch(10).releases()
-    b = story.run("b")
-    b.epoch = 3
-    b.note("reset", old=10, new=new, reason="offsets reset", command="/inbound/commands/reset-offset/x").claim(
-        3, at=new
-    )
-    b.batch(20 - new).releases()
-
-    proof = story.proof()
-
-    assert (proof.verdict, proof.findings, proof.explained, proof.proven) == (Verdict.PROVEN, (), explained, 20)
-
-
-def test_a_reset_that_nobody_noted_is_not_taken_for_one() -> None:
-    """The commit moved under an epoch of which there is no line: that is all that can be said."""
-    story = Story()
-    story.run("a").claim(1, at=0).batch(10).releases()
-    story.run("b").claim(3, at=4).batch(6)
-
-    assert story.proof().verdict is Verdict.NOT_PROVABLE
-
-
 def test_a_reset_under_a_claim_explains_commits_that_go_back() -> None:
     """Whoever moves the group's offset under a running claim notes it."""
     story = Story()
@@ -203,15 +175,6 @@ def test_a_commit_that_goes_back_under_a_claim_was_an_old_request() -> None:
     story.run("a").claim(1, at=0).batch(10).batch(10).land(10)
 
     assert story.found() == [("unfenced", 10, 20)]
-
-
-def test_a_group_offset_that_was_deleted_begins_anew() -> None:
-    """The claim finds no offset: somebody has deleted it, and the first position is the log's."""
-    story = Story()
-    story.run("a").claim(1, at=0).batch(10).releases().closes()
-    story.run("b").claim(2, at=None).answer(0).land().batch(10)
-
-    assert story.found() == []
 
 
 # -- losses --------------------------------------------------------------------------------------------------------------
@@ -301,14 +264,6 @@ def test_a_commit_beyond_what_was_handed_out_loses_it() -> None:
     assert story.found() == [("lost", 10, 14)]
 
 
-def test_offsets_that_are_skipped_on_purpose_are_no_finding() -> None:
-    """A processor that skips, a record that `on_error` gave up: noted."""
-    story = Story().log(40)
-    story.run("a").claim(1, at=0).batch(10).skip(to=15).answer().land().batch(5)
-
-    assert story.found() == []
-
-
 def test_skipped_offsets_that_are_not_committed_past_are_not_lost_yet() -> None:
     """A hole above the commit: whoever comes next reads it."""
     story = Story().log(40)
@@ -381,6 +336,8 @@ def test_a_topic_that_was_created_anew_begins_at_zero() -> None:
     proof = story.proof()
 
     assert (proof.verdict, proof.findings, proof.start, proof.proven) == (Verdict.PROVEN, (), 0, 5)
+    (former,) = proof.former
+    assert (former.epoch, former.start, former.committed, former.handed_to) == (2, 0, 30, 30)
 
 
 def test_a_truncated_log_that_is_noted_is_no_fault() -> None:

@@ -23,6 +23,7 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
         "revert": frozenset({"from", "to"}),
         "skip": frozenset({"from", "to", "reason"}),
         "retention": frozenset({"first", "next"}),
+        "withheld": frozenset({"first", "next", "records"}),  # the last `begun`: its batch was not handed out after all
     }
 )
 

@@ -26,7 +26,7 @@ from inbound.proof.intervals import difference, union
 from inbound.proof.model import Damage, Event, OffsetRange, PartitionKey, Run, Span
 
 #: Kinds of lines that are events as they stand.
-EVENTS = frozenset({"claimed", "released", "lost", "reset", "revert", "skip", "retention", "degraded"})
+EVENTS = frozenset({"claimed", "released", "lost", "reset", "revert", "skip", "retention", "withheld", "degraded"})
 
 
 @dataclass(frozen=True, slots=True)
