@@ -28,6 +28,15 @@ def test_what_is_skipped_on_purpose_is_proven_and_named(reason: str, kind: str) 
     assert (proof.proven, proof.left_out) == (20, ((10, 15),))
 
 
+def test_what_is_given_up_and_not_committed_past_is_not_given_up_yet() -> None:
+    """Killed before the commit: the next owner is handed it again."""
+    story = Story().log(40)
+    story.run("a").claim(1, at=0).batch(10).begin(5).jump(10).skip(to=15, reason="skip: ValueError")
+    story.zookeeper(10, epoch=1)
+
+    assert (story.found(), story.proof().left_out) == ([], ())
+
+
 def test_what_was_given_up_and_is_processed_later_is_not_given_up() -> None:
     """Its commit did not land: the next claim begins at it, and this time it succeeds."""
     story = Story().log(40)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from inbound.proof.model import Verdict
 from tests.proof_stories import Story
 
@@ -108,6 +110,42 @@ def test_an_answer_for_a_part_has_the_rest_handed_out_again() -> None:
     assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((6, 10),))
 
 
+@pytest.mark.parametrize("ends", ["releases", "loses", "dies"])
+def test_what_an_answer_gave_back_is_not_repeated_by_the_next_owner(ends: str) -> None:
+    """A processor that is told to stop answers for the part that it has done, or for none; the rest goes to the next owner."""
+    story = Story()
+    a = story.run("a").claim(1, at=0).begin(60).answer(22).land()
+    b = story.run("b").claim(2, at=22).begin(60).revert(to=22)
+    for one in (a, b):
+        if ends != "dies":
+            getattr(one, ends)()
+    story.run("c").claim(3, at=22).batch(60)
+
+    proof = story.proof()
+
+    assert (proof.findings, proof.explained) == ((), ((22, 82),))
+
+
+def test_what_was_given_back_once_explains_one_repetition() -> None:
+    """The next owner is handed it, and killed: the one after that is handed it again because of that."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(60).answer(22).land().releases()
+    story.run("b").claim(2, at=22).begin(38)
+    story.run("c").claim(3, at=22).batch(38)
+
+    assert story.found() == [("repeated", 22, 60)]
+    assert story.proof().explained == ((22, 60),)
+
+
+def test_a_commit_of_what_was_finished_gives_nothing_back() -> None:
+    """Not an answer: the rest of the batch is still being worked on when its process is killed."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(60).leave(22).land()
+    story.run("b").claim(2, at=22).batch(38)
+
+    assert story.found() == [("repeated", 22, 60)]
+
+
 def test_a_batch_put_back_because_of_doubt_is_handed_out_once() -> None:
     """`begun`, and then the session was in doubt: the same batch begins again under the same claim."""
     story = Story()
@@ -119,7 +157,7 @@ def test_a_batch_put_back_because_of_doubt_is_handed_out_once() -> None:
 def test_deferred_commits_cover_several_batches() -> None:
     """`next(commit_within=...)`: many hand-outs, one commit; what is not committed is repeated after a crash."""
     story = Story()
-    story.run("a").claim(1, at=0).begin(10).begin(10).answer(10).land().jump(20).begin(10)
+    story.run("a").claim(1, at=0).begin(10).begin(10).leave(10).land().begin(10)
     story.run("b").claim(2, at=10).batch(20)
 
     assert story.found() == [("repeated", 10, 30)]

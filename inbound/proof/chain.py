@@ -70,6 +70,7 @@ def _begins(evidence: Evidence, claim: Claim) -> int | None:
     opens, evidence.opens = evidence.opens, set()
     evidence.sure_from(position)
     evidence.wanted(position)
+    evidence.given_back.cut(0, position)
     evidence.expected = position
     if expected is None or position == expected or evidence.late:  # a late commit is not to be told from the last one
         return position

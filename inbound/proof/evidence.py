@@ -69,6 +69,8 @@ class Evidence:
     #: again below takes it back.
     excused: Growing = field(default_factory=Growing)
     left_out: list[LeftOut] = field(default_factory=list)
+    #: What the claim before it gave back, by its answers, and did not hand out again.
+    given_back: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
     holes: list[Hole] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)

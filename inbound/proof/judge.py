@@ -78,7 +78,7 @@ def judge(
     for chapter, following in pairwise(chapters):
         evidence = go_through(chapter)
         resolve_holes(evidence, evidence.floor)
-        left_out(evidence)
+        left_out(evidence, evidence.expected)
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
         former.append(
             FormerTopic(
@@ -94,7 +94,7 @@ def judge(
     left_out_inside(evidence, last, log, committed)
     past_the_end(evidence, last, extent, committed)
     deleted_unread(evidence, extent, coordination, committed)
-    left = left_out(evidence)
+    left = left_out(evidence, committed)
     if since is None:
         unclaimed(evidence, claims, extent, coordination)
     pending = in_flight(evidence, last, committed)

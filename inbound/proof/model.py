@@ -49,6 +49,7 @@ class Span:
     wall: float  # of its first and last line, seconds since 1970; for people, never for order
     last_wall: float
     last_first: int | None = None  # where its last hand-out began
+    answer_of: int | None = None  # where the batch began that its last answer was about; None: no answer is of a batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,11 +95,11 @@ def unclaimed(
         evidence.found("unclaimed", [(0, extent.start)], f"Kafka has deleted it, and {text}", [], None)
 
 
-def left_out(evidence: Evidence) -> list[OffsetRange]:
+def left_out(evidence: Evidence, committed: int | None) -> list[OffsetRange]:
     """Find what is committed past on purpose. Returns it, as far as it was not processed all the same."""
-    found = []
+    found: list[OffsetRange] = []
     for left in evidence.left_out:
-        ranges = [(left.first, left.next)]
+        ranges = intersection([(left.first, left.next)], [(0, committed)] if committed else [])
         if left.kind in ("passed-over", "jumped"):
             ranges = difference(ranges, evidence.handed.ranges)
         evidence.found(left.kind, ranges, left.cause, [left.claim], left.wall)

@@ -48,7 +48,9 @@ class Walk:
         self.own = Growing()  # what it has handed out
         self.landed: int | None = None  # the last commit of its own
         self.unsettled: set[int] = set()  # commits announced, of which it is not known that they landed
-        self._asked = Growing()  # what somebody has asked to have again
+        self._asked = Growing()  # what somebody has asked to have again, and has not got yet
+        for first, end in evidence.given_back.ranges:
+            self.ask(first, end)
         self._announced: int | None = None
         self._last_first: int | None = None
         self._answered = False  # the last hand-out was
@@ -98,6 +100,9 @@ class Walk:
         again = self.own.add(span.first, span.next)
         self._again(again, span)
         self._handed_before(difference(before, again), span)
+        if span.seq > self._blind_until:
+            self._asked.cut(span.first, span.next)
+        evidence.given_back.cut(span.first, span.next)
         self.position = span.next
         evidence.high = max(evidence.high, span.next)
         self._last_first = span.last_first if span.last_first is not None else span.first
@@ -159,6 +164,8 @@ class Walk:
         if span.answered is not None:
             self._announced = span.answered
             self._answered = self._answered or self._last_first is None or span.answered > self._last_first
+            if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
+                self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
         if span.landed is None:
             return
@@ -215,6 +222,7 @@ class Walk:
             # Maybe the log has lost its end (on_truncation); if so, lower commits follow.
             self._truncated, self.evidence.high = True, target
         self.evidence.wanted(target)
+        self.evidence.given_back.add(target, max(position, self.position or 0))
         self.position = target
 
     def _skip(self, first: int, end: int, event: Event) -> None:
