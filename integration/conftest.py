@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,7 @@ from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.pytest_plugin import cluster_factory, embedded_cluster
 from integration.browser import browser, chromium
-from integration.dispatching import Dispatching
+from integration.dispatching import Dispatching, MakeScene
 from integration.harness import Scenes, serve_again
 from integration.sink import Sink
 from integration.spark_stage import spark
@@ -83,19 +81,10 @@ def mortal_cluster(embedded_cluster: EmbeddedCluster) -> Iterator[EmbeddedCluste
 
 
 @pytest.fixture
-def dispatching(embedded_cluster: EmbeddedCluster, tmp_path: Path, client: str) -> Iterator[Callable[..., Dispatching]]:
+def dispatching(scenes: Scenes, client: str) -> MakeScene:
     """Make scenes with HTTP subscribers, of one partition if not told otherwise; end what they started."""
-    scenes: list[Dispatching] = []
-
-    def make(**settings: Any) -> Dispatching:
-        folder = tmp_path / f"scene-{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
-        scenes.append(Dispatching(embedded_cluster, folder, client=client, **{"partitions": 1, **settings}))
-        return scenes[-1]
-
-    yield make
-    for one in scenes:
-        one.close()
+    usual = {"client": client, "partitions": 1, "session": Dispatching.session}
+    return lambda **settings: scenes(Dispatching, **{**usual, **settings})
 
 
 @pytest.fixture

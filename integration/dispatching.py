@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from inbound.http.client import fetch_status
 from integration.harness import Scene
+from integration.whole_topic import read_topic
 from tests.waiting import until
 
 #: The name of the first subscription; its group is the scene's.
@@ -58,6 +59,10 @@ def by_partition(ids: Sequence[str]) -> dict[int, list[int]]:
     for id in ids:
         found.setdefault(partition_of(id), []).append(offset_of(id))
     return found
+
+
+#: Makes one.
+MakeScene = Callable[..., "Dispatching"]
 
 
 @dataclass
@@ -196,20 +201,8 @@ class Dispatching(Scene):
         return id, sent
 
     def read(self, topic: str, count: int) -> list[Any]:
-        """Return the first `count` records of another topic."""
-        consumer = kafka.KafkaConsumer(
-            topic, bootstrap_servers=self.cluster.bootstrap_servers, auto_offset_reset="earliest", group_id=None
-        )
-        records: list[Any] = []
-
-        def enough() -> bool:
-            for part in consumer.poll(timeout_ms=100).values():
-                records.extend(part)
-            return len(records) >= count
-
-        until(enough, 60, lambda: f"{count} records in {topic}, there are {len(records)}")
-        consumer.close()
-        return records
+        """Return the records of another topic, waiting until there are `count`."""
+        return read_topic(self.cluster.bootstrap_servers, topic, count)
 
     # -- what became of them -----------------------------------------------------------------------------------------
 

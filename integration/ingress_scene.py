@@ -21,6 +21,7 @@ import kafka
 import kafka.errors
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from integration.whole_topic import read_topic
 from tests.waiting import until
 
 
@@ -34,19 +35,7 @@ class Found(NamedTuple):
 
 def records(bootstrap: str, topic: str) -> list[Found]:
     """Return every record that is in a topic now."""
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest")
-    try:
-        keys = [kafka.TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)]
-        consumer.assign(keys)
-        consumer.seek_to_beginning(*keys)
-        ends = consumer.end_offsets(keys)
-        found: list[Found] = []
-        while any(consumer.position(key) < ends[key] for key in keys):
-            for some in consumer.poll(timeout_ms=500).values():
-                found += [Found(record.key, record.value, dict(record.headers)) for record in some]
-        return found
-    finally:
-        consumer.close()
+    return [Found(record.key, record.value, dict(record.headers)) for record in read_topic(bootstrap, topic)]
 
 
 class IngressScene:

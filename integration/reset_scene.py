@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ from inbound.controller.reset_offset.command import PATHS, encode
 from inbound.kafka.topic_logs import KafkaTopicLogs
 from inbound.offsets.logs import Way
 from integration.books import Handed
-from integration.harness import STEADY, Scene, Scenes
+from integration.harness import STEADY, Scene
 from tests.waiting import until
 
 #: How long a process that is killed is still the leader: its session, in seconds.
@@ -208,10 +208,3 @@ def jumps_of(partitions: int, *resets: dict[int, Moved]) -> dict[int, list[tuple
             if first != one.new:
                 jumps.append((first, one.new))
     return found
-
-
-def maker(cluster: Any, folder: Any) -> Iterator[Callable[..., ResetScene]]:
-    """Yield what makes scenes on a cluster; end what they started."""
-    scenes = Scenes(cluster, folder)
-    yield lambda **settings: scenes(ResetScene, **settings)
-    scenes.close()

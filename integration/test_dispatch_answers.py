@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from integration.dispatching import Dispatching, peak_memory, reset_peak
+from integration.dispatching import MakeScene, peak_memory, reset_peak
 from integration.sink import HANG, OK, Answer, Sink, status
 from tests.waiting import Deadline
-
-MakeScene = Callable[..., Dispatching]
 
 RETRIED = (404, 408, 409, 425, 429, 500, 501, 502, 503, 504, 507)
 REFUSED = (300, 301, 302, 303, 304, 307, 308, 400, 401, 403, 405, 406, 410, 413, 415, 422)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from integration.dispatching import Dispatching, offset_of, partition_of, repeats
+from integration.dispatching import Dispatching, MakeScene, offset_of, partition_of, repeats
 from integration.sink import HANG, OK, Answer, Request, Sink, status
-
-MakeScene = Callable[..., Dispatching]
 
 FAST = {"backoffDelay": "PT0.05S", "backoffPolicy": "linear", "retry": 3}
 #: One in each hundred: refused, or what the subscriber dies of.

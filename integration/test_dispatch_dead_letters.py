@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from integration.dispatching import Dispatching, channel_status, event_headers, metrics
+from integration.dispatching import MakeScene, channel_status, event_headers, metrics
 from integration.sink import OK, Sink, status
 from tests.waiting import until
-
-MakeScene = Callable[..., Dispatching]
 
 FAST: dict[str, Any] = {"backoffDelay": "PT0.05S", "backoffPolicy": "linear", "retry": 2, "timeout": "PT30S"}
 BYTES = bytes(range(256))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from integration.dispatching import Dispatching, by_partition, offset_of, partition_of, repeats
+from integration.dispatching import MakeScene, by_partition, offset_of, partition_of, repeats
 from integration.sink import HANG, Answer, Sink
 from tests.waiting import Deadline, until
-
-MakeScene = Callable[..., Dispatching]
 
 FAST = {"backoffDelay": "PT0.05S", "backoffPolicy": "linear", "retry": 100, "timeout": "PT100S"}
 WINDOW = 16

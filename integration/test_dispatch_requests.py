@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from integration.dispatching import Dispatching, channel_status
+from integration.dispatching import MakeScene, channel_status
 from integration.harness import both_clients
 from integration.sink import CERTIFICATES, Sink
 from tests.waiting import until
-
-MakeScene = Callable[..., Dispatching]
 
 FAST = {"backoffDelay": "PT0.05S", "backoffPolicy": "linear", "retry": 1000, "timeout": "PT30S"}
 #: What a header cannot hold as it is, and what goes out as a header, too.

@@ -30,9 +30,6 @@ def begins_at(scene: ResetScene, when: float) -> dict[int, int]:
     return found
 
 
-@pytest.mark.thorough(
-    "test_reset_command.py resets a running group; the simulation resets groups under load by the hundred"
-)
 def test_three_replicas_under_load_go_back_and_forth_and_their_other_channel_goes_on(scenes: Scenes) -> None:
     """Earliest, a time between two records, back by three and latest at once: the jumps that the status tells, no other."""
     scene, other = scenes(ResetScene), scenes(partitions=3)

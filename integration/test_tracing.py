@@ -8,20 +8,18 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from integration.dispatching import Dispatching
+from integration.dispatching import Dispatching, MakeScene
 from integration.mounted import mount
 from integration.sink import Sink, reply
 from integration.zipkin import ZipkinServer, zipkin_server
 from tests.waiting import until
-
-MakeScene = Callable[..., Dispatching]
 
 EVENT = {"ce-specversion": "1.0", "ce-source": "/tests", "ce-type": "order", "content-type": "text/plain"}
 

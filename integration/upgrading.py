@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from inbound.embedded import EmbeddedCluster
-from integration.harness import PLUGINS, Scene
+from integration.harness import PLUGINS, Scene, Scenes
 from integration.installing import (
     Environment,
     build,
@@ -194,16 +191,6 @@ def ledger_facts(s: MixedScene, reader: Release) -> LedgerFacts:
 
 
 @pytest.fixture
-def mixed_scene(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[MakeScene]:
+def mixed_scene(scenes: Scenes) -> MakeScene:
     """Make scenes of several releases on the shared cluster; end what they started."""
-    scenes: list[MixedScene] = []
-
-    def make(**settings: Any) -> MixedScene:
-        folder = tmp_path / f"scene-{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
-        scenes.append(MixedScene(embedded_cluster, folder, **settings))
-        return scenes[-1]
-
-    yield make
-    for one in scenes:
-        one.close()
+    return lambda **settings: scenes(MixedScene, **{"session": SESSION, **settings})

@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator
 
 import pytest
-from hypothesis import settings
+from hypothesis import settings, strategies
 
 from inbound.config.known_secrets import KNOWN
 from tests.waiting import slowness
@@ -19,6 +19,12 @@ _worked = pytest.StashKey[float]()
 # Hypothesis measures single examples, which says more about the machine than about the code.
 settings.register_profile("inbound", deadline=None, print_blob=True)
 settings.load_profile("inbound")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def all_characters_are_known() -> None:
+    """Hypothesis makes its table of characters now: once in a clone, that takes longer than a test may."""
+    strategies.text().validate()
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -272,8 +273,9 @@ def test_a_file_that_cannot_be_used_is_refused_with_its_line(reset: Stage, text:
     assert (code, message in err) == (2, True), err
 
 
-def test_it_works_while_no_replica_is_alive(reset: Stage) -> None:
-    """The command leads itself; who starts later begins at the new offsets."""
+def test_it_works_while_no_replica_is_alive(reset: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """The command leads itself, and says no more for it; who starts later begins at the new offsets."""
+    caplog.set_level(logging.INFO)
     for name in ("a", "b"):
         reset.world.leave(name)
 
@@ -281,6 +283,7 @@ def test_it_works_while_no_replica_is_alive(reset: Stage) -> None:
 
     assert (code, out, "no replica runs; nothing to stop" in err) == (0, EARLIEST, True)
     assert reset.world.commits() == {0: 0, 1: 0, 2: 5}
+    assert [text for text in caplog.messages if text.startswith("reset ")] == []
 
 
 def test_one_that_was_only_submitted_is_seen_carried_on_and_listed(reset: Stage) -> None:

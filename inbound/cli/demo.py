@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Below this the course is too dense: a session has to end, and its partitions to be read by others.
 _SHORTEST = 20.0
+#: Below this too few are in work at any time for one to be killed inside a batch.
+_FEWEST = 20_000
 #: Of a Spark that lives for half a minute: compiling for speed would cost more than it brings.
 _SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
 
@@ -47,12 +49,12 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "demo",
         help="watch it survive a kill -9, on real data",
-        description="Publishes 336,776 flights to a Kafka of its own while 3 processes count delays per carrier; one is "
+        description=f"Publishes {flights.ROWS:,} flights to a Kafka of its own while 3 processes count delays per carrier; one is "
         "killed with SIGKILL inside a batch, one is stopped, one joins. Beside it, events go through an ingress and "
         "Kafka to an HTTP subscriber. Then every event is accounted for, `spark validate` proves it from ledger and log, and "
         "the topic is archived. The last line is a JSON object; exit code 0 if nothing was lost, nothing repeated but what "
         "the kill explains, and all is proven.",
-        **examples("inbound demo", "inbound demo --seconds 20 --json"),
+        **examples("inbound demo", "inbound demo --seconds 20 --flights 60000 --json"),
     )
     parser.add_argument(
         "--dir", type=Path, metavar="D", help="an empty folder for everything, kept; default: temporary"
@@ -62,6 +64,10 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--seconds", type=_seconds, default=45.0, metavar="S", help="how long publishing takes, from 20; default: 45"
     )
+    parser.add_argument(
+        "--flights", type=_flights, default=flights.ROWS, metavar="N",
+        help=f"only the first N, from {_FEWEST:,}, for a quick look or a small machine",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -73,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         folder = _folder(args.dir)
         worth_a_look = True
         try:
-            result, ending = _run_in(folder, plugin, args.seconds)
+            result, ending = _run_in(folder, plugin, args.seconds, args.flights)
             problems = result.problems + ending.problems
             worth_a_look = bool(problems)
         except KeyboardInterrupt:
@@ -125,12 +131,12 @@ def figures(result: Result, ending: Ending) -> dict[str, int | float | str | Non
     }
 
 
-def _run_in(folder: Path, plugin: Path, seconds: float) -> tuple[Result, Ending]:
+def _run_in(folder: Path, plugin: Path, seconds: float, count: int) -> tuple[Result, Ending]:
     archive = flights.fetch(places.jar_cache().parent / "data", progress=_say)
     cluster = EmbeddedCluster(folder / "cluster", jars=places.jar_cache(), java=places.java_command(), progress=_say)
     with cluster:
-        plan = Plan(folder, plugin, archive, seconds, f"demo-{os.getpid()}", flights.read)
-        progress = Progress("counted", flights.ROWS)
+        plan = Plan(folder, plugin, archive, seconds, count, f"demo-{os.getpid()}", flights.read)
+        progress = Progress("counted", count)
         try:
             result = Scenario(
                 plan, zookeeper=cluster.zookeeper_hosts, kafka=cluster.bootstrap_servers, teller=progress
@@ -256,3 +262,13 @@ def _seconds(text: str) -> float:
     if not _SHORTEST <= seconds <= 86400:
         raise argparse.ArgumentTypeError(f"need seconds from {_SHORTEST:.0f}, got {text!r}")
     return seconds
+
+
+def _flights(text: str) -> int:
+    try:
+        count = int(text.replace(",", ""))
+    except ValueError:
+        count = 0
+    if not _FEWEST <= count <= flights.ROWS:
+        raise argparse.ArgumentTypeError(f"need a number of flights from {_FEWEST:,} to {flights.ROWS:,}, got {text!r}")
+    return count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import logging
 import socket
 import sys
 import time
@@ -20,6 +21,7 @@ from inbound.cli.offsets_reset_spec import add_target_options, asked
 from inbound.cli.offsets_reset_text import as_json, condition_line, conditions_table, list_table, moved_table
 from inbound.cli.zookeeper import with_tasks, with_zookeeper
 from inbound.config import Loaded, parse_duration, parse_manifests, read_text
+from inbound.controller import reset_offset
 from inbound.controller.reset_offset import (
     ControllerFactory,
     RefMapper,
@@ -221,6 +223,10 @@ def _carry_out(args: argparse.Namespace, loaded: Loaded, work: _Work, name: str,
     """Lead until the reset has ended, or for `seconds`. Returns the exit code."""
     factory = ControllerFactory(mapper=work.mapper, logs=work.logs, name=f"{_who()}, at the command line")
     told = _Told()
+    steps = logging.getLogger(reset_offset.__name__)
+    level = steps.level
+    if not args.verbose:
+        steps.setLevel(logging.WARNING)  # what it says of each step is told here, whoever takes the step
     try:
         command = with_tasks(
             loaded.config.zookeeper,
@@ -230,6 +236,8 @@ def _carry_out(args: argparse.Namespace, loaded: Loaded, work: _Work, name: str,
     except KeyboardInterrupt:
         _tell("")
         return _left_alone(name)
+    finally:
+        steps.setLevel(level)
     if command is None:
         raise ResetError(f"reset {name}: it was carried out before, and is cleared away; there is nothing to be done")
     if not command.finished:

@@ -16,8 +16,9 @@ from inbound.errors import InboundError
 GROUP = "delays"
 #: Short, so that the demo does not wait long for the death to be noticed. ZooKeeper's tick is 500 ms here.
 SESSION_TIMEOUT = 6.0
-#: Flights are handed out faster than they are counted by about half: so there is nearly always a batch in work.
-SLICE, PAUSE = 20, 0.010
+#: Flights are handed out faster than they are counted by about half: so there is nearly always a batch in work. All pauses
+#: together take so long, in seconds, however many flights there are.
+SLICE, PAUSES = 20, 168.0
 _LOG_LINES = 12
 _POLL = 0.01
 
@@ -26,7 +27,9 @@ class DemoError(InboundError):
     """The demo could not go its way."""
 
 
-def configuration(folder: Path, *, topic: str, zookeeper: str, kafka: str, member: str, more: str = "") -> str:
+def configuration(
+    folder: Path, *, topic: str, zookeeper: str, kafka: str, member: str, flights: int, more: str = ""
+) -> str:
     """Return the `inbound.yaml` of the demo's processes, with `more` channels. (JSON texts are YAML too.)"""
     return f"""\
 # Written by `inbound demo`. Each process appends its number to consumer_id.
@@ -42,7 +45,7 @@ channels:
     shutdown_timeout: 10s
     processor:
       type: "delays:DelaysPerCarrier"
-      options: {{journal: {json.dumps(str(folder / "journal"))}, slice: {SLICE}, pause: {PAUSE}}}
+      options: {{journal: {json.dumps(str(folder / "journal"))}, slice: {SLICE}, pause: {PAUSES * SLICE / flights:.4f}}}
 {more}"""
 
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from inbound.demo import subscriber
 from inbound.demo.accounting import Account, Kill, Seen, account
 from inbound.demo.consumers import GROUP, Consumer, DemoError, configuration, kill_when
-from inbound.demo.flights import ROWS, CarrierSums, Flight, Sums, encoded
+from inbound.demo.flights import CarrierSums, Flight, Sums, encoded
 from inbound.demo.group import GroupView
 from inbound.demo.journal import Entry, Journals, OpenBatches
 from inbound.publishing import Encoded, Publisher, log_ends, prepare_topic
@@ -47,6 +48,7 @@ class Plan:
     plugin: Path  # delays.py
     archive: Path  # the data set
     seconds: float  # that publishing takes
+    flights: int  # how many of the data set are published, from its beginning
     member: str  # the consumer ids' beginning; no other live process may use it
     read: Callable[[Path], Iterator[Flight]]
 
@@ -114,7 +116,9 @@ class Publishing:
 
     def _run(self) -> None:
         try:
-            published = self._publisher.publish(self._records(), rate=ROWS / self._plan.seconds, stop=self._stop)
+            published = self._publisher.publish(
+                self._records(), rate=self._plan.flights / self._plan.seconds, stop=self._stop
+            )
             self.published = published.count
         except Exception as error:  # raised again in the main thread, by check()
             self._failure = error
@@ -125,7 +129,7 @@ class Publishing:
         return encoded(self._counted())
 
     def _counted(self) -> Iterator[Flight]:
-        for flight in self._plan.read(self._plan.archive):
+        for flight in islice(self._plan.read(self._plan.archive), self._plan.flights):
             self._sums.add(flight.carrier, flight.delay)
             yield flight
 
@@ -166,6 +170,7 @@ class Scenario:
                     zookeeper=self._zookeeper,
                     kafka=self._kafka,
                     member=plan.member,
+                    flights=plan.flights,
                     more=subscriber.channel(self._subscriber.url),
                 )
             )
@@ -184,7 +189,7 @@ class Scenario:
     def _course(self) -> Result:
         first, victim, leaver = (self._add() for _ in range(3))
         self._wait(lambda: self._shared_by(first, victim, leaver), _START_LIMIT, "3 processes share 8 partitions")
-        self._tell(f"3 processes share the {PARTITIONS} partitions; {ROWS:,} departures are published")
+        self._tell(f"3 processes share the {PARTITIONS} partitions; {self._plan.flights:,} departures are published")
         self._publishing.start()
         self._announcements.start()
         self._tell(

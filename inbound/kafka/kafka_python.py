@@ -119,8 +119,10 @@ class KafkaPythonClient(LogClient):
                 raise BrokerRefusedError(f"Kafka at {self._where}: {why(self._settings, last.exception)}")
             raise BrokerUnavailableError(f"Kafka at {self._where} does not answer: {said}")
         if first:
-            manager, net = self._consumer._manager, self._consumer._net
-            self._ask(lambda: net.run(manager.wait_for, self._update, ANSWER_TIMEOUT * 1000), "the list of topics")
+            # The first answer can be to what the client itself had asked when it was made, which was for no topics.
+            self._wait_for_update()
+            self._update = self._cluster.request_update()
+            self._wait_for_update()
         known = self._cluster.topics()
         wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
         found = {}
@@ -131,6 +133,26 @@ class KafkaPythonClient(LogClient):
                 # A topic being created can be listed with some partitions missing: what counts is the highest number.
                 found[name] = TopicMeta(max(partitions, default=-1) + 1, str(topic_id) if topic_id else None)
         return {name: meta for name, meta in found.items() if meta.partitions}
+
+    def _wait_for_update(self) -> None:
+        """Wait for the list of topics, and ask again where one connection fails: the next may be to a broker that lives.
+
+        kafka-python asks no sooner than after its `retry_backoff_ms`.
+        """
+        deadline = time.monotonic() + ANSWER_TIMEOUT
+        manager, net = self._consumer._manager, self._consumer._net
+
+        def wait() -> None:
+            while True:
+                try:
+                    net.run(manager.wait_for, self._update, max(0.0, deadline - time.monotonic()) * 1000)
+                    return
+                except kafka.errors.KafkaConnectionError:
+                    if is_refused(self._settings) or time.monotonic() >= deadline:
+                        raise
+                    self._update = self._cluster.request_update()
+
+        self._ask(wait, "the list of topics")
 
     def ask_topics(self) -> Callable[[], bool]:
         # A question that is on its way already may have been answered before now: the one after it counts.
