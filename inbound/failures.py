@@ -27,16 +27,17 @@ DeadLetters = Callable[[str, int, Sequence[Record], str], None]
 
 
 def describe(error: BaseException) -> str:
-    """Return one line: what was raised, and where in the user's code."""
+    """Return one line: what was raised, and where in the user's code. It can be encoded, whatever the error says."""
     try:
         said = str(error)
     except Exception as failure:  # an error whose own text fails must not hide what happened
         said = f"(its text failed: {type(failure).__name__})"
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, BadResponseError) or not frames:
-        return text
-    return f"{text} (at {frames[-1].filename}:{frames[-1].lineno})"
+    if not isinstance(error, BadResponseError) and frames:
+        text = f"{text} (at {frames[-1].filename}:{frames[-1].lineno})"
+    # Half of a surrogate pair has no encoding: not in a header, a ledger, a log or an answer.
+    return text.encode(errors="backslashreplace").decode()
 
 
 class Served(Protocol):

@@ -195,6 +195,9 @@ class Turns:
         certain = parts.zk.certain(partition.fence.session) and parts.pausing.allows()
         if partition.fate is Fate.DROP or not certain:
             partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
+            parts.note(
+                "withheld", tp, batch.epoch, first=batch.first_offset, next=batch.next_offset, records=len(cut.records)
+            )
             self._wait_for_certainty(partition)
             return NO_EFFORT
         partition.idle_since, partition.idle_told = None, False

@@ -144,6 +144,43 @@ def test_a_batch_of_which_a_part_is_written_says_so() -> None:
     assert (counters.accepted_events, counters.written_events, counters.failed_events) == (0, 2, 1)
 
 
+def test_a_batch_of_which_an_event_is_refused_for_good_names_it() -> None:
+    """The others are written, and need not come again."""
+    stage = Stage()
+    stage.producer.fails = [None, Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE"), None]
+
+    answer = stage.post(batch(3))
+
+    assert (statuses(answer), len(stage.producer.written)) == ([413], 2)
+    assert b"of its 3 events that is number 2; the others are written: do not send them again" in answer
+    assert b"Inbound-Refused: 2\r\n" in answer
+
+
+def test_what_is_to_come_again_goes_before_what_is_refused_for_good() -> None:
+    """Else an event that Kafka did not acknowledge would be given up for the one beside it."""
+    stage = Stage()
+    stage.producer.fails = [Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE"), AWAY, None]
+
+    answer = stage.post(batch(3))
+
+    assert statuses(answer) == [503]
+    assert b"Inbound-Refused" not in answer
+
+
+def test_who_shares_a_batch_with_an_event_that_is_too_large_is_written() -> None:
+    """confluent-kafka fails the whole batch, of which nothing is written: each of it goes again in one of its own."""
+    stage = Stage()
+    too_large = Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE")
+    stage.producer.splits = False
+    stage.producer.fails = [too_large, too_large, None, too_large]  # both together, then one after the other
+    connection, wire = stage.connect()
+
+    connection.data_received(request() + request(body=b"large"))
+    stage.settle(2)
+
+    assert (statuses(wire.written), len(stage.producer.alone)) == ([202, 413], 2)
+
+
 def test_when_the_client_takes_no_more_the_rest_is_not_sent() -> None:
     """Later events must not overtake the one that was not taken."""
     stage = Stage()
@@ -177,7 +214,9 @@ def test_what_is_in_flight_is_bounded() -> None:
     [
         (Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE"), 413),
         (Failure(Cause.NO_TOPIC, "UNKNOWN_TOPIC_OR_PART"), 404),
-        (Failure(Cause.REFUSED, "TOPIC_AUTHORIZATION_FAILED"), 503),
+        (Failure(Cause.INVALID, "INVALID_RECORD"), 422),
+        (Failure(Cause.FORBIDDEN, "TOPIC_AUTHORIZATION_FAILED"), 403),
+        (Failure(Cause.REFUSED, "THROTTLING_QUOTA_EXCEEDED"), 503),
     ],
 )
 def test_what_the_brokers_refuse_is_told(failure: Failure, status: int) -> None:

@@ -10,6 +10,7 @@ from inbound.cli.status_text import age, shown
 from inbound.cli.table import count, table
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.meters import MetersStatus
 from inbound.status import ResetStatus, ThreadStatus, process_status
 from tests.made_status import NOW, channel, partition, process, session
 
@@ -60,6 +61,18 @@ def test_subscriptions_and_a_configuration_that_cannot_be_used() -> None:
         "  u-3: taken out of the configuration: it leaves group orders-svc when what is in flight has ended",
     ]
     assert told.ready() == []  # one that is leaving for good does not make the process unready
+
+
+def test_what_was_given_up_is_said() -> None:
+    """By why, below the totals."""
+    meters = MetersStatus(passed_over={"skip": 10, "dead-letter": 0, "processor": 5}, retention_lost=1200)
+
+    lines = shown([process(channels=[channel(meters=meters)])], NOW).splitlines()
+
+    assert lines[-1] == (
+        "Offsets not processed: 10 given up (on_error: skip), 5 passed over by the processor, 1,200 lost to retention; "
+        "`inbound spark validate` names them"
+    )
 
 
 def test_all_that_can_be_wrong() -> None:

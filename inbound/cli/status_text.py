@@ -24,6 +24,12 @@ from inbound.status import (
 MEMBERS_NAMED = 8
 
 _HEADERS = ("TOPIC", "PARTITION", "STATE", "EPOCH", "POSITION", "COMMITTED", "LAG", "LAST BATCH", "NOTE")
+#: What offsets that are committed past are, by why.
+_PASSED_OVER = {
+    "skip": "given up (on_error: skip)",
+    "dead-letter": "dead-lettered",
+    "processor": "passed over by the processor",
+}
 _NOT_A_MEMBER = {
     State.DOWN.value: "not connected yet: nothing is read before ZooKeeper answers; see zookeeper.hosts",
     State.JOINING.value: "joining: partitions are claimed when that is done",
@@ -115,6 +121,8 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
         f"{count(channel.commits_total, 'commit')} ({channel.commits_waiting:,} waiting, "
         f"{channel.commits_fenced_total:,} fenced)" + (f", {lag}" if lags else "")
     )
+    if given_up := _given_up(channel):
+        yield f"Offsets not processed: {given_up}; `inbound spark validate` names them"
     yield from (one_line(f"Notice: {notice}") for notice in channel.notices)
     if channel.mirror is not None:
         yield one_line(_mirror(channel.mirror))
@@ -123,6 +131,14 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
         yield one_line(dispatch)
     if channel.subscriber is not None:
         yield one_line(_subscriber(channel.subscriber))
+
+
+def _given_up(channel: ChannelStatus) -> str:
+    """Return what this process has committed past without processing it; empty if there is nothing."""
+    meters = channel.meters
+    told = [(meters.passed_over.get(reason, 0), what) for reason, what in _PASSED_OVER.items()]
+    told.append((meters.retention_lost, "lost to retention"))
+    return ", ".join(f"{number:,} {what}" for number, what in told if number)
 
 
 def _manifest(manifest: ManifestStatus) -> str:

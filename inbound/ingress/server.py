@@ -150,6 +150,7 @@ class Ingress:
         now = time.monotonic()
         found = {"ingress": (self._thread.is_alive(), self._ticked_at)}
         found["ingress-topics"] = (self._watch.alive, self._watch.alive_at)
+        found |= self._producer.threads()
         return [
             ThreadStatus(name=name, alive=alive, last_step_age=max(0.0, now - at), failures=0)
             for name, (alive, at) in found.items()
@@ -197,9 +198,11 @@ class Ingress:
         asyncio.get_running_loop().call_later(POLL_EVERY, self._poll)
 
     def _poll(self) -> None:
-        self._producer.poll()
-        if self.receiver.counters.in_flight_events:
-            self._begin_polling()
+        try:
+            self._producer.poll()
+        finally:  # whoever waits for an answer must not wait for ever
+            if self.receiver.counters.in_flight_events:
+                self._begin_polling()
 
     def _topics_changed(self) -> None:
         if self._loop is not None and not self._loop.is_closed():

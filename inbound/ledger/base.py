@@ -24,6 +24,7 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
         "skip": frozenset({"from", "to", "reason"}),
         "retention": frozenset({"first", "next"}),
         "truncated": frozenset({"position", "to", "cut"}),
+        "withheld": frozenset({"first", "next", "records"}),  # the last `begun`: its batch was not handed out after all
     }
 )
 

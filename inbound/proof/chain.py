@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_PAST, COMMITTED, Evidence, Hole
-from inbound.proof.intervals import difference, union
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, Evidence, LeftOut
+from inbound.proof.model import Event
 from inbound.proof.walk import Walk
 
 
@@ -15,7 +15,7 @@ def go_through(claims: Sequence[Claim]) -> Evidence:
     unfenced = _unfenced(claims, evidence)
     for claim in claims:
         position = _begins(evidence, claim)
-        walk = Walk(evidence, claim, position)
+        walk = Walk(evidence, claim, position, _begins_anew)
         if position is not None and evidence.late:
             evidence.floor = min(evidence.floor, position)
         elif position is not None and position < evidence.floor and _moved_on_purpose(evidence, claim, position):
@@ -27,7 +27,7 @@ def go_through(claims: Sequence[Claim]) -> Evidence:
         if walk.landed is not None:
             evidence.expected = walk.landed
         elif evidence.expected is None and claim.known:
-            evidence.expected = position
+            evidence.expected = position if position is not None else walk.began
         evidence.opens |= walk.unsettled
         evidence.last_epoch = max(evidence.last_epoch, claim.last_epoch)
     return evidence
@@ -60,54 +60,83 @@ def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
 
 def _begins(evidence: Evidence, claim: Claim) -> int | None:
     """Hold where a claim begins against the commits before it. Returns the position; None: not known."""
-    position = claim.position
-    expected, evidence_opens = evidence.expected, evidence.opens
+    position, expected = claim.position, evidence.expected
     if evidence.start is None and position is not None:
         evidence.start = position
         evidence.floor = evidence.high = max(evidence.high, position)
     if not claim.known or position is None:
-        evidence.opens = set()
+        evidence.may_have_landed, evidence.opens = evidence.opens, set()
         return None
-    evidence.opens = set()
+    opens, evidence.opens = evidence.opens, set()
     evidence.sure_from(position)
-    if expected is None or position == expected:
-        evidence.expected = position
-        return position
+    evidence.wanted(position)
+    evidence.given_back.cut(0, position)
     evidence.expected = position
-    if evidence.late:
-        return position  # what was committed then is not to be told from what was committed late
+    if expected is None or position == expected or evidence.late:  # a late commit is not to be told from the last one
+        return position
     if position > expected:
-        _began_past(evidence, claim, expected, position, evidence_opens)
+        _began_past(evidence, claim, expected, position, opens)
     elif not (evidence.loose or _reset_to(claim, position)) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_mover(evidence, claim, expected, position), position, expected)
     return position
 
 
 def _began_past(evidence: Evidence, claim: Claim, expected: int, position: int, opens: set[int]) -> None:
-    passed = [(expected, position)]
-    if _reset_to(claim, position):
-        evidence.excused += passed
-    elif position in opens or evidence.loose:
-        # That commit landed, then; what it passed must have been handed out before, by whoever announced it.
-        passed = evidence.never_handed(passed) if not evidence.loose else []
-        evidence.holes += [Hole(first, end, COMMITTED, claim, claim.items[0].wall) for first, end in passed]
-    elif _unknown_epochs(evidence, claim):
-        evidence.lacks(_unknown_mover(evidence, claim, expected, position), expected, position)
-        evidence.excused += passed
-    else:
-        passed = difference(passed, union(evidence.excused))
-        evidence.holes += [Hole(first, end, BEGAN_PAST, claim, claim.items[0].wall) for first, end in passed]
+    """The commit has moved on, from `expected` to `position`: say who moved it, and what it passed."""
+    reset = _reset_to(claim, position)
+    moved_to = position
+    if reset is not None:  # from `old` on it is the reset's doing, before that somebody else's
+        old = reset.facts.get("old")
+        moved_to = max(expected, min(old, position)) if isinstance(old, int) else expected
+    if moved_to > expected:
+        _moved_on(evidence, claim, expected, moved_to, opens)
+    if reset is not None:
+        cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {moved_to} to {position}"
+        evidence.leave_out(LeftOut(moved_to, position, "jumped", cause, claim, reset.wall))
     evidence.floor = max(evidence.floor, position)
     evidence.high = max(evidence.high, position)
 
 
+def _moved_on(evidence: Evidence, claim: Claim, expected: int, moved_to: int, opens: set[int]) -> None:
+    passed, wall = [(expected, moved_to)], claim.items[0].wall
+    if evidence.loose:
+        return  # lines are missing, and that is said
+    if moved_to in opens:
+        # That commit landed, then; what it passed must have been handed out before, by whoever announced it.
+        evidence.passed(evidence.never_handed(passed), COMMITTED, claim, wall)
+    elif _unknown_epochs(evidence, claim):
+        evidence.lacks(_unknown_mover(evidence, claim, expected, moved_to), expected, moved_to)
+        evidence.excused.add(expected, moved_to)
+    else:
+        evidence.passed(passed, BEGAN_PAST, claim, wall)
+
+
+def _begins_anew(evidence: Evidence, claim: Claim, offset: int) -> None:
+    """A claim that found no commit of the group begins at `offset`: hold that against the commits before it."""
+    opens, evidence.may_have_landed = evidence.may_have_landed, set()
+    expected, evidence.expected = evidence.expected, offset
+    evidence.wanted(offset)
+    if expected is None or offset <= expected or evidence.late or evidence.loose:
+        return
+    if _unknown_epochs(evidence, claim):
+        evidence.lacks(_unknown_mover(evidence, claim, expected, offset), expected, offset)
+        evidence.excused.add(expected, offset)
+        return
+    # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
+    landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
+    wall = claim.items[0].wall
+    evidence.passed(evidence.never_handed([(expected, landed)]), COMMITTED, claim, wall)
+    evidence.passed([(landed, offset)] if landed < offset else [], BEGAN_ANEW, claim, wall)
+
+
 def _moved_on_purpose(evidence: Evidence, claim: Claim, position: int) -> bool:
     """Whether it begins below what was committed for a reason that is known, or that can't be known."""
-    return _reset_to(claim, position) or evidence.loose or _unknown_epochs(evidence, claim)
+    return bool(_reset_to(claim, position) or evidence.loose or _unknown_epochs(evidence, claim))
 
 
-def _reset_to(claim: Claim, position: int) -> bool:
-    return any(event.kind == "reset" and event.facts.get("new") == position for event in claim.before)
+def _reset_to(claim: Claim, position: int) -> Event | None:
+    """Return the reset that explains where a claim begins."""
+    return next((event for event in reversed(claim.before) if event.facts.get("new") == position), None)
 
 
 def _unknown_epochs(evidence: Evidence, claim: Claim) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from inbound.proof.model import ClaimBar, Coordination, Damage, Event, Run, Span
@@ -82,7 +82,7 @@ def claims_of(
     told = {run.run: run for run in runs}
     claims: list[Claim] = []
     for run, items in by_run.items():
-        of_run = _split(sorted(items, key=lambda item: item.seq))
+        of_run = _split(_handed_out(sorted(items, key=lambda item: item.seq)))
         _mark_damage(of_run, [item for item in damage if item.run == run and not item.harmless])
         claims += of_run
     claims.sort(key=lambda claim: (claim.epoch, claim.last_epoch, claim.items[0].wall))
@@ -91,6 +91,25 @@ def claims_of(
         claim.ending = _ending(claim, told, later, coordination)
         later.add(claim.run)
     return claims
+
+
+def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:
+    """Leave out hand-outs that did not come about: begun, and then the session was in doubt (`withheld`)."""
+    result: list[Span | Event] = []
+    for item in items:
+        if isinstance(item, Span) or item.kind != "withheld":
+            result.append(item)
+            continue
+        last, facts = result[-1] if result else None, item.facts
+        if not isinstance(last, Span) or (last.last_first, last.next) != (facts.get("first"), facts.get("next")):
+            continue  # its `begun` is missing
+        if last.batches > 1 or last.answered is not None or last.landed is not None:
+            records = last.records - int(facts.get("records", 0))
+            rest = replace(last, next=int(facts["first"]), batches=last.batches - 1, records=records, last_first=None)
+            result[-1] = rest
+        else:
+            result.pop()
+    return result
 
 
 def _split(items: Sequence[Span | Event]) -> list[Claim]:

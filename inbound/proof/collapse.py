@@ -26,7 +26,9 @@ from inbound.proof.intervals import difference, union
 from inbound.proof.model import Damage, Event, OffsetRange, PartitionKey, Run, Span
 
 #: Kinds of lines that are events as they stand.
-EVENTS = frozenset({"claimed", "released", "lost", "reset", "revert", "skip", "retention", "truncated", "degraded"})
+EVENTS = frozenset(
+    {"claimed", "released", "lost", "reset", "revert", "skip", "retention", "truncated", "withheld", "degraded"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class Collapser:
             place.span = self._new(place, entry, commit, commit, answered=commit)
         else:
             place.span = replace(span, answered=commit, last_seq=entry.seq, last_wall=entry.wall)
+        if entry.first is not None and entry.first < commit:  # else it is no batch's own, but was left for later
+            place.span = replace(place.span, answer_of=max(entry.first, place.span.answer_of or 0))
         place.announced, place.outstanding = commit, True
 
     def _landed(self, place: _Place, entry: Entry, commit: int) -> None:
@@ -281,6 +285,7 @@ def _together(a: Span, b: Span) -> Span:
     return replace(
         a, last_seq=b.last_seq, last_wall=b.last_wall, next=b.next if b.batches else a.next,
         last_first=of(b.last_first, a.last_first),
+        answer_of=max((one for one in (a.answer_of, b.answer_of) if one is not None), default=None),
         batches=a.batches + b.batches, records=a.records + b.records, answered=of(b.answered, a.answered),
         landed=of(b.landed, a.landed), mzxid=of(a.mzxid, b.mzxid), last_mzxid=of(b.last_mzxid, a.last_mzxid),
     )  # fmt: skip

@@ -424,6 +424,7 @@ def _summed(
         np.where(batches > 0, highest(block.next[order], begun), first), batches,
         total(np.where(begun, np.maximum(block.records[order], 0), 0)), highest(commit, done), highest(commit, landed),
         first_mzxid, highest(mzxid, landed), wall[starts_of], wall[ends_of], highest(block.first[order], begun),
+        highest(block.first[order], done & (block.first[order] < commit)),
     )  # fmt: skip
     source = block.source
     keys = [PartitionKey(source.group, topic, partition) for topic, partition in block.places]
@@ -431,11 +432,11 @@ def _summed(
         Span(
             keys[place], source.consumer, source.run, epoch, seq, last_seq, first, end, batches, records,
             _or_none(answered), _or_none(landed), None if last_mzxid < 0 else mzxid, _or_none(last_mzxid), wall, last_wall,
-            _or_none(last_first),
+            _or_none(last_first), _or_none(answer_of),
         )
         for (
             place, epoch, seq, last_seq, first, end, batches, records, answered, landed, mzxid, last_mzxid, wall,
-            last_wall, last_first,
+            last_wall, last_first, answer_of,
         ) in zip(*(column.tolist() for column in columns), strict=True)
     ]  # fmt: skip
     return sorted(spans, key=lambda span: span.seq)

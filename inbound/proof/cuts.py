@@ -133,7 +133,7 @@ def _span(span: Span, end: int) -> Span:
     numbered = span.landed is None or span.landed <= end  # else ZooKeeper's commit is another than the one that counts
     return replace(
         span, first=min(span.first, end), next=min(span.next, end), answered=_least(span.answered, end),
-        landed=_least(span.landed, end), last_first=_least(span.last_first, end),
+        landed=_least(span.landed, end), last_first=_least(span.last_first, end), answer_of=_least(span.answer_of, end),
         batches=0 if gone else span.batches, records=0 if gone else span.records,
         mzxid=span.mzxid if numbered else None, last_mzxid=span.last_mzxid if numbered else None,
     )  # fmt: skip

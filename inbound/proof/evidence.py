@@ -6,11 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from inbound.proof.claims import Claim
-from inbound.proof.intervals import Counted, Growing, difference, intersection, union
-from inbound.proof.model import ANOMALIES, Finding, FindingKind, LogExtent, OffsetRange
+from inbound.proof.intervals import Counted, Growing, difference, intersection
+from inbound.proof.model import ANOMALIES, LEFT_OUT, Finding, FindingKind, LeftOutKind, LogExtent, OffsetRange
 
-#: In the trace of holes: the hand-outs went past it; a commit did; the next claim began past it.
-PASSED, COMMITTED, BEGAN_PAST = "passed", "committed", "began past"
+#: In the trace of holes: the hand-outs went past it; a commit did; the next claim began past it; and the same, where it
+#: found no commit of the group any more.
+PASSED, COMMITTED, BEGAN_PAST, BEGAN_ANEW = "passed", "committed", "began past", "began anew"
+#: Greater than any offset.
+NO_END = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,18 @@ class Hole:
     first: int
     next: int
     how: str
+    claim: Claim
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Offsets that are committed past on purpose."""
+
+    first: int
+    next: int
+    kind: LeftOutKind
+    cause: str
     claim: Claim
     wall: float
 
@@ -41,6 +56,7 @@ class Evidence:
     by_claim: list[tuple[Claim, Growing]] = field(default_factory=list)
     expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
     opens: set[int] = field(default_factory=set)  # commits that may have landed since
+    may_have_landed: set[int] = field(default_factory=set)  # the same, before a claim that found no commit
     loose: bool = False  # where the next claim begins can't be told: lines are missing
     floor: int = 0  # below it all was committed, and nobody has asked for it again
     high: int = 0  # highest offset handed out or committed since somebody moved the group back
@@ -49,7 +65,12 @@ class Evidence:
     last_mzxid: int | None = None  # of all commits that landed
     last_landed: int | None = None  # and the offset of that commit
     last_epoch: int = -1
-    excused: list[OffsetRange] = field(default_factory=list)  # passed over on purpose, or deleted by Kafka
+    #: What may be passed over from here on: on purpose, deleted by Kafka, or by whom is not known. Reading that begins
+    #: again below takes it back.
+    excused: Growing = field(default_factory=Growing)
+    left_out: list[LeftOut] = field(default_factory=list)
+    #: What the claim before it gave back, by its answers, and did not hand out again.
+    given_back: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
     holes: list[Hole] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -91,7 +112,28 @@ class Evidence:
 
     def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return what of these was neither handed out nor passed over for a reason."""
-        return difference(difference(ranges, self.handed.ranges), union(self.excused))
+        return difference(difference(ranges, self.handed.ranges), self.excused.ranges)
+
+    def passed(self, ranges: Sequence[OffsetRange], how: str, claim: Claim, wall: float) -> None:
+        """Note a hole for what of these was not passed over for a reason."""
+        self.holes += [Hole(first, end, how, claim, wall) for first, end in difference(ranges, self.excused.ranges)]
+
+    def leave_out(self, left: LeftOut) -> None:
+        """Note what is committed past on purpose."""
+        if left.first < left.next:
+            self.excused.add(left.first, left.next)
+            self.left_out.append(left)
+
+    def wanted(self, first: int, end: int = NO_END) -> None:
+        """Note that these are read again: what was said of them before counts no more."""
+        if not self.excused.overlaps(first, end):
+            return
+        self.excused.cut(first, end)
+        self.left_out = [
+            replace(left, first=low, next=high)
+            for left in self.left_out
+            for low, high in difference([(left.first, left.next)], [(first, end)])
+        ]
 
 
 class Log:
@@ -128,7 +170,13 @@ class Log:
         offsets = self._present.within(first, end) if finding.offsets is None else finding.offsets
         if not offsets:
             return
-        if finding.kind in ("lost", "skipped", "reordered"):  # what the log lacks at the ends is none of it
+        if finding.kind in (
+            "lost",
+            "skipped",
+            "reordered",
+            "unclaimed",
+            *LEFT_OUT,
+        ):  # what the log lacks at the ends is none of it
             there = intersection([(first, end)], self._present.ranges)
             first, end = there[0][0], there[-1][1]
         yield replace(finding, first=first, next=end, offsets=offsets)

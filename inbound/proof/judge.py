@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of
 from inbound.proof.cuts import without_cut_off
 from inbound.proof.evidence import Log, grouped
-from inbound.proof.intervals import union
+from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
     ANOMALIES,
     Coordination,
     Damage,
     Event,
     Finding,
+    FormerTopic,
     LogExtent,
     PartitionKey,
     PartitionProof,
@@ -30,11 +32,13 @@ from inbound.proof.rules import (
     deleted_unread,
     held_against_zookeeper,
     in_flight,
+    left_out,
     left_out_inside,
     other_damage,
     past_the_end,
     resolve_holes,
     start_of_evidence,
+    unclaimed,
     uncommitted,
 )
 
@@ -71,10 +75,17 @@ def judge(
     log = Log(extent)
     chapters = _chapters(claims)
     told: list[Finding] = []
-    for chapter in chapters[:-1]:
+    former: list[FormerTopic] = []
+    for chapter, following in pairwise(chapters):
         evidence = go_through(without_cut_off(chapter, None).claims)
         resolve_holes(evidence, evidence.floor)
+        left_out(evidence, evidence.expected)
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
+        former.append(
+            FormerTopic(
+                following[0].epoch, evidence.start, evidence.expected, evidence.handed.end, following[0].items[0].wall
+            )
+        )
     last, uncertain, lowest = without_cut_off(
         chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
     )
@@ -89,17 +100,24 @@ def judge(
     left_out_inside(evidence, last, log, committed)
     past_the_end(evidence, last, extent, committed)
     deleted_unread(evidence, extent, coordination, committed)
+    left = left_out(evidence, committed)
+    if since is None:
+        unclaimed(evidence, claims, extent, coordination)
     pending = in_flight(evidence, last, committed)
     uncommitted(evidence, last, coordination, committed)
     findings = [part for finding in evidence.findings for part in log.counted(finding)]
     findings = grouped([*told, *(f for f in findings if since is None or _concerns(f, since))])
     missing = [lack for lack in evidence.missing if since is None or lack.high is None or lack.high > since]
     proven = _proven(committed, [lack.low for lack in missing], since)
+    start = since if since is not None else evidence.start
+    judged = [(start, proven)] if start is not None and proven is not None else []
     return PartitionProof(
-        key, _verdict(findings, missing), since if since is not None else evidence.start, proven, committed,
-        extent.start if extent else None, extent.end if extent else None, sum(span.records for span in spans),
+        key, _verdict(findings, missing), start, proven, committed,
+        extent.start if extent else None, extent.end if extent else None,
+        sum(span.records for claim in claims for span in claim.spans),
         tuple(pending), tuple(findings), tuple(dict.fromkeys(lack.text for lack in missing)),
         tuple(claim.bar() for claim in claims), tuple(union(evidence.explained)),
+        tuple(intersection(left, judged)), tuple(former),
     )  # fmt: skip
 
 
@@ -128,4 +146,6 @@ def _proven(committed: int | None, lows: Iterable[int | None], since: int | None
 def _verdict(findings: Sequence[Finding], missing: Sequence[object]) -> Verdict:
     if any(finding.kind in ANOMALIES for finding in findings):
         return Verdict.ANOMALIES
+    if any(finding.kind == "unclaimed" for finding in findings):
+        return Verdict.UNCLAIMED
     return Verdict.NOT_PROVABLE if missing else Verdict.PROVEN

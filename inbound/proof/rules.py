@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_PAST, COMMITTED, PASSED, Evidence, Hole, Log
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log
 from inbound.proof.intervals import difference, intersection, union
 from inbound.proof.model import Coordination, Damage, Finding, LogExtent, OffsetRange, PartitionKey, Span
 
@@ -22,36 +22,32 @@ def held_against_zookeeper(
 ) -> int | None:
     """Return what is committed; say what is missing if the ledger does not lead there."""
     expected = evidence.expected
-    if coordination is None or coordination.committed is None:
+    if coordination is None or not coordination.known:
         return expected
-    committed, mzxid = coordination.committed, coordination.mzxid
+    committed, mzxid, epoch = coordination.committed, coordination.mzxid, coordination.epoch
     if expected is None:
-        if not claims and committed not in (0, since):
-            text = f"the group's commit is {committed}, and no ledger has a line of this partition; give the ledgers"
-            evidence.lacks(text, since)
+        if not claims:
+            _without_a_line(evidence, coordination, since)
         return committed
     known = evidence.last_mzxid
     if committed == expected or (mzxid == known and committed == evidence.last_landed):
         return committed
     if mzxid is not None and known is not None and mzxid <= known:
         return expected  # the ledger was read later, and knows better
-    if coordination.epoch is not None and coordination.epoch < evidence.last_epoch:
+    if epoch is not None and epoch < evidence.last_epoch:
         return expected  # the last claim came later
+    if committed is None:
+        _no_commit(evidence, expected)
+        return expected
+    last, wall = claims[-1], claims[-1].items[-1].wall
     if committed in evidence.opens or (evidence.loose and committed > expected):
-        evidence.holes += [
-            Hole(first, end, COMMITTED, claims[-1], claims[-1].items[-1].wall)
-            for first, end in evidence.never_handed([(expected, committed)])
-            if not evidence.loose
-        ]
+        if not evidence.loose:
+            evidence.passed(evidence.never_handed([(expected, committed)]), COMMITTED, last, wall)
         evidence.floor = max(evidence.floor, committed)
         return committed
-    epoch = coordination.epoch
     unknown = epoch is not None and epoch > evidence.last_epoch
     if committed > expected and not unknown:
-        evidence.holes += [
-            Hole(first, end, COMMITTED, claims[-1], claims[-1].items[-1].wall)
-            for first, end in difference([(expected, committed)], union(evidence.excused))
-        ]
+        evidence.passed([(expected, committed)], COMMITTED, last, wall)
         return committed
     by = (
         f"under epoch {epoch}, of which the ledger has no line" if unknown else "and no line of the ledger says by whom"
@@ -62,8 +58,53 @@ def held_against_zookeeper(
         min(expected, committed),
     )
     if committed > expected:
-        evidence.excused.append((expected, committed))
+        evidence.excused.add(expected, committed)
     return committed
+
+
+def _without_a_line(evidence: Evidence, coordination: Coordination, since: int | None) -> None:
+    """Say what is missing of a partition of which no ledger has a line."""
+    committed, epoch = coordination.committed, coordination.epoch
+    if committed is None and since is not None:
+        _no_commit(evidence, since)
+    elif committed not in (None, 0, since):
+        text = f"the group's commit is {committed}, and no ledger has a line of this partition; give the ledgers"
+        evidence.lacks(text, since)
+    elif epoch and since is None:
+        text = f"the partition was claimed (epoch {epoch}), and no ledger has a line of it; give the ledgers"
+        evidence.lacks(text, since)
+
+
+def _no_commit(evidence: Evidence, last: int) -> None:
+    evidence.lacks(
+        f"ZooKeeper has no commit of the group, and the last one was {last}: its offset node was deleted or emptied. The "
+        f"next claim begins where auto_offset_reset says; set the offset to {last} before (`inbound offsets reset`)",
+        last,
+    )
+
+
+def unclaimed(
+    evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, coordination: Coordination | None
+) -> None:
+    """Find records for which nobody was ever responsible: no line of the partition, and ZooKeeper knows no claim of it."""
+    if claims or coordination is None or coordination.epoch or coordination.committed or extent is None:
+        return
+    text = "no consumer of the group has ever claimed the partition"
+    evidence.found("unclaimed", [(extent.start, extent.end)] if extent.end > extent.start else [], text, [], None)
+    if extent.start:
+        evidence.found("unclaimed", [(0, extent.start)], f"Kafka has deleted it, and {text}", [], None)
+
+
+def left_out(evidence: Evidence, committed: int | None) -> list[OffsetRange]:
+    """Find what is committed past on purpose. Returns it, as far as it was not processed all the same."""
+    found: list[OffsetRange] = []
+    for left in evidence.left_out:
+        ranges = intersection([(left.first, left.next)], [(0, committed)] if committed else [])
+        if left.kind in ("passed-over", "jumped"):
+            ranges = difference(ranges, evidence.handed.ranges)
+        evidence.found(left.kind, ranges, left.cause, [left.claim], left.wall)
+        found += ranges
+    return union(found)
 
 
 def start_of_evidence(evidence: Evidence, since: int | None) -> None:
@@ -77,9 +118,8 @@ def start_of_evidence(evidence: Evidence, since: int | None) -> None:
 
 def resolve_holes(evidence: Evidence, committed: int) -> None:
     """Say of each range that was passed over whether it was lost, handed out late, or by others."""
-    excused = union(evidence.excused)
     for hole in evidence.holes:
-        ranges = difference([(hole.first, hole.next)], excused)
+        ranges = [(hole.first, hole.next)]
         never = difference(ranges, evidence.handed.ranges)
         handed = intersection(ranges, evidence.handed.ranges)
         claim, wall = hole.claim, hole.wall
@@ -88,6 +128,7 @@ def resolve_holes(evidence: Evidence, committed: int) -> None:
             PASSED: f"{who} went on at {hole.next} after {hole.first}, and nothing says why",
             COMMITTED: f"the commit of {who} went past it to {hole.next}",
             BEGAN_PAST: f"{who} began at {hole.next}, although only {hole.first} was committed",
+            BEGAN_ANEW: f"{who} found no commit of the group, whose last one was {hole.first}, and began at {hole.next}",
         }[hole.how]
         lost = intersection(never, [(0, committed)] if committed else [])
         evidence.found("lost", lost, f"{how}; nobody was handed it, and it is committed past", [claim], wall)

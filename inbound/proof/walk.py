@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import COMMITTED, PASSED, Evidence, Hole
-from inbound.proof.intervals import Growing, difference, intersection, union
-from inbound.proof.model import Damage, Event, OffsetRange, Span
+from inbound.proof.evidence import COMMITTED, PASSED, Evidence, LeftOut
+from inbound.proof.intervals import Growing, difference, intersection
+from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
 
 #: How a claim ended that left behind what is handed out again, as part of a sentence.
 _ENDED = {
@@ -17,17 +19,39 @@ _ENDED = {
 }
 
 
+#: What a `skip` is, by the first word of its reason, and that as part of a sentence.
+_SKIPPED: dict[str, tuple[LeftOutKind, str]] = {
+    "skip": ("given-up", "gave it up when it had failed for good (on_error: skip)"),
+    "dead-letter": ("dead-lettered", "sent it to the dead-letter topic when it had failed for good"),
+    "processor": ("passed-over", "passed over it, as its processor said (skip=True)"),
+    "truncation": ("jumped", "moved past it when the log was cut"),
+}
+#: So much of a processor's error is told.
+_SAID = 200
+
+
 class Walk:
     """Goes through the items of a claim in their order, and notes in the evidence what is to be said of them."""
 
-    def __init__(self, evidence: Evidence, claim: Claim, position: int | None) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        claim: Claim,
+        position: int | None,
+        begins_anew: Callable[[Evidence, Claim, int], None],
+    ) -> None:
+        """`begins_anew` is told where the claim begins, if it found no commit of the group."""
         self.evidence = evidence
         self.claim = claim
         self.position = position  # where its next hand-out should begin; None: not known
+        self.began: int | None = None  # where it began, if it found no commit of the group
+        self._begins_anew = begins_anew
         self.own = Growing()  # what it has handed out
         self.landed: int | None = None  # the last commit of its own
         self.unsettled: set[int] = set()  # commits announced, of which it is not known that they landed
-        self._asked = Growing()  # what somebody has asked to have again
+        self._asked = Growing()  # what somebody has asked to have again, and has not got yet
+        for first, end in evidence.given_back.ranges:
+            self.ask(first, end)
         self._announced: int | None = None
         self._last_first: int | None = None
         self._answered = False  # the last hand-out was
@@ -66,13 +90,19 @@ class Walk:
         if position is None:
             self._begin_at(span.first)
         elif span.first > position:
-            self._passed_over(position, span)
-        elif span.first < position and self._went_back_for_a_reason(span):
-            self.ask(span.first, position)
+            self._passed_over(position, span, span.first)
+        elif span.first < position:
+            evidence.wanted(span.first)
+            if self._went_back_for_a_reason(span):
+                self.ask(span.first, position)
+        evidence.wanted(span.first, span.next)
         before = evidence.handed.overlaps(span.first, span.next)
         again = self.own.add(span.first, span.next)
         self._again(again, span)
         self._handed_before(difference(before, again), span)
+        if span.seq > self._blind_until:
+            self._asked.cut(span.first, span.next)
+        evidence.given_back.cut(span.first, span.next)
         self.position = span.next
         evidence.high = max(evidence.high, span.next)
         self._last_first = span.last_first if span.last_first is not None else span.first
@@ -84,12 +114,9 @@ class Walk:
         same_batch = span.first == self._last_first and not self._answered
         return span.first in (self._announced, committed) or same_batch or span.seq <= self._blind_until
 
-    def _passed_over(self, position: int, span: Span) -> None:
-        if span.seq <= self._blind_until:
-            return
-        own_excused = [*self.own.ranges, *self.evidence.excused]
-        for first, end in difference([(position, span.first)], union(own_excused)):
-            self.evidence.holes.append(Hole(first, end, PASSED, self.claim, span.wall))
+    def _passed_over(self, position: int, item: Span | Event, to: int) -> None:
+        if item.seq > self._blind_until:
+            self.evidence.passed(difference([(position, to)], self.own.ranges), PASSED, self.claim, item.wall)
 
     def _again(self, ranges: list[OffsetRange], span: Span) -> None:
         """It handed these out before, itself."""
@@ -137,6 +164,8 @@ class Walk:
         if span.answered is not None:
             self._announced = span.answered
             self._answered = self._answered or self._last_first is None or span.answered > self._last_first
+            if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
+                self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
         if span.landed is None:
             return
@@ -160,9 +189,8 @@ class Walk:
 
     def _committed_past(self, landed: int, span: Span) -> None:
         assert self.position is not None
-        passed = difference([(self.position, landed)], union([*self.own.ranges, *self.evidence.excused]))
-        for first, end in passed:
-            self.evidence.holes.append(Hole(first, end, COMMITTED, self.claim, span.wall))
+        passed = difference([(self.position, landed)], self.own.ranges)
+        self.evidence.passed(passed, COMMITTED, self.claim, span.wall)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -171,12 +199,11 @@ class Walk:
         if event.kind == "revert":
             self._move_back(int(facts["from"]), int(facts["to"]))
         elif event.kind == "skip":
-            self.evidence.excused.append((int(facts["from"]), int(facts["to"])))
-            self._move_on(int(facts["from"]), int(facts["to"]))
+            self._skip(int(facts["from"]), int(facts["to"]), event)
         elif event.kind == "retention":
             self._deleted(int(facts["first"]), int(facts["next"]), event)
         elif event.kind == "reset":
-            self._reset(facts.get("old"), facts.get("new"))
+            self._reset(facts.get("old"), facts.get("new"), event)
         elif event.kind == "commit" and facts.get("commit") is not None:
             commit = int(facts["commit"])
             if facts.get("outcome") == "fenced":
@@ -186,31 +213,51 @@ class Walk:
 
     def _move_back(self, position: int, target: int) -> None:
         """A revert: from there to `target`; by the processor, or over a cut."""
+        if self.position is not None and target > self.position:
+            return  # none: what is handed out next shows what it passed over
         self.ask(target, max(position, target, self.position or 0))
+        self.evidence.wanted(target)
+        self.evidence.given_back.add(target, max(position, self.position or 0))
         self.position = target
 
-    def _move_on(self, first: int, end: int) -> None:
+    def _skip(self, first: int, end: int, event: Event) -> None:
+        if self.position is not None and self.position < first:
+            self._passed_over(self.position, event, first)
+        why, _, said = str(event.facts.get("reason", "")).partition(": ")
+        kind, what = _SKIPPED.get(why, _SKIPPED["processor"])
+        cause = f"{self.claim.consumer} (epoch {self.claim.epoch}) {what}{f': {said[:_SAID]}' if said else ''}"
+        self.evidence.leave_out(LeftOut(first, end, kind, cause, self.claim, event.wall))
+        self._move_on(end)
+
+    def _move_on(self, end: int) -> None:
         if self.position is None or self.position <= end:
             self.position = end
 
     def _deleted(self, first: int, end: int, event: Event) -> None:
-        self.evidence.excused.append((first, end))
+        if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
+            first = min(first, self.position)
         gone = difference(difference([(first, end)], self.evidence.handed.ranges), self.own.ranges)
+        self.evidence.excused.add(first, end)
         self.evidence.found(
             "lost-to-retention", gone,
             f"Kafka had deleted it when {self.claim.consumer} (epoch {self.claim.epoch}) came to read it", [self.claim],
             event.wall,
         )  # fmt: skip
-        self._move_on(first, end)
+        self._move_on(end)
         if self._given is not None and first <= self._given < end:
             self._given = end
 
-    def _reset(self, old: object, new: object) -> None:
+    def _reset(self, old: object, new: object, event: Event) -> None:
         if not isinstance(new, int):
             return
-        evidence, before = self.evidence, old if isinstance(old, int) else self.position
+        evidence = self.evidence
+        before = old if isinstance(old, int) else self.position if self.position is not None else evidence.expected
+        evidence.wanted(new)
         if before is not None and new > before:
-            evidence.excused.append((before, new))
+            if self.position is not None and self.position < before:
+                self._passed_over(self.position, event, before)
+            cause = f"{event.facts.get('reason') or 'a reset'} moved {self.claim.consumer} from {before} to {new}"
+            evidence.leave_out(LeftOut(before, new, "jumped", cause, self.claim, event.wall))
         self.ask(new, max(evidence.floor, before or 0, self.position or 0))
         evidence.floor = evidence.high = self.position = self._given = new
         if self.landed is not None:
@@ -220,9 +267,12 @@ class Walk:
 
     def _begin_at(self, offset: int) -> None:
         """Where the claim began was not known before: here it begins, or goes on after missing lines."""
-        self.position = offset
         evidence = self.evidence
         evidence.sure_from(offset)
+        if self._fresh and self.position is None:
+            self.began = offset
+            self._begins_anew(evidence, self.claim, offset)
+        self.position = offset
         if evidence.start is None:
             evidence.start = offset
         elif self._fresh and offset < evidence.floor:  # the group's offset had been deleted: it begins anew

@@ -17,7 +17,18 @@ from inbound.kafka.base import LogRange, TopicMeta
 from inbound.ledger.places import FilePath, RemotePath
 from inbound.proof.collapse import RunStory
 from inbound.proof.judge import judge
-from inbound.proof.model import Event, LogExtent, PartitionKey, PartitionProof, Proof, Run, Span, Verdict
+from inbound.proof.model import (
+    GRAVEST,
+    Coordination,
+    Event,
+    LogExtent,
+    PartitionKey,
+    PartitionProof,
+    Proof,
+    Run,
+    Span,
+    Verdict,
+)
 from inbound.spark.failures import cause
 from inbound.spark.gather import AskZooKeeper, Brokers, Coordinated, Group, Subject, read_group
 from inbound.spark.ledger_source import Cut, LedgerMovedError
@@ -256,23 +267,32 @@ def _judged(
         coordinated = scene.group.partitions.get(tp)
         extent = _extent(question, scene, tp, bits)
         former = _of_former_topic(scene, tp, coordinated)
-        coordination = None if former or coordinated is None else coordinated.coordination
+        coordination = None if former else _coordination(scene, coordinated)
         if (
             coordination is not None
             and isinstance(question.ledger, RemotePath)
             and _goes_on(runs, spans[key], events[key])
         ):
             # Its last lines are still to be shipped: what they say of the commit is for the next proof.
-            coordination = replace(coordination, committed=None, mzxid=None)
+            coordination = replace(coordination, known=False)
         proof = judge(
             key, runs, spans[key], events[key], damage, None if former else extent,
             coordination, since=_since(question, scene, tp),
         )  # fmt: skip
         if former:
             proof = replace(
-                proof, verdict=max(proof.verdict, Verdict.NOT_PROVABLE, key=_gravity), missing=(*proof.missing, former)
+                proof,
+                verdict=min(proof.verdict, Verdict.NOT_PROVABLE, key=GRAVEST.index),
+                missing=(*proof.missing, former),
             )
         yield _at_most_once(proof) if scene.subject.at_most_once else proof
+
+
+def _coordination(scene: _Scene, coordinated: Coordinated | None) -> Coordination | None:
+    """Return what ZooKeeper says of a partition; None: nothing, for it knows no such group."""
+    if coordinated is not None:
+        return coordinated.coordination
+    return Coordination(None, None, None, None) if scene.group.exists else None
 
 
 def _goes_on(runs: Iterable[Run], spans: Iterable[Span], events: Iterable[Event]) -> bool:
@@ -280,10 +300,6 @@ def _goes_on(runs: Iterable[Run], spans: Iterable[Span], events: Iterable[Event]
     items: list[Span | Event] = [*spans, *events]
     newest = max(items, key=lambda item: (item.epoch, item.seq), default=None)
     return newest is not None and any(run.run == newest.run and not run.ended for run in runs)
-
-
-def _gravity(verdict: Verdict) -> int:
-    return (Verdict.PROVEN, Verdict.NOT_PROVABLE, Verdict.ANOMALIES).index(verdict)
 
 
 def _extent(
