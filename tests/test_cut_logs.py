@@ -12,10 +12,10 @@ from inbound.coordinators.zookeeper import SetData
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note
 from inbound.proof.model import PartitionProof, Verdict
+from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Recording, World
 from inbound.topic_partition import TopicPartition
 from tests.one_partition import offsets, publish, start, world
-from tests.proof_of_world import proofs_of
 
 __all__ = ["world"]  # the fixture
 

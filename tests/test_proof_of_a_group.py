@@ -14,11 +14,11 @@ from inbound.ledger.base import Range
 from inbound.ledger.memory import Note
 from inbound.proof.model import PartitionProof, Proof, Verdict
 from inbound.proof.words import headline
+from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Recording, World
 from inbound.topic_partition import TopicPartition
 from tests.made_status import NOW, process
 from tests.one_partition import offsets, publish, start, world
-from tests.proof_of_world import proofs_of
 from tests.proof_stories import brief
 
 __all__ = ["world"]  # the fixture

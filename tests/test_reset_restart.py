@@ -11,9 +11,9 @@ from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.zookeeper import Create, Delete, SetData
 from inbound.proof.model import Verdict
+from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Recording, World
 from inbound.topic_partition import TopicPartition
-from tests.proof_of_world import proofs_of
 from tests.reset_by_hand import (
     COMMAND,
     NAME,

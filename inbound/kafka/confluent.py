@@ -203,11 +203,10 @@ class ConfluentClient(LogClient):
             position = (aside[-1].offset() or 0) + 1 if aside else self._positions[tp]
             epoch = epoch_of(aside[-1]) if aside else self._epochs.get(tp)
             keys.append(confluent_kafka.TopicPartition(*tp, position, leader_epoch=epoch))
+            if epoch is not None:  # without a seek librdkafka compares when the leader changes, and not before
+                self._unsought[tp] = keys[-1]
         if keys:
             self._consumer.incremental_assign(keys)
-            # Without a seek librdkafka compares when the leader changes, and not before.
-            known = [key for key in keys if key.leader_epoch is not None]
-            self._unsought.update((TopicPartition(key.topic, key.partition), key) for key in known)
             self._seek()
             if not self._answered and self._answer_by is None:
                 self._answer_by = time.monotonic() + self._patience

@@ -66,13 +66,15 @@ def _extent(world: World, tp: TopicPartition) -> LogExtent | None:
 def _coordination(world: World, tp: TopicPartition) -> Coordination:
     tree, paths = world.ensemble.tree, world.paths
     offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
+    known = True
     try:
         committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
     except BadNodeError:
-        committed = None
+        committed, known = None, False
     return Coordination(
         committed,
         offset.stat.mzxid if offset is not None else None,
         epoch.stat.version if epoch is not None else None,
         owner.data.decode() if owner is not None else None,
+        known,
     )

@@ -108,7 +108,7 @@ class ObservedLater(Observed):
                 response = await response
         finally:
             self._judge.ends(given, response)
-        return response  # type: ignore[return-value]
+        return response
 
     async def _spend(self, seconds: float) -> None:
         while seconds > 0 and not self._scheduler.calm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Any
 from zlib import crc32
 
 from inbound.controller.reset_offset import ResetController, State
@@ -44,7 +45,7 @@ def _state(partition: Partition, now: float) -> str:
     if partition.place is Place.RUNNING:
         return "in a callback"
     if partition.place is not Place.SCHEDULED:
-        return partition.place.value
+        return str(partition.place.value)
     of_scheduled = {
         "held": partition.held is not None,
         "problem": partition.problem is not None,
@@ -141,6 +142,7 @@ class Stage:
         observed = observing(type(inner))(inner, self.judge, self.scheduler)
         work = Random(f"{self.plan.seed} {name} work")
         observed.duration = lambda: self.slow.pop(name, 0.0) or work.random() * setup.work
+        settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
         consumer = self.world.join(
             name,
             observed,
@@ -153,7 +155,7 @@ class Stage:
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
-            **({"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}),
+            **settings,
         )
         observed.consumer = consumer
         if setup.resets:
