@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,10 @@ from inbound.errors import InboundError
 DOMAIN = "inbound"
 #: What a value that is not quoted cannot have.
 _SPECIAL = re.compile(r'[,=:"*?\n\r]')
+#: Names of ours have a topic, a consumer, a channel: a few hundred characters. A longer pattern is no question.
+MOST_CHARACTERS = 4096
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "*": "\\*", "?": "\\?", "\n": "\\n"}
+_QUOTED = re.compile(r'"(?:[^"\\\n]++|\\["\\*?n])*+"').match
 
 
 class MalformedNameError(InboundError):
@@ -48,6 +51,10 @@ class ObjectName:
         Raises:
             MalformedNameError: it is none; the message says why.
         """
+        if len(text) > MOST_CHARACTERS:
+            raise MalformedNameError(
+                f"{text[:40]!r}...: {len(text)} characters; a name, or a pattern, has at most {MOST_CHARACTERS}"
+            )
         domain, colon, rest = text.partition(":")
         if not colon:
             raise MalformedNameError(
@@ -125,7 +132,7 @@ def _pairs(text: str, rest: str) -> Iterator[tuple[str, str | None]]:
 def _end_of_value(text: str, rest: str, start: int) -> int:
     """Return where the value that begins at `start` ends: at a comma, or at the end."""
     if rest.startswith('"', start):
-        found = re.compile(r'"(?:[^"\\\n]|\\["\\*?n])*"').match(rest, start)
+        found = _QUOTED(rest, start)
         if found is None or (found.end() < len(rest) and rest[found.end()] != ","):
             raise MalformedNameError(f"{text!r}: a value in quotes does not end, or has a \\ that nothing follows")
         return found.end()
@@ -148,6 +155,24 @@ def _unescaped(text: str) -> str:
 def _matcher(pattern: str) -> re.Pattern[str]:
     """Return what a domain, or a value as written, has to match."""
     escape = r"\\.|" if pattern.startswith('"') else ""
-    parts = re.split(rf"({escape}\*|\?)", pattern)
-    wild = {"*": ".*", "?": "."}
-    return re.compile("".join(wild.get(part, re.escape(part)) for part in parts), re.DOTALL)
+    return glob(re.split(rf"({escape}\*|\?)", pattern))
+
+
+def glob(parts: Sequence[str]) -> re.Pattern[str]:
+    """Return what matches `parts` one after the other: `*` is any text, `?` any character, others are themselves.
+
+    It takes at most a step for each character of the text times each of the pattern: what stands between two stars is
+    looked for once, where it comes first, and never again (an atomic group). To go on behind a later one finds nothing more.
+    """
+    pieces = [""]  # of the pattern, between its stars
+    for part in parts:
+        if part == "*":
+            pieces.append("")
+        else:
+            pieces[-1] += "." if part == "?" else re.escape(part)
+    first, *others = pieces
+    if not others:
+        return re.compile(first, re.DOTALL)
+    between = "".join(f"(?>.*?{piece})" for piece in others[:-1] if piece)
+    # The last one stands at the end: it has a length, for no piece has a star.
+    return re.compile(f"{first}{between}.*{others[-1]}", re.DOTALL)

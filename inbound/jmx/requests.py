@@ -69,7 +69,7 @@ def escaped(part: str) -> str:
 
 def split(path: str) -> list[str]:
     """Return the parts of a path between its slashes; `!` makes the letter after it plain. Empty ones at the end count not."""
-    parts = re.findall(r"((?:[^!/]|!.|!$)*)(?:/|$)", path.lstrip("/"), re.DOTALL)
+    parts = re.findall(r"((?:[^!/]++|!.|!$)*+)(?:/|$)", path.lstrip("/"), re.DOTALL)
     while parts and not parts[-1]:
         del parts[-1]
     return [re.sub(r"!(.)", r"\1", part, flags=re.DOTALL) for part in parts]
