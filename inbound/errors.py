@@ -111,6 +111,14 @@ class OffsetOutOfRangeError(PartitionError):
         return self.offset >= self.start
 
 
+class UnreadableBatchError(PartitionError):
+    """A batch of records that is not to be taken apart: broken, or larger than it may be once it is decompressed."""
+
+    def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
+        super().__init__(topic, partition, f"the batch of records at offset {offset} cannot be read: {why}")
+        self.offset = offset
+
+
 class ProcessorError(InboundError):
     """The processor raised, or gave an answer that cannot be used."""
 

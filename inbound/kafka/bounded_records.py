@@ -1,0 +1,120 @@
+"""What kafka-python takes apart for us, with what it lacks: bounds, and an end where a batch cannot be read.
+
+It decompresses whatever comes: 1 MB can become 30 GB. And once a batch could not be read, `poll` looks for its next record for
+ever, without a pause. It is told of the classes here by `KafkaPythonClient`, for its own fetcher alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kafka.consumer.fetcher import Fetcher
+from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.legacy_records import LegacyRecordBatch
+from kafka.record.memory_records import MemoryRecords
+from kafka.structs import TopicPartition as KafkaPartition
+
+from inbound.errors import UnreadableBatchError
+from inbound.kafka.decompression import DECODERS, TooLargeError
+
+
+class _Decompress(Protocol):
+    def __call__(self, codec: int, data: bytes, offset: int) -> bytes: ...
+
+
+class BoundedRecords(MemoryRecords):  # type: ignore[misc]
+    """The batches of an answer for one partition, each decompressed when it is its turn."""
+
+    __slots__ = ("_key", "_left", "_limit")
+
+    def __init__(self, buffer: Any, key: KafkaPartition, limit: int) -> None:
+        """`limit` in bytes is for each batch; and once so much has been made of the answer, the rest is fetched again later."""
+        super().__init__(buffer)
+        self._key = key
+        self._limit = self._left = limit
+
+    def next_batch(self, *args: int) -> Any:
+        """Return the next batch; None: there is none, or enough has been made."""
+        if self._left <= 0:
+            return None
+        batch = super().next_batch(*args)
+        if batch is None or not batch.compression_type:
+            return batch
+        if batch.magic >= 2:
+            return _Batch(batch._buffer, self._decompressed)
+        return _LegacyBatch(batch._buffer, batch.magic, self._decompressed)
+
+    def _decompressed(self, codec: int, data: bytes, offset: int) -> bytes:
+        try:
+            made = DECODERS[codec](data, self._limit)
+        except TooLargeError:
+            raise UnreadableBatchError(
+                self._key.topic, self._key.partition, offset,
+                f"{len(data)} bytes become more than {self._limit} (reader.max_decompressed_bytes) when they are decompressed; "
+                "raise that, or move the group past it (inbound offsets reset)",
+            ) from None  # fmt: skip
+        self._left -= len(made)
+        return made
+
+
+class _Batch(DefaultRecordBatch):  # type: ignore[misc]
+    __slots__ = ("_decompress_within",)
+
+    def __init__(self, buffer: Any, decompress: _Decompress) -> None:
+        super().__init__(buffer)
+        self._decompress_within = decompress
+
+    def _maybe_uncompress(self) -> None:
+        batch: Any = self
+        if not batch._decompressed:
+            data = bytes(memoryview(batch._buffer)[batch._pos :])
+            batch._buffer = bytearray(self._decompress_within(self.compression_type, data, self.base_offset))
+            batch._pos, batch._decompressed = 0, True
+
+
+class _LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]
+    """As brokers before Kafka 4 may have it: a message whose value is the others, compressed."""
+
+    __slots__ = ("_decompress_within",)
+
+    def __init__(self, buffer: Any, magic: int, decompress: _Decompress) -> None:
+        super().__init__(buffer, magic)
+        self._decompress_within = decompress
+
+    def _decompress(self, key_offset: int) -> bytes:
+        if self._magic == 0 and self.compression_type == self.CODEC_LZ4:
+            made: bytes = super()._decompress(key_offset)  # says what it takes: the checksum of Kafka 0.8 was another
+            return made
+        _, value = self._read_key_value(key_offset)
+        if value is None:
+            raise ValueError("the value of a compressed message is missing")
+        return self._decompress_within(self.compression_type, value, self._offset)
+
+
+def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
+    """Have a consumer's fetcher take answers apart as described here.
+
+    An answer without records leaves the leader epoch of a position alone. kafka-python forgets it with the first fetch that
+    finds nothing new: a log that is cut and grows again while a partition stands at its end would be read on as if nothing had
+    happened.
+    """
+
+    class Part(Fetcher.PartitionRecords):  # type: ignore[misc]
+        def __init__(self, fetch_offset: int, tp: KafkaPartition, records: Any, *args: Any, **kwargs: Any) -> None:
+            super().__init__(fetch_offset, tp, BoundedRecords(records._buffer, tp, limit), *args, **kwargs)
+            self.leader_epoch = subscription.assignment[tp].position.leader_epoch  # until a batch names another
+
+        def take(self, n: int | None = None) -> list[Any]:
+            try:
+                taken: list[Any] = super().take(n)
+            except UnreadableBatchError:
+                self.drain()
+                raise
+            except Exception as error:  # what it raises for broken data is of many kinds
+                self.drain()
+                said = f"{type(error).__name__}: {error}"
+                key: KafkaPartition = self.topic_partition
+                raise UnreadableBatchError(key.topic, key.partition, self.next_fetch_offset, said) from error
+            return taken
+
+    fetcher.PartitionRecords = Part
