@@ -9,13 +9,15 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from http.client import HTTPConnection
 
 import pytest
 
 from inbound.errors import ConfigError
 from inbound.http.admin import AdminServer
-from inbound.http.server import Limits
+from inbound.http.listener import Limits
+from inbound.http.server import LIMITS, Bounds
 from inbound.status import ProcessStatus
 from tests.admin_stage import Make, make
 from tests.made_status import ask, process
@@ -162,7 +164,7 @@ def test_a_connection_serves_many_requests(make: Make) -> None:
 
 def test_a_slow_request_is_given_up(make: Make) -> None:
     """The time counts for the whole request: a byte now and then does not lengthen it."""
-    server = make(limits=Limits(request_seconds=0.1))
+    server = make(limits=replace(LIMITS, request_seconds=0.1, tick_seconds=0.05))
     client = connect(server, b"GET /healthz HTTP/1.1\r\n")
     ended = threading.Event()
 
@@ -187,7 +189,7 @@ def test_a_slow_request_is_given_up(make: Make) -> None:
 
 def test_the_longest_waiting_client_makes_room(make: Make) -> None:
     """Silent clients cannot keep a probe out, however many they are."""
-    server = make(limits=Limits(connections=2))
+    server = make(limits=replace(LIMITS, connections=2))
     first = connect(server)
     with connect(server), connect(server):
         assert ask(server.url, "/healthz").code == 200
@@ -197,7 +199,7 @@ def test_the_longest_waiting_client_makes_room(make: Make) -> None:
 def test_one_too_many_is_refused_while_all_others_are_answered(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """An answer in flight is never cut off for another client."""
     held = Held()
-    server = make(held, limits=Limits(connections=1))
+    server = make(held, limits=replace(LIMITS, connections=1))
     busy = held.connect(server)
 
     refused = all_of(connect(server))
@@ -319,9 +321,12 @@ def test_who_waits_with_a_body_is_told_to_go_on(make: Make) -> None:
 @pytest.mark.parametrize(
     ("limits", "sent"),
     [
-        (Limits(), [b"", b"GET /healthz HTTP/1.1\r\nHo"]),  # nothing, or half a request
-        (Limits(), [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 2000]),  # and reads no answer
-        (Limits(connections=2), [b"POST /jolokia HTTP/1.1\r\nContent-Length: 99\r\n\r\n"] * 6),  # the body is to come
+        (LIMITS, [b"", b"GET /healthz HTTP/1.1\r\nHo"]),  # nothing, or half a request
+        (LIMITS, [b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 2000]),  # and reads no answer
+        (
+            replace(LIMITS, connections=2),
+            [b"POST /jolokia HTTP/1.1\r\nContent-Length: 99\r\n\r\n"] * 6,
+        ),  # the body is to come
     ],
 )
 def test_slow_clients_do_not_keep_others_waiting(make: Make, limits: Limits, sent: list[bytes]) -> None:
@@ -375,7 +380,7 @@ def test_close_lets_an_answer_end(make: Make) -> None:
 def test_close_does_not_wait_for_ever(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     """A snapshot that hangs is left behind, and the log says so."""
     held = Held()
-    server = make(held, limits=Limits(close_seconds=0.02))
+    server = make(held, bounds=Bounds(close_seconds=0.02))
     with held.connect(server):
         server.close()
 

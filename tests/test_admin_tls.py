@@ -8,6 +8,7 @@ import socket
 import ssl
 import threading
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from inbound.http.admin import AdminServer
 from inbound.http.client import fetch_status, post
 from inbound.http.operations import answered
 from inbound.http.pages import Page, text
-from inbound.http.server import Limits, Request, Server
-from inbound.http.tls import Certificates
+from inbound.http.server import LIMITS, Request, Server
+from inbound.http.tls import Certificates, PemFiles
 from inbound.operations import Done
 from inbound.reconfiguration import Outcome
 from inbound.testing import ManualClock
@@ -121,7 +122,10 @@ def test_a_certificate_of_another_authority_is_refused(secure: Make, tmp_path: P
 )
 def test_who_does_not_speak_tls_is_no_error(secure: Make, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """It is hung up on, nothing is logged, and others are served."""
-    server = secure(AdminTlsConfig(cert_file=SERVER), limits=Limits(request_seconds=0.1))
+    server = secure(
+        AdminTlsConfig(cert_file=SERVER),
+        limits=replace(LIMITS, request_seconds=0.1, handshake_seconds=0.1, tick_seconds=0.05),
+    )
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
         client.sendall(sent)
         try:
@@ -136,7 +140,7 @@ def test_who_does_not_speak_tls_is_no_error(secure: Make, sent: bytes, caplog: p
 
 def test_a_crowd_that_shakes_no_hands_does_not_keep_others_out(secure: Make) -> None:
     """A connection that waits for the handshake makes room like one that waits for a request."""
-    server = secure(AdminTlsConfig(cert_file=SERVER), limits=Limits(connections=2))
+    server = secure(AdminTlsConfig(cert_file=SERVER), limits=replace(LIMITS, connections=2))
     with ExitStack() as crowd:
         for _ in range(6):
             crowd.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
@@ -170,7 +174,7 @@ def test_certificates_that_change_are_used_without_a_restart(tmp_path: Path, cap
         clock.advance(2.0)
 
     point("1")
-    certificates = Certificates(AdminTlsConfig(cert_file=link / "tls.pem"), log, clock.now)
+    certificates = Certificates(PemFiles.of_admin(AdminTlsConfig(cert_file=link / "tls.pem")), log, clock.now)
     seen = [certificates.context]
     with caplog.at_level(logging.INFO):
         for name in ("1", "2", "bad", "bad", "3"):
@@ -210,8 +214,10 @@ def test_a_client_that_hangs_up_is_seen(certificate: Path | None) -> None:
         seen.set()
         return text(200, "done")
 
-    certificates = Certificates(AdminTlsConfig(cert_file=certificate), log) if certificate is not None else None
-    server = Server(socket.AF_INET, ("127.0.0.1", 0), answer, log=log, limits=Limits(), certificates=certificates)
+    certificates = (
+        Certificates(PemFiles.of_admin(AdminTlsConfig(cert_file=certificate)), log) if certificate is not None else None
+    )
+    server = Server(socket.AF_INET, ("127.0.0.1", 0), answer, log=log, certificates=certificates)
     with closing(server):
         server.start()
         client = socket.create_connection(("127.0.0.1", server.server_port), 60)

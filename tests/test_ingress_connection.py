@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inbound.config import IngressConfig
-from inbound.ingress.connection import Limits
+from inbound.http.listener import Limits
 from tests.ingress_stage import EVENT, Stage, request, statuses
 
 
@@ -124,7 +124,7 @@ def test_no_bytes_are_too_much_for_it(pieces: list[bytes]) -> None:
     stage.settle()
 
     assert all(status >= 400 for status in statuses(wire.written))
-    assert (stage.receiver.counters.in_flight_bytes, stage.listener.connections) == (0, set())
+    assert (stage.receiver.counters.in_flight_bytes, stage.listener.connections) == (0, {})
 
 
 def test_an_upgrade_is_ignored() -> None:

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from inbound.config import IngressConfig
-from inbound.ingress.answers import ACCEPTED, Answer
-from inbound.ingress.connection import Request
+from inbound.http.answers import ACCEPTED, Answer
+from inbound.http.connection import Incoming
 from inbound.ingress.producers import Cause, Failure, Producer
 from inbound.ingress.routing import RULES, NoTopicError, Router
 from inbound.ingress.topics import TopicWatch
@@ -75,7 +75,7 @@ class Receiver:
         self._clock = clock
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
-        self._looking: list[tuple[Request, list[RecordParts]]] = []  # until the topics are read anew
+        self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read anew
         #: None: no token is asked for.
         self.token: str | None = None
         #: Whether a browser's page may post: only where whoever posts must know or show something.
@@ -85,7 +85,7 @@ class Receiver:
 
     # -- connection.Handler ------------------------------------------------------------------------------------------
 
-    def head(self, request: Request) -> Answer | None:
+    def head(self, request: Incoming) -> Answer | None:
         answer = self._check_head(request)
         if answer is None:
             if self._tracing.spans is not None:
@@ -99,7 +99,7 @@ class Receiver:
             self.count(answer)
         return answer
 
-    def grows(self, request: Request, count: int) -> Answer | None:
+    def grows(self, request: Incoming, count: int) -> Answer | None:
         self.counters.received_bytes += count
         if request.size <= request.reserved:
             return None
@@ -111,7 +111,7 @@ class Receiver:
     def count(self, answer: Answer) -> None:
         self.counters.answers[answer.status] += 1
 
-    def complete(self, request: Request) -> None:
+    def complete(self, request: Incoming) -> None:
         try:
             records = http_to_records(request.headers, bytes(request.body))
         except Refused as refused:
@@ -128,11 +128,15 @@ class Receiver:
                 return
         self._route(request, records)
 
-    def over(self, request: Request) -> None:
+    def over(self, request: Incoming) -> None:
         self.counters.in_flight_bytes -= request.reserved
         request.reserved = 0
         if request.served is not None:
             request.served.end(request.answer.status if request.answer is not None else None)
+
+    def drain(self) -> None:
+        """The process ends: say so to whoever asks whether it is ready."""
+        self.draining = True
 
     # -- the topics --------------------------------------------------------------------------------------------------
 
@@ -142,7 +146,7 @@ class Receiver:
         for request, records in waiting:
             self._route(request, records)
 
-    def _route(self, request: Request, records: list[RecordParts]) -> None:
+    def _route(self, request: Incoming, records: list[RecordParts]) -> None:
         candidates = request.candidates
         watch = self._watch
         if watch.away is not None:
@@ -161,7 +165,7 @@ class Receiver:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def _write(self, request: Request, topic: str, records: list[RecordParts]) -> None:
+    def _write(self, request: Incoming, topic: str, records: list[RecordParts]) -> None:
         counters = self.counters
         hop = None
         if request.served is not None:
@@ -227,11 +231,11 @@ class Receiver:
     def _failure(self, error: Any) -> Failure:
         return error if isinstance(error, Failure) else self._producer.failure(error)
 
-    def _respond(self, request: Request, answer: Answer) -> None:
+    def _respond(self, request: Incoming, answer: Answer) -> None:
         self.count(answer)
         request.respond(answer)
 
-    def _check_head(self, request: Request) -> Answer | None:
+    def _check_head(self, request: Incoming) -> Answer | None:
         special = request.special
         host = special.get("host", b"")
         if request.method != b"POST":
@@ -256,7 +260,7 @@ class Receiver:
         self._routes[host, request.target] = request.candidates
         return None
 
-    def _page(self, request: Request) -> Answer:
+    def _page(self, request: Incoming) -> Answer:
         """Answer what is no POST."""
         path = request.target.partition(b"?")[0]
         if path not in (b"/healthz", b"/readyz") or request.method not in (b"GET", b"HEAD"):
@@ -274,7 +278,7 @@ class Receiver:
                 return Answer(413, reason)
         return None
 
-    def _reserve(self, request: Request, size: int) -> Answer | None:
+    def _reserve(self, request: Incoming, size: int) -> Answer | None:
         """Take `size` bytes of what may be in flight for `request`; or say why not."""
         most = self._config.max_request_bytes
         if size > most:
@@ -297,7 +301,7 @@ class _Writing:
     __slots__ = ("alone", "failures", "hop", "left", "receiver", "records", "request", "topic")
 
     def __init__(
-        self, receiver: Receiver, request: Request, topic: str, records: list[RecordParts], hop: Hop | None
+        self, receiver: Receiver, request: Incoming, topic: str, records: list[RecordParts], hop: Hop | None
     ) -> None:
         self.receiver = receiver
         self.request = request

@@ -14,13 +14,13 @@ from inbound.errors import ConfigError
 from inbound.http.addresses import problem, resolved, url_of
 from inbound.http.pages import Page, text
 from inbound.http.rights import Rights, Token, is_loopback
-from inbound.http.server import Limits, Request, Server
-from inbound.http.tls import Certificates
+from inbound.http.server import LIMITS, Request, Server
+from inbound.http.tls import Certificates, PemFiles
 from inbound.profiling.answers import PREFIX, Answers
 
 KEY = "profiling.listen"
 #: Enough for a few people; each may wait for minutes.
-LIMITS = Limits(connections=16)
+CONNECTIONS = replace(LIMITS, connections=16)
 _HIGHEST_PORT = 65535
 #: Where a browser says that the page stands which asks: here, or nowhere, because a person has typed the address.
 _OF_A_PERSON = ("same-origin", "none")
@@ -49,7 +49,7 @@ class ProfilingListener:
         self._port = port_of(config, index or 0)
         self._log = log or logging.getLogger(__name__)
         self._certificates = (
-            Certificates(config.tls, self._log, section="profiling") if config.tls is not None else None
+            Certificates(PemFiles.of_admin(config.tls, "profiling"), self._log) if config.tls is not None else None
         )
         self._rights = Rights(
             token, certificates=config.tls is not None and config.tls.client_ca_file is not None, log=self._log,
@@ -68,7 +68,7 @@ class ProfilingListener:
         family, address = resolved(self._config.host, self._port, KEY)
         try:
             server = Server(
-                family, address, self._answer, log=self._log, limits=LIMITS, certificates=self._certificates,
+                family, address, self._answer, log=self._log, limits=CONNECTIONS, certificates=self._certificates,
                 name="profiling",
             )  # fmt: skip
         except OSError as error:
