@@ -202,13 +202,26 @@ def test_a_client_that_takes_no_answers_is_not_read_and_ends() -> None:
     assert (reading, wire.closed) == (False, True)
 
 
-def test_too_many_connections_are_closed_at_once() -> None:
+def test_too_many_connections_are_refused_while_all_others_are_answered() -> None:
     """And counted."""
     stage = Stage(limits=Limits(connections=1))
-    _, first = stage.connect()
+    stage.producer.held = True
+    connection, first = stage.connect()
+    connection.data_received(request())
     _, second = stage.connect()
 
-    assert (first.closed, second.closed, stage.listener.refused) == (False, True, 1)
+    assert (first.closed, statuses(second.written), second.closed, stage.listener.refused) == (False, [503], True, 1)
+
+
+def test_who_has_the_most_connections_and_waits_longest_makes_room() -> None:
+    """However many somebody opens and says nothing, others get in; half of all is the most for one address."""
+    stage = Stage(limits=Limits(connections=4))
+    wires = []
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.1", "10.0.0.3", "10.0.0.4"):
+        stage.advance(1)
+        wires.append(stage.connect(address)[1])
+
+    assert [wire.closed for wire in wires] == [True, False, True, False, False, False]
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind() -> None:

@@ -89,5 +89,5 @@ def test_certificates_that_cannot_be_used_are_named() -> None:
     """Before anything is bound."""
     tls = TlsConfig(cert=CERTIFICATES / "ca.pem")
 
-    with pytest.raises(ConfigError, match=r"ingress\.tls: .*ca\.pem and its key cannot be used"):
+    with pytest.raises(ConfigError, match=r"ingress\.tls\.cert: .*ca\.pem cannot be used: .*\(with its key\)"):
         Ingress(IngressConfig(tls=tls), {}, producer=MemoryProducer())

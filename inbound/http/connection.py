@@ -7,7 +7,7 @@ otherwise. Why not a ready-made server: docs/decisions/0021-ingress-server.md.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import socket
 import ssl
 from collections import deque
 from typing import Any
@@ -63,8 +63,10 @@ class Incoming:
 class Connection(asyncio.Protocol):
     """One client: a `Client` of its listener."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, handshake: Handshake | None = None) -> None:
+        """`handshake` has its place among the connections up to now."""
         self._listener = listener
+        self._handshake = handshake
         self._handler = listener.handler
         self._limits = listener.limits
         self._transport: Any = None
@@ -106,20 +108,18 @@ class Connection(asyncio.Protocol):
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        self.made_of(transport)
-        if not self._listener.admit(self):
-            self._deaf = self._ended = True
-            transport.write(self._listener.full)
-            transport.close()
-
-    def made_of(self, transport: Any) -> None:
-        """Take up what bytes come and go by."""
         self._transport = transport
         self.address = address_of(transport)
         encrypted = transport.get_extra_info("ssl_object")
         self.certificate = name_of(encrypted) if encrypted is not None else None
         self.since = self._listener.loop.time()
         self.deadline = self.since + self._limits.request_seconds
+        if self._handshake is not None:
+            self._listener.replace(self._handshake, self)
+        elif not self._listener.admit(self):
+            self._deaf = self._ended = True
+            transport.write(self._listener.full)
+            transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leave(self)
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         request = self._request
         request.head_size += len(url)
         if request.head_size > self._most_head:
-            raise RefusedError(self._too_large_head)
+            raise RefusedError(Answer(414, f"the target has more than {self._most_head // 1024} KiB"))
         request.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -439,61 +439,50 @@ class RefusedError(Exception):
         self.answer = answer
 
 
-class Handshake(asyncio.Protocol):
-    """A client that is to begin with TLS; `Connection` takes its place then."""
+class Handshake:
+    """A client that is to begin with TLS: a `Client` of its listener; `Connection` takes its place then."""
 
     waits = Waits.FOR_ITS_CLIENT
     idle = served = False
     unread = 0
 
-    def __init__(self, listener: Listener, context: ssl.SSLContext) -> None:
+    def __init__(self, listener: Listener, accepted: socket.socket, address: str) -> None:
         self._listener = listener
-        self._context = context
-        self._transport: Any = None
+        self._socket = accepted
         self._task: asyncio.Task[None] | None = None
-        self.address = ""
-        self.since = 0.0
-        self.deadline = float("inf")
+        self.address = address
+        self.since = listener.loop.time()
+        self.deadline = float("inf")  # it has one of its own
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        self.address = address_of(transport)
-        self.since = self._listener.loop.time()
-        if not self._listener.admit(self):
-            transport.abort()
-            return
-        transport.pause_reading()
-        self._task = self._listener.loop.create_task(self._encrypt())
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._listener.leave(self)
+    def begin(self, context: ssl.SSLContext) -> None:
+        """Shake hands, if there is room for one more."""
+        if self._listener.admit(self):
+            self._task = self._listener.loop.create_task(self._encrypt(context))
+        else:
+            self._socket.close()
 
     def expire(self) -> None:
-        """Nothing has a deadline here but the handshake, which has its own."""
+        """The deadline has passed."""
+        self.abort()
 
     def abort(self) -> None:
         """End at once."""
-        self._transport.abort()
         if self._task is not None:
             self._task.cancel()
 
-    async def _encrypt(self) -> None:
+    async def _encrypt(self, context: ssl.SSLContext) -> None:
         listener = self._listener
-        connection = Connection(listener)
-        encrypted = None
         try:
-            with contextlib.suppress(OSError, ssl.SSLError):  # whatever it is, the client did it
-                encrypted = await listener.loop.start_tls(
-                    self._transport, connection, self._context, server_side=True,
-                    ssl_handshake_timeout=listener.limits.handshake_seconds,
-                )  # fmt: skip
+            await listener.loop.connect_accepted_socket(
+                lambda: Connection(listener, self), self._socket, ssl=context,
+                ssl_handshake_timeout=listener.limits.handshake_seconds,
+            )  # fmt: skip
+        except (OSError, ssl.SSLError):  # whatever it is, the client did it
+            self._socket.close()
+        except asyncio.CancelledError:  # another one needs the place
+            self._socket.close()
         finally:
-            if encrypted is None:
-                listener.leave(self)
-                self._transport.abort()
-        if encrypted is not None:
-            connection.made_of(encrypted)
-            listener.replace(self, connection)
+            listener.leave(self)
 
 
 def address_of(transport: Any) -> str:

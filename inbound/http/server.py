@@ -53,7 +53,7 @@ TAKES_BODY = "/jolokia"
 PROBES = (b"/healthz", b"/readyz")
 #: Of the admin port and of profiles.
 LIMITS = Limits(
-    head_bytes=16 * 1024, request_seconds=10.0, connections=32, pipelined=1, feed_bytes=2048, linger_seconds=1.0
+    head_bytes=16 * 1024, request_seconds=10.0, connections=32, pipelined=2, feed_bytes=2048, linger_seconds=1.0
 )
 
 

@@ -19,6 +19,8 @@ from inbound.http.listener import Handler, Limits, Listener
 from inbound.http.tls import Certificates
 
 _BACKLOG = 1024
+#: After an error of the system's, in seconds.
+RETRY = 0.5
 
 
 class HttpServer:
@@ -44,9 +46,10 @@ class HttpServer:
         self._listening: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listener: Listener | None = None
-        self._server: asyncio.AbstractServer | None = None
+        self._close: Callable[[], object] = lambda: None
         self._started = threading.Event()
         self._failed: BaseException | None = None
+        self._refused = 0  # connections, as far as the log has it
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         #: When its thread was last seen at work: `time.monotonic`.
         self.ticked_at = time.monotonic()
@@ -135,19 +138,37 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         listener = self._listener = Listener(self._handler, self._limits, loop)
         self._tick(loop)
-        certificates = self._certificates
-
-        def connected() -> Connection | Handshake:
-            return Connection(listener) if certificates is None else Handshake(listener, certificates.context)
-
         assert self._listening is not None
-        self._server = await loop.create_server(connected, sock=self._listening, backlog=_BACKLOG)
+        if self._certificates is None:
+            server = await loop.create_server(lambda: Connection(listener), sock=self._listening, backlog=_BACKLOG)
+            self._close = server.close
+        else:
+            # Else nothing would be known of those that have not done with TLS yet.
+            self._listening.setblocking(False)
+            accepting = loop.create_task(self._accept(listener, self._listening, self._certificates))
+            self._close = accepting.cancel
+
+    async def _accept(self, listener: Listener, listening: socket.socket, certificates: Certificates) -> None:
+        while True:
+            try:
+                accepted, address = await listener.loop.sock_accept(listening)
+            except OSError as error:  # such as too many open files
+                self._log.error("%s: no connection can be taken: %s; trying again", self._name, error)
+                await asyncio.sleep(RETRY)
+                continue
+            Handshake(listener, accepted, str(address[0])).begin(certificates.context)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         loop.call_later(self._limits.tick_seconds, self._tick, loop)
         self.ticked_at = time.monotonic()
         if self._listener is not None:
             self._listener.tick(time.time())
+        if self.refused > self._refused:
+            self._log.warning(
+                "%s: %d connections were refused: all others were being answered, of %d that there may be (half of them of "
+                "one address)", self._name, self.refused - self._refused, self._limits.connections,
+            )  # fmt: skip
+            self._refused = self.refused
         self._each_second()
 
     async def _drain(
@@ -155,8 +176,7 @@ class HttpServer:
     ) -> int:
         loop, listener = asyncio.get_running_loop(), self._listener
         draining()
-        if self._server is not None:
-            self._server.close()
+        self._close()
         if listener is None:
             return 0
         deadline = loop.time() + seconds
