@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from inbound.config.channel_models import regular_expression
 from inbound.config.units import shown
 from inbound.config.values import (
+    HostName,
     Part,
     Problem,
     SecretFile,
@@ -28,15 +29,6 @@ from inbound.config.values import (
 )
 
 MIB = 2**20
-#: A host as it stands in the header, without its port.
-_HOST = r"\[?[A-Za-z0-9._:-]+\]?"
-
-
-def _host(value: Any) -> str:
-    host = text(value).lower()
-    if not re.fullmatch(_HOST, host) or (split_address(host) or ("", None))[1] is not None:
-        raise wrong(f"need the name of a host without a port, got {shown(host)}")
-    return host
 
 
 def _url_path(value: Any) -> str:
@@ -75,7 +67,7 @@ class IngressConfig(Part):
         description="A topic that may be posted to and is missing is made with so many partitions; "
         "default: it is never made.",
     )
-    hosts: dict[Annotated[str, BeforeValidator(_host)], TopicName] = Field(
+    hosts: dict[HostName, TopicName] = Field(
         default_factory=dict, description="Host that is posted to, without port: the topic."
     )
     paths: dict[Annotated[str, BeforeValidator(_url_path)], TopicName] = Field(

@@ -141,6 +141,7 @@ class Supervisor:
             policy=policy,
             token=token,
             tls=admin.tls,
+            hosts=admin.hosts,
             reload=self._reload,
             explain=self._explain,
         )

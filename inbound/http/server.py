@@ -23,6 +23,7 @@ from inbound.http.listener import Limits
 from inbound.http.pages import Page
 from inbound.http.serving import HttpServer, listening_at
 from inbound.http.tls import Certificates
+from inbound.processors.http_values import DISPATCHED
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Request:
     body: bytes = field(default=b"", repr=False)  # of paths that take one
     certificate: str | None = None  # whom the client's certificate names, if it showed one; it is verified
     site: str | None = None  # where a browser says that the page stands which asks: the header Sec-Fetch-Site
+    cached: bool = False  # the token came as a password, which a browser keeps and sends whoever wrote the page
     gone: Callable[[], bool] = field(default=lambda: False, repr=False, compare=False)  # whether the client went away
 
 
@@ -51,6 +53,7 @@ METHODS = ("GET", "HEAD")
 TAKES_BODY = "/jolokia"
 #: What tells a supervisor how the process is: never kept waiting by others.
 PROBES = (b"/healthz", b"/readyz")
+_DISPATCHED = DISPATCHED.encode()
 #: Of the admin port and of profiles.
 LIMITS = Limits(
     head_bytes=16 * 1024, request_seconds=10.0, connections=32, pipelined=2, feed_bytes=2048, linger_seconds=1.0
@@ -118,6 +121,11 @@ class Server:
     # -- listener.Handler, in the loop's thread ------------------------------------------------------------------------
 
     def head(self, request: Incoming) -> Answer | None:
+        if any(name.lower() == _DISPATCHED for name, _ in request.headers):
+            reason = (
+                "this port takes nothing from a subscription: correct its subscriberUri, replyUri or deadLetterSink"
+            )
+            return Answer(HTTPStatus.FORBIDDEN, reason, last=True)
         length = request.special.get("content-length")
         return self._too_long(request, int(length)) if length is not None else None
 

@@ -194,7 +194,7 @@ class IngressProcess:
     def _admin_server(self, config: Config, token: Token | None, policy: ReadPolicy | None) -> AdminServer:
         admin = config.admin
         return AdminServer(
-            self.status, host=admin.host, port=admin.port, port_given=admin.given, tls=admin.tls, token=token,
+            self.status, host=admin.host, port=admin.port, port_given=admin.given, tls=admin.tls, hosts=admin.hosts, token=token,
             policy=policy, reload=self.reload if self._follows else None,
         )  # fmt: skip
 

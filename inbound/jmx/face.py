@@ -33,8 +33,8 @@ JMX = "/jmx"
 _MIME_TYPES = ("application/json", "text/plain")
 #: Lists and objects in a request within each other; no request has so many.
 _MOST_DEPTH = 100
-#: Characters of all answers to a list of requests; 1,000 partitions with all their attributes have a million.
-_MOST_ANSWERED = 32 * 1024 * 1024
+#: Requests in a list, and characters of all answers to it; 1,000 partitions with all their attributes have a million.
+_MOST_REQUESTS, _MOST_ANSWERED = 500, 8 * 1024 * 1024
 
 
 class JmxFace:
@@ -125,9 +125,13 @@ class JmxFace:
         body = _json(request.body)
         if not isinstance(body, list):
             return json.dumps(jolokia.answer(partial(of_json, body, parameters)))
+        if len(body) > _MOST_REQUESTS:
+            raise bad_argument(f"{len(body)} requests in one; {_MOST_REQUESTS} are the most: send them in several")
         answers: list[str] = []
         size = 0
         for one in body:
+            if request.gone():
+                break  # nobody reads the rest
             answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
             size += len(answers[-1])
             if size > _MOST_ANSWERED:
@@ -156,7 +160,7 @@ def _with_token(request: Request) -> Request:
         _, _, password = base64.b64decode(given, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return request
-    return replace(request, authorization=f"Bearer {password}")
+    return replace(request, authorization=f"Bearer {password}", cached=True)
 
 
 def _parameters(query: str) -> dict[str, str]:

@@ -104,9 +104,14 @@ class ObjectName:
         found: Mapping[str, str] = dict(name.properties)
         if not self.more and len(found) != len(self.properties):
             return False
-        if any(key not in found for key, _ in self.properties) or not _matcher(self.domain).fullmatch(name.domain):
+        of_domain, of_values = self._matchers
+        if any(key not in found for key, _ in self.properties) or not of_domain.fullmatch(name.domain):
             return False
-        return all(_matcher(value).fullmatch(found[key]) for key, value in self.properties)
+        return all(matcher.fullmatch(found[key]) for key, matcher in of_values)
+
+    @cached_property
+    def _matchers(self) -> tuple[re.Pattern[str], Sequence[tuple[str, re.Pattern[str]]]]:
+        return _matcher(self.domain), [(key, _matcher(value)) for key, value in self.properties]
 
     def __str__(self) -> str:
         return f"{self.domain}:{self.keys}"

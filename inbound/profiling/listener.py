@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -41,6 +42,7 @@ class ProfilingListener:
         *,
         token: Token | None = None,
         index: int | None = None,
+        hosts: Collection[str] = (),
         clock: Clock | None = None,
         log: logging.Logger | None = None,
     ) -> None:
@@ -53,7 +55,7 @@ class ProfilingListener:
         )
         self._rights = Rights(
             token, certificates=config.tls is not None and config.tls.client_ca_file is not None, log=self._log,
-            section="profiling", what="profiles",
+            section="profiling", what="profiles", hosts=hosts,
         )  # fmt: skip
         self._token_in_clear = token is not None and config.tls is None
         self.answers = Answers(clock or SystemClock(), config.heap_frames)
@@ -106,7 +108,9 @@ class ProfilingListener:
     def _answer(self, request: Request) -> Page:
         assert self._server is not None
         request = _as_asked(request)
-        page = self._rights.refused(request, str(self._server.server_address[0]))
+        page = self._rights.refused_to_read(request) or self._rights.refused(
+            request, str(self._server.server_address[0])
+        )
         if page is not None:
             if page.code == HTTPStatus.UNAUTHORIZED:
                 # `go tool pprof http://x:TOKEN@host/...` and browsers know no other way to send it.
@@ -135,5 +139,5 @@ def _as_asked(request: Request) -> Request:
             password = base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
         except (binascii.Error, UnicodeDecodeError):
             password = ""
-        request = replace(request, authorization=f"Bearer {password}")
+        request = replace(request, authorization=f"Bearer {password}", cached=True)
     return replace(request, from_browser=request.from_browser and request.site not in _OF_A_PERSON)
