@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
 from inbound.processors.cloudevents_json import elements_of, parse_json
-from inbound.processors.cloudevents_kafka import NAMES_KEPT, NO_OBJECT, check_envelope
+from inbound.processors.cloudevents_kafka import NO_OBJECT, check_envelope, is_kept
 from inbound.processors.cloudevents_plain import HTTP_SAFE, Written, check_data, is_plain, is_plain_envelope
 from inbound.processors.cloudevents_values import (
     REQUIRED,
@@ -124,7 +124,7 @@ def _learn(header: bytes) -> str | None:
         attribute = lower[3:].decode("latin-1")
         if not is_name(attribute):
             return None
-    if len(_attribute_of) < NAMES_KEPT:
+    if is_kept(_attribute_of, header):
         _attribute_of[header] = attribute
     return attribute
 

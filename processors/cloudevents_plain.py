@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 from inbound.processors.cloudevents_json import parse_json
-from inbound.processors.cloudevents_kafka import NAMES_KEPT, attribute_of
+from inbound.processors.cloudevents_kafka import attribute_of, is_kept
 from inbound.processors.cloudevents_values import (
     LONGEST_CONTENT_TYPE,
     ContentType,
@@ -49,7 +49,7 @@ class Written(dict[str, Made]):
 
     def __missing__(self, name: str) -> Made:
         made = self._write(name)
-        if len(self) < NAMES_KEPT:
+        if is_kept(self, name):
             self[name] = made
         return made
 
@@ -117,7 +117,7 @@ def _are_names(members: Iterable[str]) -> bool:
     for name in members:
         if name != "data" and not is_name(name):  # `data_base64` is none
             return False
-        if len(_names) < NAMES_KEPT:
+        if is_kept(_names, name):
             _names.add(name)
     return True
 

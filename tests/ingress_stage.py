@@ -158,7 +158,12 @@ class Stage:
         self.producer = MemoryProducer(*(topics or ("orders", "returns")))
         self.watch = TopicWatch(self.producer, lambda: None, config.create_partitions if config else None)
         self.receiver = Receiver(
-            config or IngressConfig(), self.producer, self.watch, lambda: None, clock=lambda: self.loop.now
+            config or IngressConfig(),
+            self.producer,
+            self.watch,
+            lambda: None,
+            lambda work, done: done(work()),
+            clock=lambda: self.loop.now,
         )
         self.look()
         self.listener = Listener(self.receiver, limits or Limits(), self.loop)  # type: ignore[arg-type]

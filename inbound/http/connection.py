@@ -21,7 +21,7 @@ from inbound.processors.spans import Served
 
 #: Name of a header as it came -> as `SPECIAL` has it, or "". Bounded: they come from the network.
 _special: dict[bytes, str] = {}
-_NAMES_KEPT = 4096
+_NAMES_KEPT, _LONGEST_KEPT = 4096, 64
 _HOP_BY_HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
 #: Headers that a server itself looks at. Each may be there once.
 SPECIAL = frozenset(
@@ -410,7 +410,7 @@ class Connection(asyncio.Protocol):
 def _learn(name: bytes) -> str:
     lower = name.decode("latin-1").lower()
     special = lower if lower in SPECIAL else ""
-    if len(_special) < _NAMES_KEPT:
+    if len(_special) < _NAMES_KEPT and len(name) <= _LONGEST_KEPT:
         _special[name] = special
     return special
 

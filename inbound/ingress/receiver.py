@@ -20,6 +20,7 @@ from inbound.ingress.producers import Cause, Failure, Producer
 from inbound.ingress.routing import RULES, NoTopicError, Router
 from inbound.ingress.topics import TopicWatch
 from inbound.processors.cloudevents_bridge import RecordParts, Refused, http_to_records
+from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
 from inbound.processors.spans import NO_TRACING, Hop, Tracing, headers_with_hop
 
 #: After how many seconds a client may ask again when there is too much to do, and when Kafka is away.
@@ -29,7 +30,9 @@ FRESH = 1.0
 #: Header of an answer to several events of which some are refused for good: their numbers, from 1. The others are written.
 REFUSED_EVENTS = "Inbound-Refused"
 #: Routes that are remembered: they depend on what the network sends.
-_ROUTES_KEPT = 4096
+_ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
+#: A body of more bytes is taken apart by another thread: it takes milliseconds, in which the loop would answer nobody.
+ASIDE = 64 * 1024
 _STATUS = {
     Cause.AWAY: (503, RETRY_AWAY),
     Cause.FULL: (429, RETRY_PRESSED),
@@ -54,6 +57,11 @@ class Counters:
     in_flight_events: int = 0
 
 
+#: Has work done by another thread, and hands what it returns to the loop's.
+Aside = Callable[[Callable[[], Any], Callable[[Any], object]], object]
+_BATCH = BATCH_CONTENT_TYPE.encode()
+
+
 class Receiver:
     """The handler of the connections."""
 
@@ -63,10 +71,13 @@ class Receiver:
         producer: Producer,
         watch: TopicWatch,
         begin_polling: Callable[[], None],
+        aside: Aside,
         clock: Callable[[], float] = time.monotonic,
         tracing: Tracing = NO_TRACING,
     ) -> None:
+        """`aside` has work done by another thread, and hands what it returns to the loop's."""
         self._config = config
+        self._aside = aside
         self._router = Router(config)
         self._producer = producer
         self._send = producer.send
@@ -94,7 +105,7 @@ class Receiver:
                 target = request.target.decode("latin-1")
                 request.served = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
             length = request.special.get("content-length")
-            answer = self._reserve(request, int(length)) if length is not None else None
+            answer = self._too_long(int(length)) if length is not None else None
         if answer is not None:
             self.count(answer)
         return answer
@@ -112,12 +123,25 @@ class Receiver:
         self.counters.answers[answer.status] += 1
 
     def complete(self, request: Incoming) -> None:
-        try:
-            records = http_to_records(request.headers, bytes(request.body))
-        except Refused as refused:
-            self._respond(request, Answer(415 if _is_format(str(refused)) else 400, str(refused)))
+        most = self._config.max_event_bytes
+        if request.size > most and not _is_batch(request):
+            reason = (
+                f"the event has {request.size} bytes, more than ingress.max_event_bytes ({most}); nothing was written"
+            )
+            self._respond(request, Answer(413, reason))
             return
+        work = partial(_parsed, request.headers, bytes(request.body))
         request.body = b""
+        if request.size > ASIDE:
+            self._aside(work, partial(self._take, request))
+        else:
+            self._take(request, work())
+
+    def _take(self, request: Incoming, records: list[RecordParts] | Refused) -> None:
+        """Go on with what the body has turned out to be."""
+        if isinstance(records, Refused):
+            self._respond(request, Answer(415 if _is_format(str(records)) else 400, str(records)))
+            return
         if not records:
             self._respond(request, ACCEPTED)
             return
@@ -255,9 +279,10 @@ class Receiver:
             request.candidates = self._router.candidates(host.decode("latin-1"), request.target.decode("latin-1"))
         except NoTopicError as error:
             return Answer(404, str(error))
-        if len(self._routes) >= _ROUTES_KEPT:
-            self._routes.clear()
-        self._routes[host, request.target] = request.candidates
+        if len(host) + len(request.target) <= _LONGEST_KEPT:
+            if len(self._routes) >= _ROUTES_KEPT:
+                self._routes.clear()
+            self._routes[host, request.target] = request.candidates
         return None
 
     def _page(self, request: Incoming) -> Answer:
@@ -278,12 +303,19 @@ class Receiver:
                 return Answer(413, reason)
         return None
 
+    def _too_long(self, size: int) -> Answer | None:
+        most = self._config.max_request_bytes
+        if size <= most:
+            return None
+        return Answer(
+            413, f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one", last=True
+        )
+
     def _reserve(self, request: Incoming, size: int) -> Answer | None:
         """Take `size` bytes of what may be in flight for `request`; or say why not."""
-        most = self._config.max_request_bytes
-        if size > most:
-            reason = f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one"
-            return Answer(413, reason, last=True)
+        answer = self._too_long(size)
+        if answer is not None:
+            return answer
         counters = self.counters
         more = size - request.reserved
         if counters.in_flight_bytes + more > self._config.max_in_flight_bytes:
@@ -338,6 +370,19 @@ def _away(why: str) -> Answer:
 def _knows(token: str, authorization: bytes) -> bool:
     scheme, _, given = authorization.partition(b" ")
     return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token.encode())
+
+
+def _parsed(headers: list[tuple[bytes, bytes]], body: bytes) -> list[RecordParts] | Refused:
+    try:
+        return http_to_records(headers, body)
+    except Refused as refused:
+        return refused
+
+
+def _is_batch(request: Incoming) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.strip().lower().startswith(_BATCH) for name, value in request.headers
+    )
 
 
 def _is_format(reason: str) -> bool:

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from inbound.config import IngressConfig
@@ -55,8 +56,9 @@ class Ingress:
         certificates = Certificates(PemFiles.of_ingress(config.tls), log) if config.tls is not None else None
         self._producer = producer or make_producer(config, properties)
         self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions)
-        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, tracing=tracing)
+        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, self._aside, tracing=tracing)
         self.receiver.token = token() if token is not None else None
+        self._parser = ThreadPoolExecutor(1, "ingress-parser")
         self._address: tuple[Any, ...] = ("", 0)
         limits = Limits(request_seconds=config.request_timeout, connections=config.max_connections)
         self._server = HttpServer(
@@ -105,6 +107,7 @@ class Ingress:
         left = self._server.stop(seconds, grace=GRACE, at_once=at_once, draining=self.receiver.drain)
         if left:
             log.warning("ingress: %d connections were closed before what they sent was answered", left)
+        self._parser.shutdown(wait=False, cancel_futures=True)
         self._watch.close()
         self._producer.close(0.0 if at_once() else 2.0)
         return not left
@@ -141,6 +144,10 @@ class Ingress:
         ]
 
     # -- inside: the loop's thread -----------------------------------------------------------------------------------
+
+    def _aside(self, work: Callable[[], Any], done: Callable[[Any], object]) -> None:
+        future = asyncio.get_running_loop().run_in_executor(self._parser, work)
+        future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result()))
 
     def _renew_token(self) -> None:
         if self._token is not None:
