@@ -423,7 +423,14 @@ def _check_head(request: Incoming, version: str) -> None:
     if version == "1.1" and "host" not in special:
         raise RefusedError(Answer(400, "HTTP/1.1 asks for a header Host"))
     if not request.target.startswith(b"/") and (request.method, request.target) != (b"OPTIONS", b"*"):
-        raise RefusedError(Answer(400, f"the target {request.target[:80]!r} is no path"))
+        scheme, _, rest = request.target.partition(b"://")  # as to a proxy
+        if (
+            scheme.lower() not in (b"http", b"https")
+            or rest.partition(b"/")[0].lower() != special.get("host", b"").lower()
+        ):
+            raise RefusedError(
+                Answer(400, f"the target {request.target[:80]!r} is neither a path nor on the host that Host names")
+            )
     coding = special.get("transfer-encoding")
     if coding is not None and (version == "1.0" or coding.strip().lower() != b"chunked"):
         raise RefusedError(
