@@ -10,6 +10,7 @@ import pytest
 from inbound.coordinators.zookeeper import Call, SetData
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper import NOBODY, Who
+from tests.reset_by_hand import close, open_again, stopped
 
 PARTITIONS = 4
 ADMIN = Who("admin", "creator")
@@ -130,3 +131,18 @@ def test_a_held_partition_whose_epoch_cannot_be_read_while_the_session_expires_i
     world.run(70)
     assert (during, world.owned()) == ({"c": {0, 1, 3}}, {"c": {0, 1, 2, 3}})
     assert (world.commits(), c.channel.status().records_total) == (dict.fromkeys(range(4), 5), 8)
+
+
+def test_a_reset_does_not_wait_for_a_partition_whose_offset_cannot_be_read(world: World) -> None:
+    """Its claim made an owner node under which nothing is held: that goes when the gate closes. What the reset writes is read."""
+    offset(world, b"nonsense")
+    world.join("c")
+    world.run(40)
+    before = world.owned()
+    close(world)
+    world.run_until(lambda: stopped(world), within=2)
+    offset(world, b"1")
+    open_again(world)
+    publish(world, 2)
+    world.run(3)
+    assert (before, world.commits()) == ({"c": {0, 1, 2, 3}}, dict.fromkeys(range(PARTITIONS), 5))

@@ -56,11 +56,15 @@ class Snapshot:
     def children(self, path: str, who: Who | None = None) -> list[str] | None:
         return sorted(self.names[path]) if self._stored(path, who) else None
 
-    def _stored(self, path: str, who: Who | None) -> _Stored | None:
+    def may_read(self, path: str, who: Who) -> bool:
+        """Whether its access rights allow it, if it is there."""
         stored = self.nodes.get(path)
-        if stored is not None and who is not None and not stored.allows(who, reading=True):
+        return stored is None or stored.allows(who, reading=True)
+
+    def _stored(self, path: str, who: Who | None) -> _Stored | None:
+        if who is not None and not self.may_read(path, who):
             raise denied(path, who)
-        return stored
+        return self.nodes.get(path)
 
 
 @dataclass(frozen=True)
