@@ -10,7 +10,6 @@ from inbound.errors import ZkAmbiguousError, ZkDeniedError, ZkUnavailableError
 from inbound.testing.clock import ManualClock
 from inbound.testing.zookeeper import NOBODY, FakeEnsemble, Who
 
-
 ADMIN = Who("admin", "creator")
 
 
