@@ -104,13 +104,13 @@ class Tree:
     def transaction(
         self, ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = NOBODY
     ) -> list[Stat | None]:
-        """Do all or nothing. What has expired goes whoever made it.
+        """Do all or nothing. What has expired goes whoever made it; a hand in the nodes (session 0) may do all.
 
         Raises:
             RefusedError: with the first operation that could not be done.
             ZkNodeError: the node is one of `refused`; ZkDeniedError: a node's access rights are against it.
         """
-        work = _Work(dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired else who)
+        work = _Work(dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired or not session else who)
         for index, op in enumerate(ops):
             try:
                 reason = work.apply(op)

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from inbound.coordinators.nodes import OPEN, EpochInfo, decode_epoch
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
+from inbound.testing.simulation.node_faults import NODE_KINDS, End
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
 from inbound.topic_partition import TopicPartition
 
 #: At most so many processes live at once.
 MOST = 5
-
-#: What ends a fault; None where it is over at once.
-End = Callable[[], None] | None
 
 
 def _gap(stage: Stage, action: Action) -> End:
@@ -336,4 +334,5 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "jump wall clock": _jump_wall_clock,
     "ledger fails": _ledger_fails,
     "dead letters fail": _dead_letters_fail,
+    **NODE_KINDS,
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.testing.simulation.offset_nodes import OffsetNodes
 from inbound.testing.simulation.reset_judge import ResetJudge
 from inbound.testing.simulation.witness import Witness
 from inbound.testing.world import Consumer, World
@@ -109,6 +110,7 @@ class Judge:
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
         self.witness = Witness(world.kafka)
+        self._nodes = OffsetNodes(latest=latest)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
 
@@ -143,6 +145,17 @@ class Judge:
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.disowned = True
+
+    def offset_taken(self, tp: TopicPartition) -> None:
+        """Somebody is about to take the group's offset out of its node: who claims the partition then begins anew."""
+        known = self._partitions[tp]
+        self._nodes.take(tp, known.tenure if known.current is None else None)
+        if known.current is None:
+            known.outside.append(known.epoch)
+
+    def offset_mended(self, tp: TopicPartition) -> None:
+        """Somebody is about to write it again."""
+        self._nodes.mend(tp)
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
@@ -311,7 +324,7 @@ class Judge:
         return False
 
     def _judge_position(self, known: _Partition, given: HandOut) -> None:
-        if known.commit is None:
+        if known.commit is None or self._nodes.is_uncommitted(given.tp, known.tenure):
             self.violated(f"{given.tp} is handed out before its first position is committed")
             return
         before = known.current
@@ -419,6 +432,8 @@ class Judge:
             return
         known.tenure += 1
         known.holder, known.current = who, None
+        if self._nodes.claimed(tp, known.tenure):
+            known.outside.append(known.epoch)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
@@ -454,6 +469,9 @@ class Judge:
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
+        if who is None and tp not in self._by_reset and self._nodes.is_by_hand(tp):
+            self.say(f"somebody makes the offset node of {tp} hold {None if node is None else node.data!r}")
+            return
         try:
             new = decode_offset(path, node.data if node else b"")
         except BadNodeError as error:
@@ -462,6 +480,7 @@ class Judge:
         if new is None:
             return
         before, known.commit = known.commit, new
+        self._nodes.written(tp)
         if new == 0 and known.topic_changed_at == commit.after.zxid:
             known.of_deleted_topic, before = False, 0
             known.handed.clear()
@@ -477,6 +496,15 @@ class Judge:
             return
         if who is None:
             self.witness.set_from_outside(tp, new, known.epoch + 1)
+            return
+        if (
+            known.current is None
+            and new != before
+            and self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
+        ):
+            self.say(f"{who} begins anew in {tp} at {new}, as the group has no offset")
+            known.done = {offset for offset in known.done if offset < new}
+            self.witness.begins_anew(tp, new)
             return
         self.witness.committed(tp, new)
         if known.of_deleted_topic:

@@ -18,7 +18,9 @@ GENTLE = (
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
 MOVING = ("retain", "reposition", "gate", "owner deleted", "recreate")
-EVERYTHING = (*GENTLE, *ROUGH, *MOVING)
+#: Those that take the offset out of its node, or the right to use a node.
+HANDS = ("offset emptied", "offset deleted", "offset garbled", "offset refused", "epoch refused")
+EVERYTHING = (*GENTLE, *ROUGH, *MOVING, *HANDS)
 #: Kinds that reach deep together: identity, requests on their way, interference from outside, zombies, logs.
 THEMES = (
     ("restart", "double", "expire", "freeze", "cut off", "slow network", "kill"),
@@ -27,6 +29,7 @@ THEMES = (
     ("freeze", "slow callback", "slow network", "expire", "cut off"),
     ("freeze", "slow network", "join"),
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
+    (*HANDS, "join", "leave", "restart", "expire", "owner deleted", "leader lost"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (

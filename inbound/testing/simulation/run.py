@@ -13,6 +13,7 @@ from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
 from inbound.testing.proofs import proofs_of
 from inbound.testing.simulation.judge import AWARE
+from inbound.testing.simulation.node_faults import REFUSALS
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
 from inbound.testing.simulation.reset_faults import EVERY_KIND
@@ -26,6 +27,10 @@ BALANCED = 4.0
 #: A reset that is under way when the faults end lets its group go on so much later than else, for each that was asked for;
 #: and so much later it has ended: also (second) where nobody takes a partition that had an owner, as its member is gone.
 RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
+#: Who was refused a node tries it again after as long as it was refused, and so much; but after the second at the latest.
+TRIED, TRIED_AT_LEAST = 6.0, 61.0
+#: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
+LONG = 3.0
 #: A storm waits for the end of its faults at most so long.
 LONGEST = 8.0
 
@@ -67,6 +72,7 @@ class Run:
         self.stage = stage
         self._traffic = random.Random(f"{stage.plan.seed} traffic")
         self._ends: list[Callable[[], None]] = []
+        self._long_ends: list[Callable[[], None]] = []
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
@@ -76,7 +82,7 @@ class Run:
     def play(self) -> Outcome:
         """Carry the plan out."""
         clock, plan = self.stage.world.clock, self.stage.plan
-        at = clock.now() + plan.setup.begins
+        begins = at = clock.now() + plan.setup.begins
         longest = at
         for number, action in enumerate(plan.storm):
             at += action.wait
@@ -95,6 +101,11 @@ class Run:
         if plan.setup.resets:
             at += ENDED_WITHOUT if plan.setup.others else ENDED
             self.stage.scheduler.at(at, self._check_resets)
+        if any(action.kind in REFUSALS for action in plan.storm):
+            self.stage.scheduler.at(at, self._check_others)
+            at += min(at - begins + TRIED, TRIED_AT_LEAST)
+            self.stage.scheduler.at(at, self._check_read)
+            at += BALANCED
         self.stage.scheduler.at(at, self._check_balance)
         for probe in plan.probes:
             self.stage.scheduler.at(at + 0.01, partial(self._begin, probe))
@@ -145,7 +156,11 @@ class Run:
         if not self.stage.partitions():
             return  # the only topic is deleted for now, and most actions are about a partition
         self._met.update((action.kind, state) for state in self.stage.states())
-        self._lasts(EVERY_KIND[action.kind](self.stage, action), action.seconds)
+        end = EVERY_KIND[action.kind](self.stage, action)
+        if end is not None and action.kind in REFUSALS and action.seconds > LONG:
+            self._long_ends.append(end)
+        else:
+            self._lasts(end, action.seconds)
 
     def _lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
         if end is not None:
@@ -205,12 +220,23 @@ class Run:
         unread = [
             str(tp)
             for tp in self._unread
-            if self.stage.judge.read_at(tp) < self._calm_from and self.stage.is_behind(tp)
+            if tp not in self.stage.refused
+            and self.stage.judge.read_at(tp) < self._calm_from
+            and self.stage.is_behind(tp)
         ]
         if unread:
             self.stage.judge.violated(
                 f"not read {self.stage.plan.setup.session + GRACE} s after the last fault's end: {', '.join(unread)}"
             )
+
+    def _check_others(self) -> None:
+        """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
+        if stalled := [tp for tp in self.stage.stalled() if tp not in map(str, self.stage.refused)]:
+            self.stage.judge.violated(f"not committed, although nodes of others are refused: {', '.join(stalled)}")
+        for end in self._long_ends:
+            end()
+        self.stage.refused.clear()
+        self.stage.judge.say("-- nothing is refused any more")
 
     def _check_balance(self) -> None:
         fatal = [c.name for c in self.stage.living() if c.controller.fatal is not None]

@@ -63,6 +63,14 @@ class Witness:
             seen.passed = union([*_below(seen.passed, offset), (seen.at, offset)])
         seen.at = offset
 
+    def begins_anew(self, tp: TopicPartition, offset: int) -> None:
+        """The owner of the partition found no offset of the group, and begins here."""
+        seen = self._seen[tp]
+        seen.left_out = _below(seen.left_out, offset)
+        if seen.at is not None and offset > seen.at:
+            seen.passed = union([*seen.passed, (seen.at, offset)])
+        seen.at = offset
+
     def reset(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not."""
         seen = self._seen[tp]
