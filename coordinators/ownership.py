@@ -252,7 +252,7 @@ class Ownership:
         known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
         fence = Fence(epoch.stat.version + 1, session, info.nonce)
         self._unanswered.pop(tp, None)  # it checks an epoch that is over now
-        was = decode_offset(offset_path, old.data) if old is not None else None
+        was = self._overwritten(offset_path, old)
         reset = info.reset if info.reset is not None and info.reset.new == offset else None
         return Claim(
             fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was,
@@ -437,6 +437,14 @@ class Ownership:
                 "anew and go on at their last commit. Delete no nodes of a group that has members",
                 path,
             )
+
+    def _overwritten(self, path: str, old: Node | None) -> int | None:
+        """Return the offset that was there; None too where that was none."""
+        try:
+            return decode_offset(path, old.data) if old is not None else None
+        except BadNodeError as error:
+            log.warning("%s; it was of a topic that is deleted, and is overwritten", error)
+            return None
 
     def _before(self, path: str, epoch: Node) -> EpochInfo:
         """Return what the epoch node says of the topic and of a reset; nothing, if it holds nothing that we know."""

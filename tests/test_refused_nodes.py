@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from inbound.coordinators.zookeeper import Call, SetData
+from inbound.ledger.memory import Note
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper import NOBODY, Who
 from tests.reset_by_hand import close, open_again, stopped
@@ -146,3 +147,16 @@ def test_a_reset_does_not_wait_for_a_partition_whose_offset_cannot_be_read(world
     publish(world, 2)
     world.run(3)
     assert (before, world.commits()) == ({"c": {0, 1, 2, 3}}, dict.fromkeys(range(PARTITIONS), 5))
+
+
+def test_a_topic_that_was_created_anew_is_said_also_where_the_old_offset_cannot_be_read(world: World) -> None:
+    """The claim overwrites it; the ledger has the topic's ids, and no old offset."""
+    offset(world, b"nonsense")
+    world.kafka.delete_topic("orders")
+    world.kafka.create_topic("orders", PARTITIONS)
+    c = world.join("c")
+    publish(world, 2)
+    world.run(10)
+    anew = {entry.partition: entry.facts["old"] for entry in c.ledger.entries if isinstance(entry, Note)
+            and entry.kind == "reset"}  # fmt: skip
+    assert (world.commits(), anew) == (dict.fromkeys(range(PARTITIONS), 2), {0: 3, 1: 3, 2: None, 3: 3})

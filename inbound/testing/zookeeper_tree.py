@@ -110,7 +110,9 @@ class Tree:
             RefusedError: with the first operation that could not be done.
             ZkNodeError: the node is one of `refused`; ZkDeniedError: a node's access rights are against it.
         """
-        work = _Work(dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired or not session else who)
+        work = _Work(
+            dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired or not session else who
+        )
         for index, op in enumerate(ops):
             try:
                 reason = work.apply(op)

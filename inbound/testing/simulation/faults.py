@@ -203,7 +203,7 @@ def _reposition(stage: Stage, action: Action) -> End:
     """Somebody sets the offset from outside and moves the epoch with it, in one transaction: a reset overtakes."""
     tp = stage.partition(action)
     offsets = stage.kafka.offsets(*tp)
-    if stage.judge.commit_of(tp) is None or not offsets:
+    if stage.judge.commit_of(tp) is None or not offsets or stage.ensemble.tree.get(stage.paths.offset(*tp)) is None:
         return None
     target, path = offsets[action.where % len(offsets)], stage.paths.epoch(*tp)
     node = stage.ensemble.tree.get(path)

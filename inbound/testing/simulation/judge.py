@@ -139,6 +139,7 @@ class Judge:
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.current = None
+        self._nodes.written(tp)
 
     def disowned(self, tp: TopicPartition) -> None:
         """Somebody deletes an owner node by hand: its consumer gets it back, unless another one is first."""
@@ -189,6 +190,11 @@ class Judge:
 
     def commit_of(self, tp: TopicPartition) -> int | None:
         return self._partitions[tp].commit
+
+    def has_given_up(self, tp: TopicPartition, end: int) -> bool:
+        """Whether the last record before `end` was given up: what `next` left uncommitted before that waits for more."""
+        given = self._partitions[tp].current
+        return given is not None and given.next >= end and self._given_up(given, given.first)
 
     def read_at(self, tp: TopicPartition) -> float:
         """Return when it was last handed out to its owner."""
@@ -480,7 +486,6 @@ class Judge:
         if new is None:
             return
         before, known.commit = known.commit, new
-        self._nodes.written(tp)
         if new == 0 and known.topic_changed_at == commit.after.zxid:
             known.of_deleted_topic, before = False, 0
             known.handed.clear()
@@ -497,21 +502,18 @@ class Judge:
         if who is None:
             self.witness.set_from_outside(tp, new, known.epoch + 1)
             return
-        if (
-            known.current is None
-            and new != before
-            and self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
-        ):
-            self.say(f"{who} begins anew in {tp} at {new}, as the group has no offset")
-            known.done = {offset for offset in known.done if offset < new}
-            self.witness.begins_anew(tp, new)
-            return
-        self.witness.committed(tp, new)
+        anew = self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
+        anew &= known.current is None and new != before
+        self._nodes.written(tp)
+        (self.witness.begins_anew if anew else self.witness.committed)(tp, new)
         if known.of_deleted_topic:
             return
-        self.say(f"{who} commits {tp} {new}")
+        self.say(f"{who} {'finds no offset, and ' if anew else ''}commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
+        if anew:
+            known.done = {offset for offset in known.done if offset < new}
+            return
         if before is not None and known.cut_at is not None and before > known.cut_at and self._goes_over_a_cut(tp, new):
             known.cut_at, known.current, known.gone_to = None, None, 0
             return

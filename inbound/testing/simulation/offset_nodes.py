@@ -54,9 +54,8 @@ class OffsetNodes:
         return True
 
     def written(self, tp: TopicPartition) -> None:
-        """A member has committed."""
-        if tp in self._nodes:
-            self._nodes[tp].lost = False
+        """Somebody has written an offset into it."""
+        self._nodes.pop(tp, None)
 
     def is_uncommitted(self, tp: TopicPartition, tenure: int) -> bool:
         """Whether a claim that found no offset has not committed its first position yet."""

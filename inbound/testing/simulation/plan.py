@@ -29,7 +29,7 @@ THEMES = (
     ("freeze", "slow callback", "slow network", "expire", "cut off"),
     ("freeze", "slow network", "join"),
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
-    (*HANDS, "join", "leave", "restart", "expire", "owner deleted", "leader lost"),
+    (*HANDS, "join", "leave", "restart", "kill", "expire", "gate", "owner deleted"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (

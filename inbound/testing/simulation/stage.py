@@ -253,7 +253,10 @@ class Stage:
     def is_behind(self, tp: TopicPartition) -> bool:
         """Whether something in the log is not committed yet, and is to be."""
         limits = self.kafka.log_range(tp)
-        return limits is None or (self.judge.commit_of(tp) != limits.end and not self._is_held(tp))
+        if limits is None:
+            return True
+        waits = self._is_held(tp) or self.judge.has_given_up(tp, limits.end)
+        return self.judge.commit_of(tp) != limits.end and not waits
 
     def _is_held(self, tp: TopicPartition) -> bool:
         """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
