@@ -22,7 +22,7 @@ def go_through(claims: Sequence[Claim]) -> Evidence:
             walk.ask(position, evidence.high)
             evidence.floor = evidence.high = position
         _say_what_is_missing(evidence, claim)
-        evidence.loose, evidence.late = False, claim in unfenced
+        evidence.loose, evidence.late, evidence.anew = False, claim in unfenced, None
         walk.go()
         if walk.landed is not None:
             evidence.expected = walk.landed
@@ -76,7 +76,7 @@ def _begins(evidence: Evidence, claim: Claim) -> int | None:
         return position
     if position > expected:
         _began_past(evidence, claim, expected, position, opens)
-    elif not (evidence.loose or _reset_to(claim, position)) and _unknown_epochs(evidence, claim):
+    elif not (evidence.loose or position == evidence.anew or _reset_to(claim, position)) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_mover(evidence, claim, expected, position), position, expected)
     return position
 
@@ -131,7 +131,8 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int) -> None:
 
 def _moved_on_purpose(evidence: Evidence, claim: Claim, position: int) -> bool:
     """Whether it begins below what was committed for a reason that is known, or that can't be known."""
-    return bool(_reset_to(claim, position) or evidence.loose or _unknown_epochs(evidence, claim))
+    known = position == evidence.anew or _reset_to(claim, position) is not None
+    return known or evidence.loose or _unknown_epochs(evidence, claim)
 
 
 def _reset_to(claim: Claim, position: int) -> Event | None:

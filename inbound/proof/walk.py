@@ -167,9 +167,12 @@ class Walk:
             if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
                 self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
+            if self.position is None and self._fresh:
+                self.evidence.anew = span.answered
         if span.landed is None:
             return
         evidence, landed = self.evidence, span.landed
+        evidence.anew = None
         if (self.position is None and self._fresh) or landed == self._given:
             self._begin_at(landed)
         elif self.position is not None and landed > max(self.position, self.own.end):

@@ -102,6 +102,8 @@ class Judge:
         self._latest = latest
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
+        #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
+        self.refused: set[TopicPartition] = set()
         self._calm_from = float("inf")
         self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
@@ -320,7 +322,8 @@ class Judge:
         overtaken = [by.overtaken for by in known.resets if by.epoch > given.epoch]
         if given.consumer in overtaken and self.world.clock.now() < self._calm_from + AWARE:
             return False
-        if (known.disowned or known.epoch in known.outside) and self.world.clock.now() < self._calm_from + AWARE:
+        known_soon = self.world.clock.now() < self._calm_from + AWARE or given.tp in self.refused
+        if (known.disowned or known.epoch in known.outside) and known_soon:
             return False
         if known.holder is not None or known.epoch == given.epoch or known.resets:
             self.violated(

@@ -32,7 +32,7 @@ def _deleted(stage: Stage, action: Action) -> End:
 
 def _garbled(stage: Stage, action: Action) -> End:
     """Somebody writes into it what is no offset; in the end, what was there."""
-    stage.refused.add(_partition(stage, action))
+    stage.judge.refused.add(_partition(stage, action))
     return _take(stage, action, b"rubbish", mended=True)
 
 
@@ -84,7 +84,7 @@ def _refuse(stage: Stage, tp: TopicPartition, path: str, who: Who) -> End:
     tree = stage.ensemble.tree
     if tree.get(path) is None:
         return None
-    stage.refused.add(tp)
+    stage.judge.refused.add(tp)
     tree.give(path, who)
 
     def end() -> None:

@@ -73,6 +73,7 @@ class Run:
         self._traffic = random.Random(f"{stage.plan.seed} traffic")
         self._ends: list[Callable[[], None]] = []
         self._long_ends: list[Callable[[], None]] = []
+        self._all_right = False  # no node is refused any more, and nobody waits for that
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
@@ -220,7 +221,7 @@ class Run:
         unread = [
             str(tp)
             for tp in self._unread
-            if tp not in self.stage.refused
+            if (tp not in self.stage.judge.refused or self._all_right)
             and self.stage.judge.read_at(tp) < self._calm_from
             and self.stage.is_behind(tp)
         ]
@@ -231,11 +232,12 @@ class Run:
 
     def _check_others(self) -> None:
         """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
-        if stalled := [tp for tp in self.stage.stalled() if tp not in map(str, self.stage.refused)]:
+        refused = set(map(str, self.stage.judge.refused))
+        if stalled := [tp for tp in self.stage.stalled() if tp not in refused]:
             self.stage.judge.violated(f"not committed, although nodes of others are refused: {', '.join(stalled)}")
         for end in self._long_ends:
             end()
-        self.stage.refused.clear()
+        self._all_right = True
         self.stage.judge.say("-- nothing is refused any more")
 
     def _check_balance(self) -> None:

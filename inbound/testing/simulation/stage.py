@@ -77,8 +77,6 @@ class Stage:
         #: asked for topics, which is every few seconds.
         self.recreated: set[str] = set()
         self.added: set[TopicPartition] = set()
-        #: Partitions of which a node was refused, or of no use: members leave them alone for ever longer.
-        self.refused: set[TopicPartition] = set()
         #: Process: how long its next callback takes.
         self.slow: dict[str, float] = {}
         #: What resets ask the brokers with, and who has asked for some.
