@@ -76,7 +76,9 @@ def _begins(evidence: Evidence, claim: Claim) -> int | None:
         return position
     if position > expected:
         _began_past(evidence, claim, expected, position, opens)
-    elif not (evidence.loose or position == evidence.anew or _reset_to(claim, position)) and _unknown_epochs(evidence, claim):
+    elif not (evidence.loose or position == evidence.anew or _reset_to(claim, position)) and _unknown_epochs(
+        evidence, claim
+    ):
         evidence.lacks(_unknown_mover(evidence, claim, expected, position), position, expected)
     return position
 

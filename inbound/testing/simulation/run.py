@@ -158,7 +158,10 @@ class Run:
             return  # the only topic is deleted for now, and most actions are about a partition
         self._met.update((action.kind, state) for state in self.stage.states())
         end = EVERY_KIND[action.kind](self.stage, action)
-        if end is not None and action.kind in REFUSALS and action.seconds > LONG:
+        long = (
+            action.kind in REFUSALS and action.seconds > LONG and not self.stage.plan.setup.resets
+        )  # these wait for all
+        if end is not None and long:
             self._long_ends.append(end)
         else:
             self._lasts(end, action.seconds)
