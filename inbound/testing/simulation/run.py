@@ -92,6 +92,7 @@ class Run:
         self.stage.scheduler.at(clock.now() + 1.0, self._publish)
         if plan.seed % 2:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
+        refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
         at += 0.2 + plan.setup.session + GRACE
         if plan.setup.resets:
@@ -102,9 +103,10 @@ class Run:
         if plan.setup.resets:
             at += ENDED_WITHOUT if plan.setup.others else ENDED
             self.stage.scheduler.at(at, self._check_resets)
-        if any(action.kind in REFUSALS for action in plan.storm):
+        if refused := [action for action in plan.storm if action.kind in REFUSALS]:
             self.stage.scheduler.at(at, self._check_others)
-            at += min(at - begins + TRIED, TRIED_AT_LEAST)
+            refused_until = at if any(map(self._lasts_long, refused)) else refused_until
+            at = max(at, refused_until + min(refused_until - begins + TRIED, TRIED_AT_LEAST))
             self.stage.scheduler.at(at, self._check_read)
             at += BALANCED
         self.stage.scheduler.at(at, self._check_balance)
@@ -158,13 +160,14 @@ class Run:
             return  # the only topic is deleted for now, and most actions are about a partition
         self._met.update((action.kind, state) for state in self.stage.states())
         end = EVERY_KIND[action.kind](self.stage, action)
-        long = (
-            action.kind in REFUSALS and action.seconds > LONG and not self.stage.plan.setup.resets
-        )  # these wait for all
-        if end is not None and long:
+        if end is not None and self._lasts_long(action):
             self._long_ends.append(end)
         else:
             self._lasts(end, action.seconds)
+
+    def _lasts_long(self, action: Action) -> bool:
+        """Whether it ends when all else is well. A reset waits for every partition of its topic."""
+        return action.kind in REFUSALS and action.seconds > LONG and not self.stage.plan.setup.resets
 
     def _lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
         if end is not None:
