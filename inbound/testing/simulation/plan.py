@@ -83,6 +83,8 @@ class Setup:
     later: bool = False
     #: What becomes of records that fail: "skip", "dead-letter"; else they are tried for ever.
     gives_up: str = ""
+    #: How often another thread of a process goes on first, where one may be stopped: of 1.
+    preempted: float = 0.0
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
     #: Each process carries resets out.
@@ -168,9 +170,12 @@ def plan_of(seed: int, kind: str = "mixed") -> Plan:
 
 
 def _livelier(setup: Setup, rng: random.Random) -> Setup:
-    """Let processors of some plans take their time, answer all kinds of things, and give records up."""
+    """Let processors of some plans take their time, answer all kinds of things, give records up; and threads be stopped."""
     setup = replace(
-        setup, work=rng.choice((0.0, 0.0, 0.02, 0.2)), begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3)
+        setup,
+        work=rng.choice((0.0, 0.0, 0.02, 0.2)),
+        begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
+        preempted=rng.choice((0.0, 0.01, 0.1)),
     )
     if not setup.moody:
         return setup

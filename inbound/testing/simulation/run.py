@@ -254,7 +254,10 @@ class Run:
             return  # without probes: the group is not at rest
         if stalled := self.stage.stalled():
             self.stage.judge.violated(f"read, but not committed to the end: {', '.join(stalled)}")
+        if leaving := [c.name for c in self.stage.living() if c not in self.stage.staying()]:
+            self.stage.judge.violated(f"leaves, and does not come to its end: {', '.join(leaving)}")
         self.stage.check_shares()
+        self.stage.check_watches()
         self._probes = Probes(self.stage)
 
 

@@ -28,6 +28,8 @@ LOOK = 0.1
 LATENCY, SLOW_LATENCY = 0.004, 0.4
 #: At times a client waits so long before it connects again, in seconds; kazoo's back-off ends at 1 s.
 RECONNECT = 0.8
+#: So many steps of other threads come before a thread that was stopped goes on.
+PREEMPTIONS = (1, 2, 4, 8)
 #: Callbacks inside callbacks inside callbacks: deeper than this they end at once.
 MAX_DEPTH = 6
 
@@ -66,6 +68,8 @@ class Scheduler:
         self.shuffled = True
         #: Callbacks take no time any more.
         self.calm = False
+        #: How often another thread of a process goes on first, where one may be stopped: of 1.
+        self.preempted = 0.0
         #: (client, kind) whose messages are slower, and by how many seconds at most.
         self.delays: dict[tuple[str, str], float] = {}
         self.steps = 0
@@ -75,6 +79,7 @@ class Scheduler:
         self._count = itertools.count()
         self._arrivals: dict[tuple[str, str], float] = {}
         self._depth = 0
+        self._preempting = False
 
     def reseed(self, seed: str) -> None:
         """Draw from another stream, so that what was before doesn't change what comes."""
@@ -107,7 +112,7 @@ class Scheduler:
 
     def spend(self, consumer: Consumer, seconds: float) -> None:
         """Let time pass inside a callback of `consumer`; everybody else goes on."""
-        if self._depth >= MAX_DEPTH:
+        if self._depth >= MAX_DEPTH or self._preempting:
             return
         end = self.clock.now() + seconds
         self._depth += 1
@@ -121,20 +126,33 @@ class Scheduler:
         finally:
             self._depth -= 1
 
+    def preempt(self, process: Process) -> None:
+        """A thread of `process` may be stopped here: at times some steps of its other threads come first. No time passes."""
+        if self._preempting or not self.shuffled or self._rng.random() >= self.preempted or self.halted():
+            return
+        self._preempting = True
+        try:
+            for _ in range(self._rng.choice(PREEMPTIONS)):
+                if process.dead or process.paused or not self._act(process):
+                    return
+        finally:
+            self._preempting = False
+
     # -- one thing -----------------------------------------------------------------------------------------------------
 
-    def _act(self) -> bool:
+    def _act(self, only: Process | None = None) -> bool:
         now = self.clock.now()
         things: list[Actor | Delivery] = []
         for actor in self._actors:
             consumer = actor.consumer
-            if consumer.dead or consumer.paused or actor.busy:
+            if consumer.dead or consumer.paused or actor.busy or only not in (None, consumer):
                 continue
             if actor.due > now and actor.wakeup.take():
                 actor.due = now
             if actor.due <= now:
                 things.append(actor)
-        things += self._deliveries(now)
+        deliveries = self._deliveries(now)
+        things += deliveries if only is None else [thing for thing in deliveries if thing.client == only.name]
         if not things:
             return False
         self.steps += 1

@@ -20,6 +20,7 @@ from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action, Plan
+from inbound.testing.simulation.preemption import make_preemptible
 from inbound.testing.simulation.scheduler import Scheduler
 from inbound.testing.simulation.shares import Rights, make, wrong_shares
 from inbound.testing.topic_logs import FakeTopicLogs
@@ -34,6 +35,8 @@ ON_ERROR = {
 }
 
 
+#: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
+MOST_WATCHES = 3
 #: What a partition can be in when something happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
@@ -71,6 +74,7 @@ class Stage:
         self.world = World(seed=plan.seed, session_timeout=setup.session)
         self.kafka, self.ensemble, self.paths = self.world.kafka, self.world.ensemble, self.world.paths
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
+        self.scheduler.preempted = setup.preempted
         self.judge = Judge(self.world, latest=setup.latest)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
         #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
@@ -161,6 +165,8 @@ class Stage:
         if setup.resets:
             self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
+        if setup.preempted:
+            make_preemptible(consumer, lambda: self.scheduler.preempt(consumer))
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
         return consumer
 
@@ -276,6 +282,14 @@ class Stage:
         """Return how many partitions each process owns."""
         owners = list(self.judge.owners().values())
         return {c.name: owners.count(c.name) for c in self.staying()}
+
+    def check_watches(self) -> None:
+        """Judge how many callbacks clients keep: all of them are called at once when the connection breaks."""
+        for consumer in self.living():
+            wire = consumer.zk.wire
+            for (what, path), count in (wire.watches if wire is not None else {}).items():
+                if count > MOST_WATCHES:
+                    self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
         """Judge who owns what."""
