@@ -163,6 +163,8 @@ class Judge:
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
+        if self._partitions[tp].commit is None:
+            self.witness.created_anew(tp, None)
 
     def cut(self, tp: TopicPartition, end: int) -> None:
         """The log loses everything from `end` on: what stands there later are other records.

@@ -90,9 +90,9 @@ class Witness:
             seen.passed = union([*seen.passed, (seen.at, offset)])
         self._wanted_from(seen, offset, epoch)
 
-    def created_anew(self, tp: TopicPartition) -> None:
-        """The group begins at the start of a topic that was created anew."""
-        self._seen[tp] = _Seen(at=0, unaccountable=self._seen[tp].unaccountable)
+    def created_anew(self, tp: TopicPartition, at: int | None = 0) -> None:
+        """The group begins at the start of a topic that was created anew; `at` None: it had not begun to read the old one."""
+        self._seen[tp] = _Seen(at=at, unaccountable=self._seen[tp].unaccountable)
 
     def ledger_failed(self) -> None:
         """A ledger takes nothing for a while: then the proof may say that it cannot tell."""
