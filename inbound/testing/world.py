@@ -12,7 +12,7 @@ Time passes only in `run`, and then jumps from one due time to the next.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,6 +105,11 @@ class Consumer:
     wakeups: list[Wakeup] = field(default_factory=list)  # of the parts, in their order
     log_clients: list[FakeLogClient] = field(default_factory=list)
 
+    @property
+    def on_truncation(self) -> str:
+        """What it does about logs that are cut below the commit."""
+        return self.channel.parts.config.on_truncation
+
 
 class World:
     """Consumers of one group, a ZooKeeper ensemble and a Kafka cluster, and the verbs that disturb them."""
@@ -115,6 +120,7 @@ class World:
         self.kafka = FakeKafka()
         self.groups = FakeGroups(self.clock)  # what offsets are mirrored to
         self.consumers: dict[str, Consumer] = {}
+        self.group = GROUP
         self.paths = GroupPaths(GROUP)
         self.tracing: Tracing = NO_TRACING  # of consumers that join from now on
         self._session_timeout = session_timeout
@@ -281,6 +287,11 @@ class World:
     def nodes(self, parent: str) -> Mapping[str, bytes]:
         """Return the children of `parent` with their data, as the ensemble has them."""
         return self.ensemble.subtree(parent)
+
+    def ledgers(self) -> Iterator[tuple[str, str, MemoryLedger]]:
+        """Yield of each process its name, its consumer id and its ledger."""
+        for consumer in self.consumers.values():
+            yield consumer.name, consumer.consumer_id, consumer.ledger
 
     def fatal(self, name: str) -> InboundError | None:
         """Return what a consumer must stop for."""

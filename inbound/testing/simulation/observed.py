@@ -13,9 +13,9 @@ from inspect import isawaitable
 from inbound.errors import BadResponseError, InboundError, ProcessorError
 from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, is_async
 from inbound.processors.batch import Batch, BatchResponse
+from inbound.testing.scene import Member
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.scheduler import Scheduler
-from inbound.testing.world import Consumer
 from inbound.topic_partition import TopicPartition
 
 #: How often a callback that is a coroutine looks whether the storm is over, in seconds.
@@ -27,17 +27,25 @@ class Observed(BatchEventProcessor):
 
     def __init__(self, inner: BatchEventProcessor, judge: Judge, scheduler: Scheduler) -> None:
         self.inner = inner
-        self.consumer: Consumer | None = None  # set once it is made
+        self.consumer: Member | None = None  # set once it is made
         #: Returns how long the next callback takes, in seconds.
         self.duration: Callable[[], float] = lambda: 0.0
         self._judge = judge
         self._scheduler = scheduler
+        self._is_open = False
 
     def open(self, context: Context) -> None:
         self.inner.open(context)
+        self._is_open = True
+
+    def heard(self, what: str) -> None:
+        """A callback comes: between `open` and `close`, and at no other time."""
+        if not self._is_open:
+            self._judge.violated(f"{self.member.name}: {what} of a processor that is not open")
 
     def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
-        given = self._judge.begins(self.member, batch)
+        self.heard("on_next_batch")
+        given = self._judge.begins(self.member, batch, self)
         response: object = None
         try:
             seconds = self.duration()
@@ -49,15 +57,17 @@ class Observed(BatchEventProcessor):
         return answer
 
     @property
-    def member(self) -> Consumer:
+    def member(self) -> Member:
         """The process that it runs in."""
         assert self.consumer is not None
         return self.consumer
 
     def on_batch_processed(self, batch: Batch) -> MaybeLater[None]:
+        self.heard("on_batch_processed")
         return self.inner.on_batch_processed(batch)
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
+        self.heard("on_exception")
         answer = self.inner.on_exception(partition, error)
         of_the_batch = not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
         if of_the_batch:  # else an answer means nothing
@@ -65,26 +75,33 @@ class Observed(BatchEventProcessor):
         return answer
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
+        self.heard("on_stream_termination")
         answer = self.inner.on_stream_termination(partition, next_offset)
         self._judge.answers(self.member, partition, answer)
         return answer
 
     def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> None:
+        self.heard("on_reset")
         self._judge.told(self.member, partition, old_offset, new_offset)
         self.inner.on_reset(partition, old_offset, new_offset)
 
     def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
+        self.heard("on_idle")
         answer = self.inner.on_idle(partition)
         self._judge.answers(self.member, partition, answer)
         return answer
 
     def on_pause(self, partition: TopicPartition) -> None:
+        self.heard("on_pause")
         self.inner.on_pause(partition)
 
     def on_resume(self, partition: TopicPartition) -> None:
+        self.heard("on_resume")
         self.inner.on_resume(partition)
 
     def close(self) -> None:
+        self.heard("close")
+        self._is_open = False
         self.inner.close()
 
 
@@ -92,6 +109,7 @@ class ObservedStarts(Observed):
     """Of a processor that says itself where claims begin."""
 
     def on_claim(self, partition: TopicPartition, committed: int | None) -> MaybeLater[int | None]:
+        self.heard("on_claim")
         return self.inner.on_claim(partition, committed)
 
 
@@ -99,7 +117,8 @@ class ObservedLater(Observed):
     """Of a processor whose `on_next_batch` is a coroutine: batches of many partitions are under way at once."""
 
     async def on_next_batch(self, batch: Batch) -> BatchResponse:
-        given = self._judge.begins(self.member, batch)
+        self.heard("on_next_batch")
+        given = self._judge.begins(self.member, batch, self)
         response: object = None
         try:
             await self._spend(self.duration())
@@ -191,7 +210,7 @@ class Moody(BatchEventProcessor):
         return self._rng.choice((BatchResponse.revert(), BatchResponse.advance(), BatchResponse.next()))
 
     def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
-        return BatchResponse.advance() if self._rng.random() < 0.5 else None
+        return BatchResponse.advance() if self._rng.random() < 0.5 or self._calm() else None
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
         return BatchResponse.advance() if self._rng.random() < 0.5 else None

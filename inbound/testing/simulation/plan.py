@@ -6,6 +6,7 @@ A plan is a value: its repr is Python that makes it again, and it can be cut dow
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 #: Faults after which nothing may be repeated (design: shutdown, rebalance, an outage of ZooKeeper, a broker's death).
@@ -37,8 +38,10 @@ BESIDE_RESETS = (
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
 RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")
-#: Of the seeds of both kinds, every so-manieth plays resets.
-SHARE_OF_RESETS = 10
+#: A process is told to run other channels, or something that it cannot.
+RELOADS = ("reload", "bad reload")
+#: What happens beside that. Two processes of one id end each other.
+BESIDE_RELOADS = tuple(kind for kind in EVERYTHING if kind != "double")
 #: What is looked at once all is well again; each must change no more than it has to.
 PROBES = ("join", "leave", "blink", "outage", "expire all", "pause")
 
@@ -82,6 +85,8 @@ class Setup:
     gives_up: str = ""
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
+    #: How many further channels processes may run, each in a group of its own; see `channels`.
+    channels: int = 0
     #: Each process carries resets out.
     resets: bool = False
     #: Each partition of a reset is moved by a transaction of its own, as if all together were too large for one.
@@ -157,11 +162,35 @@ def make_reset_plan(seed: int) -> Plan:
     return Plan(seed, setup, tuple(storm), tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
 
 
+def make_reload_plan(seed: int) -> Plan:
+    """Draw a plan of processes that take in other configurations: further channels come, change and go."""
+    rng = random.Random(f"reload plan {seed}")
+    chosen = [*rng.choices(RELOADS, (3, 1), k=2), *rng.sample(BESIDE_RELOADS, rng.choice((0, 1, 1, 2, 3)))]
+    setup = Setup(
+        topics=(("orders", rng.randint(1, 4)), ("items", rng.randint(1, 2)))[: rng.choice((1, 2))],
+        members=rng.choice((1, 1, 2, 2, 3)),
+        workers=rng.choice((1, 1, 2)),
+        batch=rng.choice((1, 2, 4, 8)),
+        moody=rng.random() < 0.3,
+        traffic=rng.choice((0.05, 0.1, 0.3)),
+        channels=rng.choice((1, 1, 2)),
+    )
+    setup = _livelier(setup, rng)
+    pace = rng.choice(("close", "mixed", "mixed", "wide"))
+    storm = [_action(rng, chosen, pace) for _ in range(rng.randint(1, 10))]
+    storm.insert(rng.randint(0, len(storm)), _action(rng, ["reload"], "mixed"))
+    return Plan(seed, setup, tuple(storm), tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
+
+
+#: What can be asked for by name.
+PLANS: Mapping[str, Callable[[int], Plan]] = {"faults": make_plan, "reset": make_reset_plan, "reload": make_reload_plan}
+#: The kind of each seed, by its last digit; else `faults`.
+MIXED = {9: "reset", 4: "reload"}
+
+
 def plan_of(seed: int, kind: str = "mixed") -> Plan:
-    """Return the plan of a seed: `faults` without resets, `reset` with them, or `mixed`: every tenth one with."""
-    if kind == "reset" or (kind == "mixed" and seed % SHARE_OF_RESETS == SHARE_OF_RESETS - 1):
-        return make_reset_plan(seed)
-    return make_plan(seed)
+    """Return the plan of a seed: of a kind of `PLANS`, or `mixed`, where its last digit says of which."""
+    return PLANS[MIXED.get(seed % 10, "faults") if kind == "mixed" else kind](seed)
 
 
 def _livelier(setup: Setup, rng: random.Random) -> Setup:

@@ -169,6 +169,8 @@ class Run:
         self.stage.slow.clear()
         self.stage.scheduler.calm = True
         self.stage.judge.calm()
+        for group in self.stage.further.values():
+            group.storm_over()
         self.stage.stop_the_fatal()
         seen: set[str] = set()
         for consumer in sorted(self.stage.living(), key=lambda c: not c.channel.membership.registered):
@@ -221,7 +223,15 @@ class Run:
         if stalled := self.stage.stalled():
             self.stage.judge.violated(f"read, but not committed to the end: {', '.join(stalled)}")
         self.stage.check_shares()
+        self._check_channels()
         self._probes = Probes(self.stage)
+
+    def _check_channels(self) -> None:
+        for reloading in self.stage.reloading.values():
+            if reloading.host in self.stage.staying() and (wrong := reloading.check()) is not None:
+                self.stage.judge.violated(wrong)
+        for group in self.stage.further.values():
+            group.check()
 
 
 class _Once:

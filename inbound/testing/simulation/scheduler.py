@@ -17,7 +17,8 @@ from inbound.async_worker import AsyncWorker
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
 from inbound.testing.kafka import FakeLogClient
-from inbound.testing.world import Consumer, World
+from inbound.testing.scene import Member
+from inbound.testing.world import World
 from inbound.testing.zookeeper import Delivery
 
 #: Work takes time: a part that wants to go on at once does so after up to so many seconds.
@@ -33,14 +34,25 @@ MAX_DEPTH = 6
 
 
 class Process(Protocol):
-    """A consumer, or an operator's command."""
+    """A consumer, a further channel of one, or an operator's command."""
 
-    name: str
-    paused: bool  # SIGSTOP
-    dead: bool
-    parts: list[Part]
-    wakeups: list[Wakeup]  # of the parts, in their order
-    log_clients: list[FakeLogClient]
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped for a while (SIGSTOP)."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def parts(self) -> list[Part]: ...
+
+    @property
+    def wakeups(self) -> list[Wakeup]:
+        """Of the parts, in their order."""
+
+    @property
+    def log_clients(self) -> list[FakeLogClient]: ...
 
 
 @dataclass(eq=False)
@@ -105,7 +117,7 @@ class Scheduler:
             if not self._act():
                 self._pass_time(until)
 
-    def spend(self, consumer: Consumer, seconds: float) -> None:
+    def spend(self, consumer: Member, seconds: float) -> None:
         """Let time pass inside a callback of `consumer`; everybody else goes on."""
         if self._depth >= MAX_DEPTH:
             return
