@@ -171,9 +171,9 @@ def make_reload_plan(seed: int) -> Plan:
         members=rng.choice((1, 1, 2, 2, 3)),
         workers=rng.choice((1, 1, 2)),
         batch=rng.choice((1, 2, 4, 8)),
-        moody=rng.random() < 0.3,
+        moody=rng.random() < 0.4,
         traffic=rng.choice((0.05, 0.1, 0.3)),
-        channels=rng.choice((1, 1, 2)),
+        channels=rng.choice((1, 2)),
     )
     setup = _livelier(setup, rng)
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
@@ -182,15 +182,20 @@ def make_reload_plan(seed: int) -> Plan:
     return Plan(seed, setup, tuple(storm), tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
 
 
-#: What can be asked for by name.
-PLANS: Mapping[str, Callable[[int], Plan]] = {"faults": make_plan, "reset": make_reset_plan, "reload": make_reload_plan}
+#: Kinds of plans by name: what draws one, and the kinds of actions that it draws from.
+PLANS: Mapping[str, tuple[Callable[[int], Plan], tuple[str, ...]]] = {
+    "faults": (make_plan, EVERYTHING),
+    "reset": (make_reset_plan, (*RESETS, *BESIDE_RESETS)),
+    "reload": (make_reload_plan, (*RELOADS, *BESIDE_RELOADS)),
+}
 #: The kind of each seed, by its last digit; else `faults`.
 MIXED = {9: "reset", 4: "reload"}
 
 
 def plan_of(seed: int, kind: str = "mixed") -> Plan:
     """Return the plan of a seed: of a kind of `PLANS`, or `mixed`, where its last digit says of which."""
-    return PLANS[MIXED.get(seed % 10, "faults") if kind == "mixed" else kind](seed)
+    make, _ = PLANS[MIXED.get(seed % 10, "faults") if kind == "mixed" else kind]
+    return make(seed)
 
 
 def _livelier(setup: Setup, rng: random.Random) -> Setup:
