@@ -92,6 +92,8 @@ class FakeKafka:
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
         #: Told of records that leave a log.
+        #: Makes of a record that is published what the log gets.
+        self.stamp: Callable[[TopicPartition, PlainRecord], PlainRecord] = lambda tp, record: record
         self.observers: list[Callable[[Gone], None]] = []
 
     def create_topic(self, name: str, partitions: int) -> None:
@@ -123,7 +125,8 @@ class FakeKafka:
         log = self._logs[TopicPartition(topic, partition)]
         first = log.end
         for value in values:
-            log.records.append(PlainRecord(log.end, timestamp, key, value, headers))
+            record = PlainRecord(log.end, timestamp, key, value, headers)
+            log.records.append(self.stamp(TopicPartition(topic, partition), record))
             log.end += 1
         return range(first, log.end)
 

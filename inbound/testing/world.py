@@ -28,7 +28,7 @@ from inbound.driver import Part, Wakeup
 from inbound.errors import InboundError
 from inbound.failures import DeadLetters
 from inbound.ledger.memory import MemoryLedger
-from inbound.processors.base import BatchEventProcessor
+from inbound.processors.base import BatchEventProcessor, TopicWriter, no_topics
 from inbound.processors.batch import Batch, BatchResponse, Record
 from inbound.processors.spans import NO_TRACING, Tracing
 from inbound.testing.clock import ManualClock
@@ -138,6 +138,7 @@ class World:
         consumer_id: str | None = None,
         coordinator: ZkCoordinator | None = None,
         dead_letters: DeadLetters | None = None,
+        open_topic: Callable[[str], TopicWriter] = no_topics,
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
         degrade: bool = False,
         who: Who = NOBODY,
@@ -178,6 +179,7 @@ class World:
             ledger=ledger,
             degrade=degrade,
             dead_letters=dead_letters,
+            open_topic=open_topic,
             owner_is_dead=owner_is_dead,
             connect_mirror=self.groups.connect,
             new_loop=lambda: FakeLoop(self.clock),

@@ -12,6 +12,7 @@ from inbound.testing.simulation import (
     PLANS,
     RESETS,
     Action,
+    Dispatch,
     Plan,
     Setup,
     check,
@@ -38,7 +39,9 @@ def test_a_seed_plays_the_same_again(kind: str) -> None:
 def test_a_plan_printed_is_python_that_makes_it_again() -> None:
     """So that a story can be played by pasting it."""
     plans = [plan_of(seed) for seed in range(20)]
-    assert [eval(repr(plan), {"Plan": Plan, "Setup": Setup, "Action": Action}) for plan in plans] == plans
+    assert [
+        eval(repr(plan), {"Plan": Plan, "Setup": Setup, "Action": Action, "Dispatch": Dispatch}) for plan in plans
+    ] == plans
 
 
 def test_every_kind_of_fault_happens() -> None:

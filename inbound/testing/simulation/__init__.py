@@ -19,6 +19,7 @@ from inbound.testing.simulation.plan import (
     RESETS,
     ROUGH,
     Action,
+    Dispatch,
     Plan,
     Setup,
     make_plan,
@@ -30,6 +31,6 @@ from inbound.testing.simulation.shrink import shrink
 
 __all__ = [
     "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "PLANS", "RESETS", "ROUGH",
-    "Action", "Outcome", "Plan", "Report", "Setup",
+    "Action", "Dispatch", "Outcome", "Plan", "Report", "Setup",
     "campaign", "check", "first_failure", "make_plan", "make_reset_plan", "plan_of", "play", "shrink", "story",
 ]  # fmt: skip

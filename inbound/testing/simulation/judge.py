@@ -248,6 +248,13 @@ class Judge:
             position = given.position if given.position is not None else given.first
             self._answered(given, response, position, position)
 
+    def finished(self, consumer: Member, batch: Batch, offset: int, by: object) -> None:
+        """A processor that has answered `next` has finished what is before `offset`."""
+        tp = TopicPartition(batch.topic, batch.partition)
+        given = self._partitions[tp].current
+        if given is not None and (given.consumer, given.to) == (consumer.name, by):
+            self._done(given, offset)
+
     def failure_answered(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """`on_exception` says what to do about the batch that failed."""
         given = self._partitions[tp].current

@@ -10,6 +10,7 @@ from inbound.controller.reset_offset import Ref, RefInfo, ResetCommand, ResetSpe
 from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op
+from inbound.testing.simulation.dispatch_faults import DISPATCH_KINDS
 from inbound.testing.simulation.faults import KINDS, MOST, End
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action
@@ -241,4 +242,4 @@ RESET_KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "at step": _at_step,
     "crowd": _crowd,
 }
-EVERY_KIND: Mapping[str, Callable[[Stage, Action], End]] = {**KINDS, **RESET_KINDS, **RELOAD_KINDS}
+EVERY_KIND: Mapping[str, Callable[[Stage, Action], End]] = {**KINDS, **RESET_KINDS, **RELOAD_KINDS, **DISPATCH_KINDS}

@@ -11,6 +11,7 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
+from inbound.processors.dispatch.retry import LONGEST_ENDLESS_WAIT
 from inbound.testing.proofs import proofs_of
 from inbound.testing.simulation.judge import AWARE
 from inbound.testing.simulation.plan import Action, Plan
@@ -87,6 +88,8 @@ class Run:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
         self.stage.scheduler.at(at + 0.2, self._storm_over)
         at += 0.2 + plan.setup.session + GRACE
+        if plan.setup.dispatch is not None:
+            at += LONGEST_ENDLESS_WAIT
         if plan.setup.resets:
             at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
             self.stage.scheduler.at(at, self._check_gates)

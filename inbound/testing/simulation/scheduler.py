@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from inbound.async_worker import AsyncWorker
+from inbound.async_worker import LoopWakeup
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
+from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.scene import Member
 from inbound.testing.world import World
@@ -23,8 +24,6 @@ from inbound.testing.zookeeper import Delivery
 
 #: Work takes time: a part that wants to go on at once does so after up to so many seconds.
 STEP = 0.01
-#: How soon an event loop looks at what its coroutines wait for.
-LOOK = 0.1
 #: How long one message takes, in seconds: mostly the first, at times the second.
 LATENCY, SLOW_LATENCY = 0.004, 0.4
 #: At times a client waits so long before it connects again, in seconds; kazoo's back-off ends at 1 s.
@@ -204,8 +203,8 @@ class Scheduler:
         clients = actor.consumer.log_clients
         if isinstance(actor.part, Reader) and due is not None and due <= now and clients and not clients[-1].brought:
             due = now + MAX_POLL * self._draw()  # a poll that waited for records in vain
-        if isinstance(actor.part, AsyncWorker):
-            due = now + LOOK  # its loop's timers are not to be seen from here
+        if isinstance(actor.wakeup, LoopWakeup) and isinstance(actor.wakeup.loop, FakeLoop):
+            due = actor.wakeup.loop.waits_until
         actor.due = float("inf") if due is None else max(due, now + STEP * self._draw())
 
     def _draw(self) -> float:

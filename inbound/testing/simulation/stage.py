@@ -13,10 +13,11 @@ from inbound.coordinators.nodes import MemberInfo, decode_member
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
 from inbound.errors import BrokerUnavailableError
 from inbound.partition import Partition, Place
-from inbound.processors.base import BatchEventProcessor
+from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
+from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
@@ -89,6 +90,8 @@ class Stage:
         self.operators: list[Operator] = []
         self.asked = 0
         self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
+        #: Whom events are posted to.
+        self.receivers = Receivers(self) if setup.dispatch is not None else None
         #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
         self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
         self.configuration = begun(plan)
@@ -165,6 +168,8 @@ class Stage:
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
+            options=self.receivers.options if self.receivers is not None else None,
+            open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
             **self.settings,
         )
         observed.consumer = consumer
@@ -198,6 +203,8 @@ class Stage:
         if self._make_processor is not None:
             return self._make_processor()
         setup = self.plan.setup
+        if self.receivers is not None:
+            return self.receivers.processor(lambda: self.world.consumers[name])
         if not setup.moody:
             return Steady()
         kind = MoodyLater if setup.later else Moody
