@@ -92,7 +92,9 @@ class FakeKafka:
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
         #: Told of records that leave a log.
-        self.on_gone: Callable[[Gone], None] = lambda gone: None
+        #: Makes of a record that is published what the log gets.
+        self.stamp: Callable[[TopicPartition, PlainRecord], PlainRecord] = lambda tp, record: record
+        self.observers: list[Callable[[Gone], None]] = []
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic, or add partitions to it."""
@@ -107,7 +109,7 @@ class FakeKafka:
         """Take a topic away with everything in it; made again, it has another id."""
         del self._topics[name]
         for tp in [tp for tp in self._logs if tp.topic == name]:
-            self.on_gone(Gone(tp, "deleted", self._logs.pop(tp).records, 0))
+            self._gone(Gone(tp, "deleted", self._logs.pop(tp).records, 0))
 
     def publish(
         self,
@@ -123,7 +125,8 @@ class FakeKafka:
         log = self._logs[TopicPartition(topic, partition)]
         first = log.end
         for value in values:
-            log.records.append(PlainRecord(log.end, timestamp, key, value, headers))
+            record = PlainRecord(log.end, timestamp, key, value, headers)
+            log.records.append(self.stamp(TopicPartition(topic, partition), record))
             log.end += 1
         return range(first, log.end)
 
@@ -139,7 +142,7 @@ class FakeKafka:
         log.records = log.records[len(gone) :]
         first = log.epoch_of(log.start)
         log.epochs = [(epoch, max(begun, log.start)) for epoch, begun in log.epochs if first is None or epoch >= first]
-        self.on_gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
+        self._gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
         """Lose everything from offset `end` on, as an unclean leader election does. What is published next stands there."""
@@ -148,7 +151,11 @@ class FakeKafka:
         gone = [record for record in log.records if record.offset >= end]
         log.records = log.records[: len(log.records) - len(gone)]
         log.elect()
-        self.on_gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
+        self._gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
+
+    def _gone(self, gone: Gone) -> None:
+        for observer in self.observers:
+            observer(gone)
 
     def offsets(self, topic: str, partition: int) -> list[int]:
         """Return the offsets that hold a record, in order; none if there is no such partition."""

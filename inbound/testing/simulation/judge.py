@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.testing.scene import Member, Scene
 from inbound.testing.simulation.offset_nodes import OffsetNodes
 from inbound.testing.simulation.reset_judge import ResetJudge
 from inbound.testing.simulation.witness import Witness
-from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
@@ -34,6 +34,7 @@ class HandOut:
     next: int
     records: int
     began: float
+    to: object  # the processor: another one of its class may take over under the same claim, from the commit on
     #: Where the answer left the position; None while there is none.
     position: int | None = None
     #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
@@ -92,8 +93,10 @@ class _Partition:
 class Judge:
     """Collects violations; the first one is what the run is about."""
 
-    def __init__(self, world: World, *, latest: bool) -> None:
+    def __init__(self, world: Scene, *, latest: bool, of: str = "") -> None:
+        """`of` says before each line which group it is about; the only one needs no name."""
         self.world = world
+        self._of = of
         self.violations: list[str] = []
         self.trace: list[tuple[float, str]] = []
         self.releases = 0
@@ -120,12 +123,12 @@ class Judge:
 
     def say(self, what: str) -> None:
         """Note something for the story of the run."""
-        self.trace.append((self.world.clock.now(), what))
+        self.trace.append((self.world.clock.now(), self._of + what))
 
     def violated(self, what: str) -> None:
         """Note that something happened that must not."""
         self.say(f"VIOLATION: {what}")
-        self.violations.append(what)
+        self.violations.append(self._of + what)
 
     def initial_partitions(self, tps: list[TopicPartition]) -> None:
         """These exist before anybody reads: with `latest`, what is in them then need not be read."""
@@ -206,12 +209,12 @@ class Judge:
 
     # -- hand-outs -----------------------------------------------------------------------------------------------------
 
-    def begins(self, consumer: Consumer, batch: Batch) -> HandOut:
+    def begins(self, consumer: Member, batch: Batch, to: object) -> HandOut:
         """A processor is handed a batch."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now()
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now(), to
         )
         self.handed_out += 1
         self.witness.handed(tp, batch)
@@ -243,7 +246,7 @@ class Judge:
             known.handed[record.offset] = given
         return given
 
-    def told(self, consumer: Consumer, tp: TopicPartition, old: int | None, new: int) -> None:
+    def told(self, consumer: Member, tp: TopicPartition, old: int | None, new: int) -> None:
         """A processor is told of a reset."""
         self.say(f"{consumer.name} is told that a reset has moved {tp} from {old} to {new}")
         if (tp, old, new) not in self.resets.moves:
@@ -260,7 +263,7 @@ class Judge:
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
         given.failed_alone = not taken and given.records == 1
 
-    def answers(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
+    def answers(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
         given = self._partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
@@ -268,7 +271,14 @@ class Judge:
             position = given.position if given.position is not None else given.first
             self._answered(given, response, position, position)
 
-    def failure_answered(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
+    def finished(self, consumer: Member, batch: Batch, offset: int, by: object) -> None:
+        """A processor that has answered `next` has finished what is before `offset`."""
+        tp = TopicPartition(batch.topic, batch.partition)
+        given = self._partitions[tp].current
+        if given is not None and (given.consumer, given.to) == (consumer.name, by):
+            self._done(given, offset)
+
+    def failure_answered(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """`on_exception` says what to do about the batch that failed."""
         given = self._partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
@@ -306,7 +316,11 @@ class Judge:
         given.advanced = end
         for offset in range(known.commit or 0, end):
             before = known.handed.get(offset)
-            if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
+            if before is not None and (before.tenure, before.consumer, before.to) == (
+                given.tenure,
+                given.consumer,
+                given.to,
+            ):
                 before.advanced = max(before.advanced, end)
                 if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
                     known.done.add(offset)
@@ -314,7 +328,7 @@ class Judge:
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
 
-    def _is_owner(self, consumer: Consumer, known: _Partition, given: HandOut) -> bool:
+    def _is_owner(self, consumer: Member, known: _Partition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
         session = consumer.zk.session
         if session is not None and session.id in self._expired_by_force:
@@ -340,7 +354,11 @@ class Judge:
             return
         before = known.current
         expected = known.commit
-        if before is not None and before.tenure == given.tenure and before.position is not None:
+        if (
+            before is not None
+            and (before.tenure, before.to) == (given.tenure, given.to)
+            and before.position is not None
+        ):
             expected = before.position
             if self._given_up(before, before.first) and given.first >= before.next:
                 expected = before.next
@@ -459,7 +477,9 @@ class Judge:
         before, known.owner = known.owner, None
         if node is not None:
             known.owner, known.disowned = who, False
-            expected = self.world.consumers[who].consumer_id if who in self.world.consumers else None
+            expected = (
+                self.world.consumers[who].consumer_id if who is not None and who in self.world.consumers else None
+            )
             if expected is not None and node.data.decode() != expected:
                 self.violated(f"the owner node of {tp}, made by {who}, names {node.data!r}")
             if known.holder != who and known.holder is not None:
@@ -543,7 +563,7 @@ class Judge:
     def _goes_over_a_cut(self, tp: TopicPartition, new: int) -> bool:
         """Whether a commit goes to where the configuration says that reading goes on when a log was cut below it."""
         limits = self.world.kafka.log_range(tp)
-        choices = {c.channel.parts.config.on_truncation for c in self.world.consumers.values()}
+        choices = {c.on_truncation for c in self.world.consumers.values()}
         if limits is None or choices == {"hold"}:
             return False
         return new == limits.start if choices == {"earliest"} else new <= limits.end

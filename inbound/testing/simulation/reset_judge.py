@@ -16,7 +16,7 @@ from inbound.controller.reset_offset.moves import CLAIMANT
 from inbound.controller.reset_offset.states import CLOSED, FINISHED, State
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch
 from inbound.coordinators.paths import CommandPaths, GroupPaths
-from inbound.testing.world import World
+from inbound.testing.scene import Scene
 from inbound.testing.zookeeper_tree import Commit, Snapshot
 from inbound.topic_partition import TopicPartition
 
@@ -39,7 +39,7 @@ class _Command:
 class ResetJudge:
     """Hears of every transaction, before `Judge` looks at what it did to the partitions."""
 
-    def __init__(self, world: World, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
+    def __init__(self, world: Scene, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
         self._world = world
         self._violated = violated
         self._say = say

@@ -11,6 +11,7 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
+from inbound.processors.dispatch.retry import LONGEST_ENDLESS_WAIT
 from inbound.testing.proofs import proofs_of
 from inbound.testing.simulation.judge import AWARE
 from inbound.testing.simulation.node_faults import REFUSALS
@@ -95,6 +96,8 @@ class Run:
         refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
         at += 0.2 + plan.setup.session + GRACE
+        if plan.setup.dispatch is not None:
+            at += LONGEST_ENDLESS_WAIT
         if plan.setup.resets:
             at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
             self.stage.scheduler.at(at, self._check_gates)
@@ -191,6 +194,8 @@ class Run:
         self.stage.slow.clear()
         self.stage.scheduler.calm = True
         self.stage.judge.calm()
+        for group in self.stage.further.values():
+            group.storm_over()
         self.stage.stop_the_fatal()
         seen: set[str] = set()
         for consumer in sorted(self.stage.living(), key=lambda c: not c.channel.membership.registered):
@@ -258,7 +263,15 @@ class Run:
             self.stage.judge.violated(f"leaves, and does not come to its end: {', '.join(leaving)}")
         self.stage.check_shares()
         self.stage.check_watches()
+        self._check_channels()
         self._probes = Probes(self.stage)
+
+    def _check_channels(self) -> None:
+        for reloading in self.stage.reloading.values():
+            if reloading.host in self.stage.staying() and (wrong := reloading.check()) is not None:
+                self.stage.judge.violated(wrong)
+        for group in self.stage.further.values():
+            group.check()
 
 
 class _Once:

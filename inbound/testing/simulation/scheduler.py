@@ -13,17 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from inbound.async_worker import AsyncWorker
+from inbound.async_worker import LoopWakeup
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
+from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import FakeLogClient
-from inbound.testing.world import Consumer, World
+from inbound.testing.scene import Member
+from inbound.testing.world import World
 from inbound.testing.zookeeper import Delivery
 
 #: Work takes time: a part that wants to go on at once does so after up to so many seconds.
 STEP = 0.01
-#: How soon an event loop looks at what its coroutines wait for.
-LOOK = 0.1
 #: How long one message takes, in seconds: mostly the first, at times the second.
 LATENCY, SLOW_LATENCY = 0.004, 0.4
 #: At times a client waits so long before it connects again, in seconds; kazoo's back-off ends at 1 s.
@@ -35,14 +35,29 @@ MAX_DEPTH = 6
 
 
 class Process(Protocol):
-    """A consumer, or an operator's command."""
+    """A consumer, a further channel of one, or an operator's command."""
 
-    name: str
-    paused: bool  # SIGSTOP
-    dead: bool
-    parts: list[Part]
-    wakeups: list[Wakeup]  # of the parts, in their order
-    log_clients: list[FakeLogClient]
+    @property
+    def name(self) -> str:
+        """Of its client of ZooKeeper."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped for a while (SIGSTOP)."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def parts(self) -> list[Part]: ...
+
+    @property
+    def wakeups(self) -> list[Wakeup]:
+        """Of the parts, in their order."""
+
+    @property
+    def log_clients(self) -> list[FakeLogClient]: ...
 
 
 @dataclass(eq=False)
@@ -110,7 +125,7 @@ class Scheduler:
             if not self._act():
                 self._pass_time(until)
 
-    def spend(self, consumer: Consumer, seconds: float) -> None:
+    def spend(self, consumer: Member, seconds: float) -> None:
         """Let time pass inside a callback of `consumer`; everybody else goes on."""
         if self._depth >= MAX_DEPTH or self._preempting:
             return
@@ -210,8 +225,8 @@ class Scheduler:
         clients = actor.consumer.log_clients
         if isinstance(actor.part, Reader) and due is not None and due <= now and clients and not clients[-1].brought:
             due = now + MAX_POLL * self._draw()  # a poll that waited for records in vain
-        if isinstance(actor.part, AsyncWorker):
-            due = now + LOOK  # its loop's timers are not to be seen from here
+        if isinstance(actor.wakeup, LoopWakeup) and isinstance(actor.wakeup.loop, FakeLoop):
+            due = actor.wakeup.loop.waits_until
         actor.due = float("inf") if due is None else max(due, now + STEP * self._draw())
 
     def _draw(self) -> float:

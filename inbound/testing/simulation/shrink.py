@@ -71,6 +71,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, setup=replace(setup, workers=1))
     if setup.moody:
         yield replace(plan, setup=replace(setup, moody=False))
+    if setup.channels > 1:
+        yield replace(plan, setup=replace(setup, channels=setup.channels - 1))
     if setup.chunked:
         yield replace(plan, setup=replace(setup, chunked=False))
     if setup.preempted:

@@ -9,13 +9,15 @@ from zlib import crc32
 
 from inbound.controller.reset_offset import ResetController, State
 from inbound.coordinators.base import ZkCoordinator
-from inbound.coordinators.nodes import decode_member
-from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES
+from inbound.coordinators.nodes import MemberInfo, decode_member
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
 from inbound.errors import BrokerUnavailableError
 from inbound.partition import Partition, Place
-from inbound.processors.base import BatchEventProcessor
+from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
 from inbound.testing.kafka import ID_FORMS
+from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
+from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
@@ -37,6 +39,10 @@ ON_ERROR = {
 
 #: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
 MOST_WATCHES = 3
+#: After so many seconds without a record moody processors are asked what to do.
+IDLE = 2.0
+
+
 #: What a partition can be in when something happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
@@ -88,6 +94,12 @@ class Stage:
         self.operators: list[Operator] = []
         self.asked = 0
         self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
+        #: Whom events are posted to.
+        self.receivers = Receivers(self) if setup.dispatch is not None else None
+        #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
+        self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
+        self.configuration = begun(plan)
+        self.reloading: dict[str, Reloading] = {}
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
@@ -100,6 +112,7 @@ class Stage:
         self._make_processor = processor
         self.make_coordinator = coordinator
         self._joined = 0
+        self._heirs: dict[str, str] = {}  # process: the consumer id that it takes over from who is known to be dead
         self.kinds: dict[str, str] = {}  # process: its coordinator
         self.controllers: dict[str, ResetController] = {}  # process: what carries resets out there
         self.kafka.id_forms = ID_FORMS  # each process reads with another client than the one before
@@ -138,28 +151,30 @@ class Stage:
         # Not in alphabetical order: seniority is what counts.
         name = f"{'mtbxkafzq'[self._joined * (self.plan.seed % 7 + 1) % 9]}{self._joined}"
         setup = self.plan.setup
+        if heir_of is not None:
+            self._heirs[name] = heir_of.consumer_id
         topics = [topic for topic, _ in setup.topics]
         twin = next((c.name for c in self.world.consumers.values() if c.consumer_id == consumer_id), None)
         kind = self.kinds[twin] if twin else (*setup.others, *["dynamic"] * self._joined)[self._joined - 1]
         self.kinds[name] = kind
-        inner = self._make_processor() if self._make_processor is not None else self._processor(name)
+        inner = self.processor(name)
         observed = observing(type(inner))(inner, self.judge, self.scheduler)
-        work = Random(f"{self.plan.seed} {name} work")
-        observed.duration = lambda: self.slow.pop(name, 0.0) or work.random() * setup.work
-        settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        observed.duration = self.durations(name)
         consumer = self.world.join(
             name,
             observed,
             consumer_id=consumer_id,
             coordinator=self.make_coordinator() if self.make_coordinator else make(kind, topics),
-            owner_is_dead=lambda info: heir_of is not None and self._all_dead(name, heir_of.consumer_id),
+            owner_is_dead=self.owner_is_dead(name),
             topics=topics,
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
-            **settings,
+            options=self.receivers.options if self.receivers is not None else None,
+            open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
+            **self.settings,
         )
         observed.consumer = consumer
         if setup.resets:
@@ -168,10 +183,34 @@ class Stage:
         if setup.preempted:
             make_preemptible(consumer, lambda: self.scheduler.preempt(consumer))
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
+        if self.further:
+            self.reloading[name] = Reloading(self, consumer, self.configuration)
         return consumer
 
-    def _processor(self, name: str) -> BatchEventProcessor:
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of each channel."""
         setup = self.plan.setup
+        settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        return settings | ({"idle_time": IDLE} if setup.moody else {})
+
+    def durations(self, name: str) -> Callable[[], float]:
+        """Return what says how long the next callback of a processor takes."""
+        work = Random(f"{self.plan.seed} {name} work")
+        process = name.partition(" ")[0]
+        return lambda: self.slow.pop(process, 0.0) or work.random() * self.plan.setup.work
+
+    def owner_is_dead(self, name: str) -> Callable[[MemberInfo], bool]:
+        """Return what says to a process whether its predecessor, by its id, is provably dead."""
+        return lambda info: name in self._heirs and self._all_dead(name, self._heirs[name])
+
+    def processor(self, name: str) -> BatchEventProcessor:
+        """Return a processor."""
+        if self._make_processor is not None:
+            return self._make_processor()
+        setup = self.plan.setup
+        if self.receivers is not None:
+            return self.receivers.processor(lambda: self.world.consumers[name])
         if not setup.moody:
             return Steady()
         kind = MoodyLater if setup.later else Moody
@@ -184,9 +223,13 @@ class Stage:
         return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
 
     def _dead_letter(self, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
+        self.check_dead_letters()
+        self.dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
+
+    def check_dead_letters(self) -> None:
+        """Do what a broker does that has the dead-letter topic. Raises BrokerUnavailableError: it does not answer."""
         if self.dead_letters_fail:
             raise BrokerUnavailableError("the dead-letter topic does not answer")
-        self.dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
 
     def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
         to = self.plan.setup.gives_up
@@ -224,16 +267,28 @@ class Stage:
 
     def leave(self, consumer: Consumer) -> None:
         """Let a process leave in good order; it takes its time."""
+        further = self.reloading.get(consumer.name)
         consumer.channel.parts.stopping.set()
+        if further is not None:
+            further.stop()
         if consumer.name in self.controllers:
             self.controllers[consumer.name].close()
         consumer.controller.close()
-        left = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
-        left.when_done(lambda: self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer)))
+        leaving = [consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")]
+        if further is not None:
+            leaving += further.leave()
+        for call in leaving:
+            call.when_done(lambda: self._left(consumer, leaving))
+
+    def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
+        if all(call.done for call in leaving):
+            self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer))
 
     def _end(self, consumer: Consumer) -> None:
         if not consumer.dead:
             consumer.dead = True
+            if consumer.name in self.reloading:
+                self.reloading[consumer.name].end()
             consumer.zk.close()
             self.judge.say(f"{consumer.name} has left")
 
@@ -241,9 +296,19 @@ class Stage:
         """Let the servers end these sessions before anybody else hears of it."""
         for consumer in consumers:
             if consumer.zk.session is not None:
-                self.judge.forced(consumer.zk.session.id)
+                for judge in self.judges():
+                    judge.forced(consumer.zk.session.id)
         for consumer in consumers:
             self.ensemble.expire_session(consumer.name)
+
+    def group(self, action: Action) -> Stage | Further:
+        """Return the group that an action is about: what has its nodes and its judge."""
+        groups: list[Stage | Further] = [self, *self.further.values()]
+        return groups[action.size % len(groups)]
+
+    def judges(self) -> list[Judge]:
+        """Return the judge of each group."""
+        return [self.judge, *(group.judge for group in self.further.values())]
 
     def stop_the_fatal(self) -> None:
         """End the processes that must stop for good, as they would do themselves."""

@@ -43,7 +43,7 @@ class Witness:
         self._kafka = kafka
         self._seen: dict[TopicPartition, _Seen] = defaultdict(_Seen)
         self._ledgers_failed = False
-        kafka.on_gone = self._gone
+        kafka.observers.append(self._gone)
 
     # -- what it sees --------------------------------------------------------------------------------------------------
 
