@@ -100,6 +100,10 @@ class Threads:
     ended: bool = False
 
     @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
     def paused(self) -> bool:
         return self.host.paused
 
