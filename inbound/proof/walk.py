@@ -174,7 +174,10 @@ class Walk:
             self._begin_at(landed)
         elif self.position is not None and landed > max(self.position, self.own.end):
             self._committed_past(landed, span)
-        if self.landed is not None and landed < self.landed:
+        if landed == evidence.over_cut:
+            evidence.over_cut = None
+            self._went_back(landed)
+        elif self.landed is not None and landed < self.landed:
             evidence.found(
                 "unfenced", [(landed, self.landed)],
                 f"{self.claim.consumer} committed {landed} after {self.landed} under the same claim: an older request "
@@ -187,6 +190,13 @@ class Walk:
         if span.last_mzxid is not None and span.last_mzxid > (evidence.last_mzxid or -1):
             evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
 
+    def _went_back(self, landed: int) -> None:
+        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition."""
+        evidence = self.evidence
+        if landed < evidence.floor:
+            self.ask(landed, evidence.high)
+            evidence.floor = evidence.high = landed
+
     def _committed_past(self, landed: int, span: Span) -> None:
         assert self.position is not None
         passed = difference([(self.position, landed)], self.own.ranges)
@@ -196,7 +206,9 @@ class Walk:
 
     def _event(self, event: Event) -> None:
         facts = event.facts
-        if event.kind == "revert":
+        if event.kind == "truncated":
+            self.evidence.over_cut = facts.get("to")
+        elif event.kind == "revert":
             self._move_back(int(facts["from"]), int(facts["to"]))
         elif event.kind == "skip":
             self._skip(int(facts["from"]), int(facts["to"]), event)

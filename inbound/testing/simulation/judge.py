@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.testing.simulation.cut_judge import CutJudge
 from inbound.testing.simulation.reset_judge import ResetJudge
 from inbound.testing.simulation.witness import Witness
 from inbound.testing.world import Consumer, World
@@ -82,10 +83,6 @@ class _Partition:
     disowned: bool = False  # somebody deleted the owner node by hand
     read_at: float = -1.0  # when it was last handed out to its owner
     may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
-    #: The lowest offset at which the log was cut since the commit went back for that, and when it was cut last.
-    cut_at: int | None = None
-    cut_when: float = -1.0
-    gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
 
 
 class Judge:
@@ -108,6 +105,7 @@ class Judge:
         self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
+        self.cuts = CutJudge(world, self.violated)
         self.witness = Witness(world.kafka)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
@@ -133,10 +131,11 @@ class Judge:
         self._expired_by_force.add(session)
 
     def moved(self, tp: TopicPartition) -> None:
-        """Somebody from outside has moved the offset, or the log has lost its end."""
+        """Somebody from outside moves the offset."""
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.current = None
+        self.cuts.moved(tp)
 
     def disowned(self, tp: TopicPartition) -> None:
         """Somebody deletes an owner node by hand: its consumer gets it back, unless another one is first."""
@@ -149,16 +148,9 @@ class Judge:
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
 
     def cut(self, tp: TopicPartition, end: int) -> None:
-        """The log loses everything from `end` on: what stands there later are other records.
-
-        Who has read further than that goes back: to its commit, or, where that is behind the cut, to where the configuration
-        says. It may hand out before what it has read already.
-        """
+        """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
-        known.cut_at = end if known.cut_at is None else min(end, known.cut_at)
-        known.cut_when = self.world.clock.now()
-        limits = self.world.kafka.log_range(tp)
-        known.gone_to = max(known.gone_to, limits.end if limits is not None else 0)
+        self.cuts.cut(tp, end, begun=known.commit is not None or not known.may_start_late)
         known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
         known.done = {offset for offset in known.done if offset < end}
 
@@ -207,11 +199,10 @@ class Judge:
             known.read_at = given.began
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
-        for record in batch.records:
-            if known.cut_at is not None and record.offset >= known.cut_at:
-                if not self.world.kafka.holds(tp, record):
-                    continue  # read before the cut
-                self._judge_reading_over_a_cut(known, given)
+        there = self.cuts.there(tp, batch.records)
+        if there:
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed)
+        for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
                 self.repeated += 1
@@ -320,19 +311,9 @@ class Judge:
             expected = before.position
             if self._given_up(before, before.first) and given.first >= before.next:
                 expected = before.next
-        if before is not None and before.began <= known.cut_when and given.first == known.commit:
+        if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
             return  # back to the commit, over a cut
         self._no_record_between(given, expected)
-
-    def _judge_reading_over_a_cut(self, known: _Partition, given: HandOut) -> None:
-        """What was published after a cut is handed out from its beginning."""
-        offsets = self.world.kafka.offsets(*given.tp)
-        missing = [o for o in offsets if (known.cut_at or 0) <= o < given.first and o not in known.handed]
-        if missing:
-            self.violated(
-                f"{given.consumer} reads on in {given.tp} at {given.first}, although the log was cut at {known.cut_at}: {missing} "
-                "were published since, and nobody was handed them"
-            )
 
     def _no_record_between(self, given: HandOut, expected: int) -> None:
         low, high = sorted((expected, given.first))
@@ -347,7 +328,7 @@ class Judge:
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
-        if before.began <= known.cut_when:
+        if self.cuts.after(given.tp, before.began):
             return  # reading goes back over a cut
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
@@ -466,6 +447,7 @@ class Judge:
             known.of_deleted_topic, before = False, 0
             known.handed.clear()
             known.done.clear()
+            self.cuts.recreated(tp)
             self.witness.created_anew(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
@@ -473,6 +455,7 @@ class Judge:
             self.resets.exact(tp, note, before)
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
+            self.cuts.moved(tp)
             self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
@@ -484,8 +467,10 @@ class Judge:
         self.say(f"{who} commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
-        if before is not None and known.cut_at is not None and before > known.cut_at and self._goes_over_a_cut(tp, new):
-            known.cut_at, known.current, known.gone_to = None, None, 0
+        passed = self.cuts.goes_over(tp, before, new)
+        if passed is not None:
+            self.witness.left_out(tp, *passed)
+            known.current = None
             return
         if before is None:
             low = 0
@@ -500,18 +485,9 @@ class Judge:
             for offset in self.world.kafka.offsets(*tp)
             if low <= offset < new and offset not in known.done and not self._given_up(known.handed.get(offset), offset)
         ]
-        if known.cut_at is not None and new <= known.gone_to:  # of records that are gone, maybe
-            skipped = [offset for offset in skipped if offset < known.cut_at]
-        if skipped:
+        if skipped := self.cuts.of_what_is_there(tp, new, skipped):
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
-
-    def _goes_over_a_cut(self, tp: TopicPartition, new: int) -> bool:
-        """Whether a commit goes to where the configuration says that reading goes on when a log was cut below it."""
-        limits = self.world.kafka.log_range(tp)
-        choices = {c.channel.parts.config.on_truncation for c in self.world.consumers.values()}
-        if limits is None or choices == {"hold"}:
-            return False
-        return new == limits.start if choices == {"earliest"} else new <= limits.end
+        self.cuts.processed(tp, new, known.done)
 
 
 def _told(response: object) -> str:

@@ -17,7 +17,7 @@ GENTLE = (
 #: Those that cost a process its session, or its life.
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
-MOVING = ("retain", "reposition", "gate", "owner deleted", "recreate")
+MOVING = ("retain", "cut", "reposition", "gate", "owner deleted", "recreate")
 EVERYTHING = (*GENTLE, *ROUGH, *MOVING)
 #: Kinds that reach deep together: identity, requests on their way, interference from outside, zombies, logs.
 THEMES = (
@@ -27,6 +27,8 @@ THEMES = (
     ("freeze", "slow callback", "slow network", "expire", "cut off"),
     ("freeze", "slow network", "join"),
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
+    ("cut", "leader lost", "retain", "gap", "brokers down"),
+    ("cut", "kill", "freeze", "expire", "stuck write", "leave", "join"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
@@ -167,8 +169,9 @@ def plan_of(seed: int, kind: str = "mixed") -> Plan:
 def _livelier(setup: Setup, rng: random.Random) -> Setup:
     """Let processors of some plans take their time, answer all kinds of things, and give records up."""
     setup = replace(
-        setup, work=rng.choice((0.0, 0.0, 0.02, 0.2)), begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3)
-    )
+        setup, work=rng.choice((0.0, 0.0, 0.02, 0.2)), begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
+        on_truncation=rng.choice(("hold", "earliest", "latest")),
+    )  # fmt: skip
     if not setup.moody:
         return setup
     return replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))

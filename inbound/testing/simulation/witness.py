@@ -29,6 +29,8 @@ class _Seen:
     #: What a processor or a reset has left out.
     left_out: list[OffsetRange] = field(default_factory=list)
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
+    cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before the log was cut
+    handed_to: int = 0  # one past the highest offset that was handed out
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     #: What happened that no ledger could tell.
     unaccountable: list[str] = field(default_factory=list)
@@ -48,9 +50,11 @@ class Witness:
     def handed(self, tp: TopicPartition, batch: Batch) -> None:
         """A processor is handed these."""
         seen = self._seen[tp]
-        seen.times.update(record.offset for record in batch.records)
+        seen.handed_to = max(seen.handed_to, batch.next_offset)
+        there = [r for r in batch.records if all(gone is not r for gone in seen.cut_off.get(r.offset, ()))]
+        seen.times.update(record.offset for record in there)
         if batch.epoch >= seen.counts_from:
-            seen.handed.update((record.offset, record) for record in batch.records)
+            seen.handed.update((record.offset, record) for record in there)
 
     def left_out(self, tp: TopicPartition, first: int, end: int) -> None:
         """A processor says that nobody needs these."""
@@ -101,6 +105,8 @@ class Witness:
             else:
                 seen.handed.pop(record.offset, None)
                 seen.times.pop(record.offset, None)
+            if gone.why == "cut":
+                seen.cut_off.setdefault(record.offset, []).append(record)
         if gone.why == "cut":
             seen.left_out = _below(seen.left_out, gone.end)
 
@@ -139,13 +145,18 @@ class Witness:
         gone = _ranges(proof, "lost-to-retention")
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
+        beyond = seen.cut_off and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
+        if beyond and (seen.at or 0) > self._kafka.end(tp) and not _ranges(proof, "beyond-end"):
+            yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"}]
+        others = [finding for finding in others if not (beyond and finding.kind == "beyond-end")]
         if others and not seen.unaccountable:
             yield f"nothing of this happened: {others}"
         again = sorted(offset for offset, times in seen.times.items() if times > 1)
         named = union([*_ranges(proof, "repeated"), *_ranges(proof, "duplicate"), *proof.explained])
         told = sorted(offset for offset in seen.times if contains(named, offset))
-        if again != told:
+        # Where nobody had to notice a cut, the ledgers cannot tell one record at an offset from another.
+        if not set(again) <= set(told) <= {*again, *seen.cut_off}:
             yield f"handed out again {told} by the proof, {again} in truth"
 
 

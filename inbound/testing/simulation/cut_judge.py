@@ -1,0 +1,114 @@
+"""What must hold where a log was cut: what stands behind the cut later is handed out from its beginning on.
+
+Who has read further than the cut goes back: to its commit, or, where that is behind the cut, to where `on_truncation` says;
+that is committed first. Batches that were read before may still be handed out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from inbound.processors.batch import Record
+from inbound.testing.world import World
+from inbound.topic_partition import TopicPartition
+
+
+@dataclass(eq=False)
+class _Cut:
+    """Of one partition."""
+
+    #: The lowest offset at which the log was cut since the group went back for that; None: it was not, or the group had read
+    #: nothing of it.
+    at: int | None = None
+    when: float = -1.0  # the last time
+    gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
+
+
+class CutJudge:
+    """Asked by the judge, about partitions whose logs were cut; it forgets nothing of them but a topic that is deleted."""
+
+    def __init__(self, world: World, violated: Callable[[str], None]) -> None:
+        self._world = world
+        self._violated = violated
+        self._cuts: dict[TopicPartition, _Cut] = defaultdict(_Cut)
+
+    # -- told by the judge ---------------------------------------------------------------------------------------------
+
+    def cut(self, tp: TopicPartition, end: int, *, begun: bool) -> None:
+        """The log loses everything from `end` on; `begun`: the group is to read all that comes."""
+        cut, limits = self._cuts[tp], self._world.kafka.log_range(tp)
+        if begun:
+            cut.at = end if cut.at is None else min(end, cut.at)
+        cut.when = self._world.clock.now()
+        cut.gone_to = max(cut.gone_to, limits.end if limits is not None else 0)
+
+    def moved(self, tp: TopicPartition) -> None:
+        """The group's offset is set to where the log of now is to be read on."""
+        if tp in self._cuts:
+            self._cuts[tp].at = None
+
+    def recreated(self, tp: TopicPartition) -> None:
+        """The topic was deleted, and its log with it."""
+        self._cuts.pop(tp, None)
+
+    # -- asked ---------------------------------------------------------------------------------------------------------
+
+    def at(self, tp: TopicPartition) -> int | None:
+        """Return the offset from which on what the group had read is gone; None: nothing is."""
+        return self._cuts[tp].at if tp in self._cuts else None
+
+    def after(self, tp: TopicPartition, began: float) -> bool:
+        """Whether the log was cut since then."""
+        return tp in self._cuts and began <= self._cuts[tp].when
+
+    def there(self, tp: TopicPartition, records: Iterable[Record]) -> list[Record]:
+        """Return those of a batch that the log still holds: of others, nothing is judged."""
+        if tp not in self._cuts:
+            return list(records)
+        return [record for record in records if self._world.kafka.holds(tp, record)]
+
+    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Iterable[int]) -> None:
+        """What was published after a cut is handed out from its beginning."""
+        at = self.at(tp)
+        if at is None or first < at:
+            return
+        offsets = self._world.kafka.offsets(*tp)
+        missing = [offset for offset in offsets if at <= offset < first and offset not in handed]
+        if missing:
+            self._violated(
+                f"{consumer} reads on in {tp} at {first}, although the log was cut at {at}: {missing} were published since, and "
+                "nobody was handed them"
+            )
+
+    def goes_over(self, tp: TopicPartition, before: int | None, new: int) -> tuple[int, int] | None:
+        """Whether a commit goes to where the configuration says that reading goes on behind a cut.
+
+        Returns the offsets that it passes over on purpose.
+        """
+        at, limits = self.at(tp), self._world.kafka.log_range(tp)
+        if at is None or before is None or before <= at or limits is None:
+            return None
+        choices = {c.channel.parts.config.on_truncation for c in self._world.consumers.values()}
+        goes = {"earliest": new == limits.start, "latest": new <= limits.end}
+        if not any(goes.get(choice, False) for choice in choices):
+            return None
+        self._cuts[tp].at, self._cuts[tp].gone_to = None, 0
+        return at, new if "latest" in choices else at
+
+    def of_what_is_there(self, tp: TopicPartition, new: int, skipped: Sequence[int]) -> list[int]:
+        """Return of the offsets that a commit skips those that it must not: it may be about records that are gone."""
+        at = self.at(tp)
+        if at is None or new > self._cuts[tp].gone_to:
+            return list(skipped)
+        return [offset for offset in skipped if offset < at]
+
+    def processed(self, tp: TopicPartition, end: int, done: Iterable[int]) -> None:
+        """The group commits `end`: if what stands behind the cut now was processed up to there, the cut is over."""
+        at = self.at(tp)
+        if at is None:
+            return
+        offsets = [offset for offset in self._world.kafka.offsets(*tp) if at <= offset < end]
+        if offsets and all(offset in done for offset in offsets):
+            self._cuts[tp].at = None
