@@ -160,6 +160,11 @@ class FakeKafka:
         log = self._logs.get(tp)
         return log.records if log is not None else ()
 
+    def start(self, tp: TopicPartition) -> int:
+        """Return where a partition's log starts; 0 if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.start if log is not None else 0
+
     def end(self, tp: TopicPartition) -> int:
         """Return where a partition's log ends; 0 if there is no such partition."""
         log = self._logs.get(tp)

@@ -38,11 +38,11 @@ class CutJudge:
 
     def cut(self, tp: TopicPartition, end: int, *, begun: bool) -> None:
         """The log loses everything from `end` on; `begun`: the group is to read all that comes."""
-        cut, limits = self._cuts[tp], self._world.kafka.log_range(tp)
+        cut = self._cuts[tp]
         if begun:
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
-        cut.gone_to = max(cut.gone_to, limits.end if limits is not None else 0)
+        cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
 
     def moved(self, tp: TopicPartition) -> None:
         """The group's offset is set to where the log of now is to be read on."""
@@ -82,16 +82,16 @@ class CutJudge:
                 "nobody was handed them"
             )
 
-    def goes_over(self, tp: TopicPartition, before: int | None, new: int) -> tuple[int, int] | None:
+    def goes_over(self, tp: TopicPartition, before: int | None, new: int, answered: int) -> tuple[int, int] | None:
         """Whether a commit goes to where the configuration says that reading goes on behind a cut.
 
-        Returns the offsets that it passes over on purpose.
+        Returns the offsets that it passes over on purpose. A commit up to `answered` may be the one of the last batch.
         """
-        at, limits = self.at(tp), self._world.kafka.log_range(tp)
-        if at is None or before is None or before <= at or limits is None:
+        at, kafka = self.at(tp), self._world.kafka
+        if at is None or before is None or before <= at or before < new <= answered:
             return None
         choices = {c.channel.parts.config.on_truncation for c in self._world.consumers.values()}
-        goes = {"earliest": new == limits.start, "latest": new <= limits.end}
+        goes = {"earliest": new == kafka.start(tp), "latest": new <= kafka.end(tp)}
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self._cuts[tp].at, self._cuts[tp].gone_to = None, 0

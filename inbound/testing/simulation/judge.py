@@ -71,6 +71,7 @@ class _Partition:
     current: HandOut | None = None  # of the current epoch
     handed: dict[int, HandOut] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    answered: tuple[int, int] = (0, 0)  # the claim, and up to where it may commit
     #: Epochs that were made from outside: what was handed out before may come again after.
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
     outside: list[int] = field(default_factory=list)
@@ -272,6 +273,7 @@ class Judge:
         """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
         known = self._partitions[given.tp]
         given.advanced = end
+        known.answered = max(known.answered, (given.tenure, end))
         for offset in range(known.commit or 0, end):
             before = known.handed.get(offset)
             if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
@@ -467,7 +469,8 @@ class Judge:
         self.say(f"{who} commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
-        passed = self.cuts.goes_over(tp, before, new)
+        tenure, answered = known.answered
+        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
         if passed is not None:
             self.witness.left_out(tp, *passed)
             known.current = None

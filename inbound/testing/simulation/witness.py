@@ -109,6 +109,8 @@ class Witness:
                 seen.cut_off.setdefault(record.offset, []).append(record)
         if gone.why == "cut":
             seen.left_out = _below(seen.left_out, gone.end)
+            if seen.at is not None:  # also where the group began behind that: others stand there now
+                seen.passed = union([*seen.passed, (gone.end, seen.at)])
 
     # -- what it says --------------------------------------------------------------------------------------------------
 
