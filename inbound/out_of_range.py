@@ -133,7 +133,9 @@ class OutOfRange:
         elif offset > error.end:
             return f"the {what} {offset} is beyond the log's end {error.end}"
         where = "" if error.cut is None else f" at {error.cut}"
-        return f"the log was cut{where}, before the {what} {offset}, and has grown to {error.end} since with other records"
+        return (
+            f"the log was cut{where}, before the {what} {offset}, and has grown to {error.end} since with other records"
+        )
 
     # -- what is told --------------------------------------------------------------------------------------------------
 

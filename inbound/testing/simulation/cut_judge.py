@@ -2,6 +2,10 @@
 
 Who has read further than the cut goes back: to its commit, or, where that is behind the cut, to where `on_truncation` says;
 that is committed first. Batches that were read before may still be handed out.
+
+A commit that nobody led to by reading (the first one under `latest`, one by a reset, or by hand) says of no leader that
+wrote what is before it. A log that is cut and grows over it before something is committed behind it cannot be told from an
+ordinary one: see "What no test can promise" in `docs/faults.md`.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ class _Cut:
     at: int | None = None
     when: float = -1.0  # the last time
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
+    blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
+    unseen: bool = False  # it was cut in that time, at `at`
 
 
 class CutJudge:
@@ -36,18 +42,23 @@ class CutJudge:
 
     # -- told by the judge ---------------------------------------------------------------------------------------------
 
-    def cut(self, tp: TopicPartition, end: int, *, begun: bool) -> None:
-        """The log loses everything from `end` on; `begun`: the group is to read all that comes."""
+    def cut(self, tp: TopicPartition, end: int, *, begun: bool) -> bool:
+        """The log loses everything from `end` on; `begun`: the group is to read all that comes.
+
+        Returns whether it can be noticed in any case.
+        """
         cut = self._cuts[tp]
+        cut.unseen |= begun and cut.blind
         if begun:
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
         cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
+        return not cut.unseen
 
     def moved(self, tp: TopicPartition) -> None:
-        """The group's offset is set to where the log of now is to be read on."""
-        if tp in self._cuts:
-            self._cuts[tp].at = None
+        """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""
+        cut = self._cuts[tp]
+        cut.at, cut.blind, cut.unseen = None, True, False
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted, and its log with it."""
@@ -65,14 +76,14 @@ class CutJudge:
 
     def there(self, tp: TopicPartition, records: Iterable[Record]) -> list[Record]:
         """Return those of a batch that the log still holds: of others, nothing is judged."""
-        if tp not in self._cuts:
+        if tp not in self._cuts or self._cuts[tp].when < 0:
             return list(records)
         return [record for record in records if self._world.kafka.holds(tp, record)]
 
     def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Iterable[int]) -> None:
         """What was published after a cut is handed out from its beginning."""
         at = self.at(tp)
-        if at is None or first < at:
+        if at is None or first < at or self._cuts[tp].unseen:
             return
         offsets = self._world.kafka.offsets(*tp)
         missing = [offset for offset in offsets if at <= offset < first and offset not in handed]
@@ -94,7 +105,8 @@ class CutJudge:
         goes = {"earliest": new == kafka.start(tp), "latest": new <= kafka.end(tp)}
         if not any(goes.get(choice, False) for choice in choices):
             return None
-        self._cuts[tp].at, self._cuts[tp].gone_to = None, 0
+        self.moved(tp)
+        self._cuts[tp].gone_to = 0
         return at, new if "latest" in choices else at
 
     def of_what_is_there(self, tp: TopicPartition, new: int, skipped: Sequence[int]) -> list[int]:
@@ -105,10 +117,11 @@ class CutJudge:
         return [offset for offset in skipped if offset < at]
 
     def processed(self, tp: TopicPartition, end: int, done: Iterable[int]) -> None:
-        """The group commits `end`: if what stands behind the cut now was processed up to there, the cut is over."""
-        at = self.at(tp)
-        if at is None:
+        """The group commits up to `end` what it has read: if what stands behind a cut is among that, the cut is over."""
+        if tp not in self._cuts:
             return
-        offsets = [offset for offset in self._world.kafka.offsets(*tp) if at <= offset < end]
+        cut = self._cuts[tp]
+        cut.blind = False
+        offsets = [offset for offset in self._world.kafka.offsets(*tp) if cut.at is not None and cut.at <= offset < end]
         if offsets and all(offset in done for offset in offsets):
-            self._cuts[tp].at = None
+            cut.at, cut.unseen = None, False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
 from inbound.testing.simulation.cut_judge import CutJudge
-from inbound.testing.simulation.reset_judge import ResetJudge
+from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
 from inbound.testing.simulation.witness import Witness
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper_tree import Commit
@@ -44,21 +44,6 @@ class HandOut:
     tenure: int = 0
 
 
-@dataclass(frozen=True)
-class _ByReset:
-    """An epoch that a reset has made, and what it explains."""
-
-    epoch: int
-    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
-    overtaken: str | None  # the process whose owner node it has deleted
-
-    def explains(self, offset: int, before: HandOut) -> bool:
-        """Whether what was handed out before may come again because of it."""
-        note = self.note
-        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
-        return back or self.overtaken == before.consumer
-
-
 @dataclass(eq=False)
 class _Partition:
     """What the judge knows of one partition."""
@@ -75,7 +60,7 @@ class _Partition:
     #: Epochs that were made from outside: what was handed out before may come again after.
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
     outside: list[int] = field(default_factory=list)
-    resets: list[_ByReset] = field(default_factory=list)
+    resets: list[ByReset] = field(default_factory=list)
     moved_at: float = -1.0  # by a reset
     untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
     topic_id: str | None = None  # in the epoch node: the topic that the offset is about
@@ -151,7 +136,9 @@ class Judge:
     def cut(self, tp: TopicPartition, end: int) -> None:
         """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
-        self.cuts.cut(tp, end, begun=known.commit is not None or not known.may_start_late)
+        begun = known.commit is not None or not known.may_start_late
+        if not self.cuts.cut(tp, end, begun=begun) or not (begun or known.holder is None):
+            self.witness.cannot_tell(tp)
         known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
         known.done = {offset for offset in known.done if offset < end}
 
@@ -334,7 +321,7 @@ class Judge:
             return  # reading goes back over a cut
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
-        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
+        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
             return
         if offset < (known.commit or 0):
             self.violated(f"{what}, although it is committed")
@@ -388,7 +375,7 @@ class Judge:
         if tp in self._by_reset:
             note = self.resets.notes.get(tp)
             taken = ("data", self.world.paths.owner(*tp)) in commit.changed
-            known.resets.append(_ByReset(known.epoch, note, known.owner if taken else None))
+            known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
@@ -478,6 +465,7 @@ class Judge:
         if before is None:
             low = 0
             if known.may_start_late:
+                self.cuts.moved(tp)
                 return
         else:
             low = before
@@ -490,7 +478,8 @@ class Judge:
         ]
         if skipped := self.cuts.of_what_is_there(tp, new, skipped):
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
-        self.cuts.processed(tp, new, known.done)
+        if known.current is not None:
+            self.cuts.processed(tp, new, known.done)
 
 
 def _told(response: object) -> str:

@@ -34,6 +34,7 @@ class _Seen:
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     #: What happened that no ledger could tell.
     unaccountable: list[str] = field(default_factory=list)
+    untold: bool = False  # it was cut, and nobody had to notice: the proof may say anything
 
 
 class Witness:
@@ -87,6 +88,10 @@ class Witness:
         """The group begins at the start of a topic that was created anew."""
         self._seen[tp] = _Seen(at=0, unaccountable=self._seen[tp].unaccountable)
 
+    def cannot_tell(self, tp: TopicPartition) -> None:
+        """A log was cut below a commit of which nobody knows under which leader the records before it were written."""
+        self._seen[tp].untold = True
+
     def ledger_failed(self) -> None:
         """A ledger takes nothing for a while: then the proof may say that it cannot tell."""
         self._ledgers_failed = True
@@ -131,7 +136,8 @@ class Witness:
     def disagreements(self, proofs: Mapping[TopicPartition, PartitionProof]) -> Iterator[str]:
         """Yield where proofs, made of the same moment, and what was seen differ."""
         for tp, proof in proofs.items():
-            yield from (f"{tp}: {what}" for what in self._about(tp, proof))
+            if not self._seen[tp].untold:
+                yield from (f"{tp}: {what}" for what in self._about(tp, proof))
 
     def _about(self, tp: TopicPartition, proof: PartitionProof) -> Iterator[str]:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp)
