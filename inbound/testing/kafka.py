@@ -61,6 +61,10 @@ class _Log:
         return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), None)
 
 
+class ClientError(Exception):
+    """What a client raises that nobody expects; the thread that uses it goes on a second later (`inbound.driver`)."""
+
+
 class DivergedError(Exception):
     """The log was cut below a position: it is `end` up to where it holds what was read."""
 
@@ -102,6 +106,14 @@ class FakeKafka:
         self._topics[name] = partitions, known[1] if known is not None else self._created
         for number in range(partitions):
             self._logs.setdefault(TopicPartition(name, number), _Log())
+
+    def id_of(self, name: str, form: int) -> str:
+        """Return a topic's id as one of `ID_FORMS` writes it."""
+        return ID_FORMS[form % len(ID_FORMS)](self._topics[name][1])
+
+    def names(self, name: str, topic_id: str | None) -> bool:
+        """Whether that is an id, in any form, of the topic that there is now."""
+        return name in self._topics and any(self.id_of(name, form) == topic_id for form in range(len(ID_FORMS)))
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with everything in it; made again, it has another id."""
@@ -287,6 +299,10 @@ class FakeLogClient(LogClient):
     def fail_next(self, verb: str, error: Exception) -> None:
         """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
         self._failures.setdefault(verb, []).append(error)
+
+    def work_again(self) -> None:
+        """Raise none of what `fail_next` asked for any more."""
+        self._failures.clear()
 
     def _fail_if_asked(self, verb: str) -> None:
         if self._failures.get(verb):

@@ -369,9 +369,10 @@ class Judge:
         known.epoch = node.stat.version
         topic_id = self._topic_id(path, node.data)
         if topic_id is not None and topic_id != known.topic_id:
-            if known.topic_id is not None:
+            if known.of_deleted_topic:  # else the id is another way to write the same one
                 known.topic_changed_at = commit.after.zxid
             known.topic_id = topic_id
+            known.of_deleted_topic |= not self.world.kafka.names(tp.topic, topic_id)
         if tp in self._by_reset:
             note = self.resets.notes.get(tp)
             taken = ("data", self.world.paths.owner(*tp)) in commit.changed
@@ -433,7 +434,7 @@ class Judge:
             return
         before, known.commit = known.commit, new
         if new == 0 and known.topic_changed_at == commit.after.zxid:
-            known.of_deleted_topic, before = False, 0
+            known.of_deleted_topic, before = not self.world.kafka.names(tp.topic, known.topic_id), 0
             known.handed.clear()
             known.done.clear()
             self.cuts.recreated(tp)

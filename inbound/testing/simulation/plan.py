@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 GENTLE = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "jump wall clock",
-    "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
+    "stranger", "pause", "stuck write", "ledger fails", "dead letters fail", "client fails", "other client",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
@@ -29,12 +29,14 @@ THEMES = (
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
     ("cut", "leader lost", "retain", "gap", "brokers down"),
     ("cut", "kill", "freeze", "expire", "stuck write", "leave", "join"),
+    ("client fails", "other client", "cut", "retain", "pause", "join", "leave"),
+    ("other client", "recreate", "reposition", "restart", "join", "leave"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
-    "retain",
+    "client fails", "other client", "retain", "cut",
     "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.

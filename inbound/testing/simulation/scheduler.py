@@ -16,7 +16,7 @@ from typing import Protocol
 from inbound.async_worker import AsyncWorker
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
-from inbound.testing.kafka import FakeLogClient
+from inbound.testing.kafka import ClientError, FakeLogClient
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper import Delivery
 
@@ -183,6 +183,8 @@ class Scheduler:
             due = actor.part.run_once()
         except KeyboardInterrupt:
             raise  # the player stops it; no part has failed
+        except ClientError:
+            due = self.clock.now() + 1.0  # as `inbound.driver` does
         except BaseException as error:
             self.failure = self.failure or error
             due = None
