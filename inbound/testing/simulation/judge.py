@@ -187,6 +187,7 @@ class Judge:
             known.read_at = given.began
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
+        self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
             self.cuts.judge_reading(name, tp, there[0].offset, known.handed)
@@ -303,6 +304,15 @@ class Judge:
         if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
             return  # back to the commit, over a cut
         self._no_record_between(given, expected)
+
+    def _judge_whole(self, given: HandOut, batch: Batch) -> None:
+        """A batch has all records of its range."""
+        if self.cuts.at(given.tp) is not None:
+            return  # it may have been read before that
+        has = {record.offset for record in batch.records}
+        lacks = [o for o in self.world.kafka.offsets(*given.tp) if given.first <= o < given.next and o not in has]
+        if lacks:
+            self.violated(f"{given.consumer} is handed {given.tp} {given.first}..{given.next - 1} without {lacks}")
 
     def _no_record_between(self, given: HandOut, expected: int) -> None:
         low, high = sorted((expected, given.first))

@@ -191,7 +191,7 @@ class Moody(BatchEventProcessor):
         return self._rng.choice((BatchResponse.revert(), BatchResponse.advance(), BatchResponse.next()))
 
     def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
-        return BatchResponse.advance() if self._rng.random() < 0.5 else None
+        return BatchResponse.advance() if self._calm() or self._rng.random() < 0.5 else None
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
         return BatchResponse.advance() if self._rng.random() < 0.5 else None

@@ -32,6 +32,8 @@ ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
+#: Soon enough that processors are asked within a run, in seconds.
+IDLE = 1.5
 
 
 #: What a partition can be in when something happens to it.
@@ -154,6 +156,7 @@ class Stage:
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
+            idle_time=IDLE,
             dead_letters=self._dead_letter,
             **settings,
         )

@@ -150,7 +150,7 @@ class Witness:
         said = [record.offset for record in self._kafka.records(tp) if contains(_ranges(proof, "lost"), record.offset)]
         if said != lost:
             yield f"lost {said} by the proof, {lost} in truth"
-        gone = _ranges(proof, "lost-to-retention")
+        gone = union([*_ranges(proof, "lost-to-retention"), *_ranges(proof, "lost")])  # whichever came first
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
         beyond = seen.cut_off and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
