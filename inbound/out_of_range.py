@@ -132,7 +132,7 @@ class OutOfRange:
             what = "answer of on_claim,"
         elif offset > error.end:
             return f"the {what} {offset} is beyond the log's end {error.end}"
-        where = "" if error.cut is None else f" at {error.cut}"
+        where = "" if error.cut is None else f" at {error.cut}{' or before' if error.cut <= error.start else ''}"
         return (
             f"the log was cut{where}, before the {what} {offset}, and has grown to {error.end} since with other records"
         )

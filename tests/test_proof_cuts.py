@@ -195,6 +195,15 @@ def test_a_cut_at_an_unknown_place_is_not_provable() -> None:
     assert told(0, 4).proof().verdict is Verdict.PROVEN
 
 
+def test_a_cut_where_the_log_begins_now_may_have_been_before_that() -> None:
+    """Records that stood there were published, and deleted, before anybody could read them."""
+    story = Story().log(60, start=50)
+    moved(story.run("a").claim(1, at=0).batch(59), cut=50, to=50, start=50, end=60).batch(10)
+
+    assert (story.proof().verdict, story.proof().proven) == (Verdict.NOT_PROVABLE, 0)
+    assert "was deleted before anybody could read it" in story.proof().missing[0]
+
+
 def test_an_earlier_proof_does_not_cover_what_was_cut_off_since() -> None:
     """It had proven up to 9; what stands at 4 to 8 is something else."""
     story = Story().log(14)

@@ -25,7 +25,7 @@ class Counted(NamedTuple):
 
     claims: list[Claim]
     uncertain: list[Missing]  # what is not known of cuts
-    lowest: int | None  # of the offsets at which the log was cut; None: it was not
+    lowest: int | None  # of the offsets at which the log was cut, or may have been; None: it was not
 
 
 def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
@@ -50,7 +50,7 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
                 cuts.append(end)
             claim.items.append(_event(item, end) if end is not None and isinstance(item, Event) else item)
         counted.append(claim)
-    return Counted(counted, missing, min(cuts, default=None))
+    return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
 
 
 def _cut(event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]) -> int:
@@ -58,6 +58,12 @@ def _cut(event: Event, later: Sequence[Span | Event], following: int | None, mis
     facts = event.facts
     position, to, cut, start, end = (facts.get(name) for name in ("position", "to", "cut", "start", "end"))
     if cut is not None:
+        if start and cut <= start:
+            text = (
+                f"the log was cut at {start}, where it begins now, or before: what was published between the cut and {start}, if "
+                "anything, was deleted before anybody could read it"
+            )
+            missing.append(Missing(text, 0, int(start)))
         return int(cut)
     if to is not None and to == start and _landed(to, later, following):
         return int(to)  # all that the log held then is handed out again

@@ -29,7 +29,9 @@ class _Seen:
     #: What a processor or a reset has left out.
     left_out: list[OffsetRange] = field(default_factory=list)
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
-    cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before the log was cut
+    #: What stood at an offset before the log was cut, or the topic was deleted.
+    gone: dict[int, list[Record]] = field(default_factory=dict)
+    cut_at: int | None = None  # the lowest offset at which the log was cut
     handed_to: int = 0  # one past the highest offset that was handed out
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     #: What happened that no ledger could tell.
@@ -52,7 +54,7 @@ class Witness:
         """A processor is handed these."""
         seen = self._seen[tp]
         seen.handed_to = max(seen.handed_to, batch.next_offset)
-        there = [r for r in batch.records if all(gone is not r for gone in seen.cut_off.get(r.offset, ()))]
+        there = [r for r in batch.records if all(gone is not r for gone in seen.gone.get(r.offset, ()))]
         seen.times.update(record.offset for record in there)
         if batch.epoch >= seen.counts_from:
             seen.handed.update((record.offset, record) for record in there)
@@ -86,7 +88,8 @@ class Witness:
 
     def created_anew(self, tp: TopicPartition) -> None:
         """The group begins at the start of a topic that was created anew."""
-        self._seen[tp] = _Seen(at=0, unaccountable=self._seen[tp].unaccountable)
+        before = self._seen[tp]
+        self._seen[tp] = _Seen(at=0, unaccountable=before.unaccountable, gone=before.gone)
 
     def cannot_tell(self, tp: TopicPartition) -> None:
         """A log was cut below a commit of which nobody knows under which leader the records before it were written."""
@@ -110,9 +113,11 @@ class Witness:
             else:
                 seen.handed.pop(record.offset, None)
                 seen.times.pop(record.offset, None)
-            if gone.why == "cut":
-                seen.cut_off.setdefault(record.offset, []).append(record)
+                seen.gone.setdefault(record.offset, []).append(record)
+        if gone.why == "deleted":
+            seen.deleted.clear()
         if gone.why == "cut":
+            seen.cut_at = gone.end if seen.cut_at is None else min(seen.cut_at, gone.end)
             seen.left_out = _below(seen.left_out, gone.end)
             if seen.at is not None:  # also where the group began behind that: others stand there now
                 seen.passed = union([*seen.passed, (gone.end, seen.at)])
@@ -125,7 +130,9 @@ class Witness:
 
     def deleted(self, tp: TopicPartition) -> list[int]:
         """Return the offsets that retention took before anybody was handed them, and that are committed past."""
-        return self._never_handed(tp, self._seen[tp].deleted.values())
+        at = self._seen[tp].cut_at  # retention has deleted where that was: nobody can tell what stood behind it
+        records = self._seen[tp].deleted.values()
+        return self._never_handed(tp, [record for record in records if at is None or record.offset < at])
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record]) -> list[int]:
         """Return the offsets of those that are committed past although nobody was handed them, or said that nobody need be."""
@@ -144,7 +151,8 @@ class Witness:
         if proof.verdict is Verdict.PROVEN and (lost or deleted):
             yield f"PROVEN, and nobody was handed {lost or deleted}"
         if proof.verdict is Verdict.NOT_PROVABLE:
-            if not (seen.unaccountable or self._ledgers_failed):
+            deleted_cut = seen.cut_at is not None and seen.cut_at <= self._kafka.start(tp)
+            if not (seen.unaccountable or self._ledgers_failed or deleted_cut):
                 yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
             return
         said = [record.offset for record in self._kafka.records(tp) if contains(_ranges(proof, "lost"), record.offset)]
@@ -153,7 +161,7 @@ class Witness:
         gone = union([*_ranges(proof, "lost-to-retention"), *_ranges(proof, "lost")])  # whichever came first
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
-        beyond = seen.cut_off and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
+        beyond = seen.cut_at is not None and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
         if beyond and (seen.at or 0) > self._kafka.end(tp) and not _ranges(proof, "beyond-end"):
             yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"}]
@@ -164,7 +172,7 @@ class Witness:
         named = union([*_ranges(proof, "repeated"), *_ranges(proof, "duplicate"), *proof.explained])
         told = sorted(offset for offset in seen.times if contains(named, offset))
         # Where nobody had to notice a cut, the ledgers cannot tell one record at an offset from another.
-        if not set(again) <= set(told) <= {*again, *seen.cut_off}:
+        if not set(again) <= set(told) <= {*again, *seen.gone}:
             yield f"handed out again {told} by the proof, {again} in truth"
 
 
