@@ -60,6 +60,7 @@ class Walk:
         self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
         #: Up to this line, lines that were never written may have stood between any two.
         self._blind_until = max((item.seq or 0 for item in claim.blind if item.degraded), default=-1)
+        self._last_seq = 0  # of the lines gone through
         if self._blind_until >= 0:
             self.ask(0, max([evidence.high, *(span.next for span in claim.spans if span.seq <= self._blind_until)]))
 
@@ -293,11 +294,17 @@ class Walk:
         self._fresh = False
 
     def _look_for_missing_lines(self, item: Span | Event) -> None:
-        """From missing lines on, where the next hand-out begins is not known."""
+        """From missing lines on, where the next hand-out begins is not known; nor whether it is the same topic."""
+        passed = self._last_seq <= self._blind_until < item.seq
         while self._blind and item.seq > _line_of(self._blind[0]):
             self._miss(self._blind.pop(0))
+            passed = True
+        if passed:
             self.position, self._fresh = None, False
             self.ask(0, max(self.evidence.high, self.own.end))
+        if passed or item.seq <= self._blind_until:
+            self.landed = None
+        self._last_seq = item.last_seq if isinstance(item, Span) else item.seq
 
     def _miss(self, item: Damage) -> None:
         evidence = self.evidence

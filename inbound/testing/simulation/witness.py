@@ -31,7 +31,7 @@ class _Seen:
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     #: What stood at an offset before the log was cut, or the topic was deleted.
     gone: dict[int, list[Record]] = field(default_factory=dict)
-    cut_at: int | None = None  # the lowest offset at which the log was cut
+    cuts: list[int] = field(default_factory=list)  # where the log was cut
     handed_to: int = 0  # one past the highest offset that was handed out
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     #: What happened that no ledger could tell.
@@ -117,7 +117,7 @@ class Witness:
         if gone.why == "deleted":
             seen.deleted.clear()
         if gone.why == "cut":
-            seen.cut_at = gone.end if seen.cut_at is None else min(seen.cut_at, gone.end)
+            seen.cuts.append(gone.end)
             seen.left_out = _below(seen.left_out, gone.end)
             if seen.at is not None:  # also where the group began behind that: others stand there now
                 seen.passed = union([*seen.passed, (gone.end, seen.at)])
@@ -130,9 +130,8 @@ class Witness:
 
     def deleted(self, tp: TopicPartition) -> list[int]:
         """Return the offsets that retention took before anybody was handed them, and that are committed past."""
-        at = self._seen[tp].cut_at  # retention has deleted where that was: nobody can tell what stood behind it
-        records = self._seen[tp].deleted.values()
-        return self._never_handed(tp, [record for record in records if at is None or record.offset < at])
+        seen = self._seen[tp]  # where retention has deleted the place of a cut, nobody can tell what stood behind it
+        return self._never_handed(tp, [r for r in seen.deleted.values() if all(r.offset < end for end in seen.cuts)])
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record]) -> list[int]:
         """Return the offsets of those that are committed past although nobody was handed them, or said that nobody need be."""
@@ -151,17 +150,21 @@ class Witness:
         if proof.verdict is Verdict.PROVEN and (lost or deleted):
             yield f"PROVEN, and nobody was handed {lost or deleted}"
         if proof.verdict is Verdict.NOT_PROVABLE:
-            deleted_cut = seen.cut_at is not None and seen.cut_at <= self._kafka.start(tp)
+            deleted_cut = any(end <= self._kafka.start(tp) for end in seen.cuts)
             if not (seen.unaccountable or self._ledgers_failed or deleted_cut):
                 yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
             return
         said = [record.offset for record in self._kafka.records(tp) if contains(_ranges(proof, "lost"), record.offset)]
-        if said != lost:
+        # What is held because of a cut is not looked at again: where it is cut once more below, more is lost than is said.
+        held = (
+            len(seen.cuts) > 1 and proof.verdict is Verdict.ANOMALIES and set(said) <= set(lost) <= {*said, *seen.gone}
+        )
+        if said != lost and not held:
             yield f"lost {said} by the proof, {lost} in truth"
         gone = union([*_ranges(proof, "lost-to-retention"), *_ranges(proof, "lost")])  # whichever came first
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
-        beyond = seen.cut_at is not None and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
+        beyond = seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
         if beyond and (seen.at or 0) > self._kafka.end(tp) and not _ranges(proof, "beyond-end"):
             yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"}]
