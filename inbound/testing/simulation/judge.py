@@ -1,18 +1,17 @@
 """What must hold at every step of a simulated run, whatever happens: judged from the nodes, the log and the hand-outs.
 
-The judge knows nothing of how inbound works inside. It hears of every transaction that ZooKeeper has done, and of every
-batch that a processor was handed and what it answered.
+The judge knows nothing of how inbound works inside. It hears of each transaction of ZooKeeper, and of each batch and its answer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
 from inbound.testing.simulation.cut_judge import CutJudge
+from inbound.testing.simulation.judged import HandOut, JudgedPartition
 from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
 from inbound.testing.simulation.witness import Witness
 from inbound.testing.world import Consumer, World
@@ -21,54 +20,6 @@ from inbound.topic_partition import TopicPartition
 
 #: Within this time of calm, everybody knows what was done to it from outside. Seconds.
 AWARE = 1.5
-
-
-@dataclass(eq=False)
-class HandOut:
-    """One batch in a callback."""
-
-    consumer: str  # the process, not its consumer id
-    tp: TopicPartition
-    epoch: int
-    first: int
-    next: int
-    records: int
-    began: float
-    #: Where the answer left the position; None while there is none.
-    position: int | None = None
-    #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
-    advanced: int = 0
-    failed_alone: bool = False  # on one record, which `on_error` may give up
-    #: Handed out by a zombie that could not know: its session had been ended by force.
-    unaware: bool = False
-    tenure: int = 0
-
-
-@dataclass(eq=False)
-class _Partition:
-    """What the judge knows of one partition."""
-
-    commit: int | None = None
-    epoch: int = 0
-    holder: str | None = None  # the process whose claim made the epoch; None: it was moved from outside
-    owner: str | None = None  # the process whose session has the owner node
-    last: HandOut | None = None  # by anyone
-    current: HandOut | None = None  # of the current epoch
-    handed: dict[int, HandOut] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
-    answered: tuple[int, int] = (0, 0)  # the claim, and up to where it may commit
-    #: Epochs that were made from outside: what was handed out before may come again after.
-    tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
-    outside: list[int] = field(default_factory=list)
-    resets: list[ByReset] = field(default_factory=list)
-    moved_at: float = -1.0  # by a reset
-    untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
-    topic_id: str | None = None  # in the epoch node: the topic that the offset is about
-    topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0
-    of_deleted_topic: bool = False  # and nobody has begun the new one yet
-    disowned: bool = False  # somebody deleted the owner node by hand
-    read_at: float = -1.0  # when it was last handed out to its owner
-    may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
 
 
 class Judge:
@@ -85,7 +36,7 @@ class Judge:
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
         self._calm_from = float("inf")
-        self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
+        self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
         self._expired_by_force: set[int] = set()
         self._in_callback: set[tuple[str, TopicPartition]] = set()
@@ -251,6 +202,8 @@ class Judge:
                 known.done.update(range(end, given.position))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
+        if given.tenure != known.tenure:
+            return True  # another has it now, and may have processed it
         for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
             known.done.discard(offset)
             if offset in known.handed:
@@ -272,7 +225,7 @@ class Judge:
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
 
-    def _is_owner(self, consumer: Consumer, known: _Partition, given: HandOut) -> bool:
+    def _is_owner(self, consumer: Consumer, known: JudgedPartition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
         session = consumer.zk.session
         if session is not None and session.id in self._expired_by_force:
@@ -291,7 +244,7 @@ class Judge:
             )
         return False
 
-    def _judge_position(self, known: _Partition, given: HandOut) -> None:
+    def _judge_position(self, known: JudgedPartition, given: HandOut) -> None:
         if known.commit is None:
             self.violated(f"{given.tp} is handed out before its first position is committed")
             return
@@ -322,7 +275,7 @@ class Judge:
                 f"{given.consumer} reads {given.tp} at {given.first} instead of {expected}: {between} lie between"
             )
 
-    def _judge_repeat(self, known: _Partition, given: HandOut, before: HandOut, offset: int) -> None:
+    def _judge_repeat(self, known: JudgedPartition, given: HandOut, before: HandOut, offset: int) -> None:
         what = f"{given.tp} offset {offset} is handed out again, to {given.consumer} in epoch {given.epoch}"
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
@@ -389,7 +342,7 @@ class Judge:
             known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
-            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
+            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset: {note}")
             return
         if (
             who is not None

@@ -258,6 +258,8 @@ class Stage:
 
     def _is_held(self, tp: TopicPartition) -> bool:
         """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
+        if self.judge.cuts.at(tp) is None:
+            return False
         held = [c.channel.parts.schedule.get(tp) for c in self.living()]
         return any(partition is not None and partition.held is not None for partition in held)
 
