@@ -225,9 +225,8 @@ class Ownership:
         if before.reset is not None and not recreated and await self._stands_at(tp, before.reset.new):
             info = replace(info, reset=before.reset)
         if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
-            raise OtherTopicError(
-                tp, found=mine.topic_id, told=topic_id, former=topic_id is not None and mine.knows_as_former(topic_id)
-            )
+            former = topic_id is not None and mine.knows_as_former(topic_id)
+            raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=former)
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
             SetData(epoch_path, info.encode(), epoch.stat.version),
@@ -449,11 +448,10 @@ class Ownership:
     def _before(self, path: str, epoch: Node) -> EpochInfo:
         """Return what the epoch node says of the topic and of a reset; nothing, if it holds nothing that we know."""
         try:
-            info = decode_epoch(path, epoch.data)
+            return decode_epoch(path, epoch.data) or EpochInfo("", 0, "")
         except BadNodeError as error:
             log.warning("%s; claimed all the same, what it held is overwritten", error)
-            info = None
-        return info or EpochInfo("", 0, "")
+            return EpochInfo("", 0, "")
 
     async def _leader_epoch(self, tp: TopicPartition, before: EpochInfo, *, fresh: bool) -> int | None:
         """Return `EpochInfo.leader_epoch` for a claim; 0 where nothing was ever committed.

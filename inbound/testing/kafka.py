@@ -61,6 +61,10 @@ class _Log:
         return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), None)
 
 
+class ClientError(Exception):
+    """What a client raises that nobody expects; the thread that uses it goes on a second later (`inbound.driver`)."""
+
+
 class DivergedError(Exception):
     """The log was cut below a position: it is `end` up to where it holds what was read."""
 
@@ -104,6 +108,14 @@ class FakeKafka:
         self._topics[name] = partitions, known[1] if known is not None else self._created
         for number in range(partitions):
             self._logs.setdefault(TopicPartition(name, number), _Log())
+
+    def id_of(self, name: str, form: int) -> str:
+        """Return a topic's id as one of `ID_FORMS` writes it."""
+        return ID_FORMS[form % len(ID_FORMS)](self._topics[name][1])
+
+    def names(self, name: str, topic_id: str | None) -> bool:
+        """Whether that is an id, in any form, of the topic that there is now."""
+        return name in self._topics and any(self.id_of(name, form) == topic_id for form in range(len(ID_FORMS)))
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with everything in it; made again, it has another id."""
@@ -166,6 +178,11 @@ class FakeKafka:
         """Return what a partition's log holds; nothing if there is no such partition."""
         log = self._logs.get(tp)
         return log.records if log is not None else ()
+
+    def start(self, tp: TopicPartition) -> int:
+        """Return where a partition's log starts; 0 if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.start if log is not None else 0
 
     def end(self, tp: TopicPartition) -> int:
         """Return where a partition's log ends; 0 if there is no such partition."""
@@ -258,7 +275,7 @@ class FakeKafka:
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
         next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
-        told = log.epoch_of(next_offset - 1) if self.tells_epochs else None
+        told = log.epoch_of(next_offset - 1) if self.tells_epochs and records else None  # it stands in the records
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
     def _answering(self, tp: TopicPartition) -> _Log | None:
@@ -289,6 +306,10 @@ class FakeLogClient(LogClient):
     def fail_next(self, verb: str, error: Exception) -> None:
         """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
         self._failures.setdefault(verb, []).append(error)
+
+    def work_again(self) -> None:
+        """Raise none of what `fail_next` asked for any more."""
+        self._failures.clear()
 
     def _fail_if_asked(self, verb: str) -> None:
         if self._failures.get(verb):

@@ -104,6 +104,7 @@ class Consumer:
     parts: list[Part] = field(default_factory=list)
     wakeups: list[Wakeup] = field(default_factory=list)  # of the parts, in their order
     log_clients: list[FakeLogClient] = field(default_factory=list)
+    connect: Callable[[], FakeLogClient] | None = None  # makes the next of them
 
     @property
     def on_truncation(self) -> str:
@@ -191,7 +192,7 @@ class World:
         consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
         parts = channel.parts
         consumer.parts = [controller, channel.reader, channel.committer, *channel.workers]
-        consumer.log_clients = log_clients
+        consumer.log_clients, consumer.connect = log_clients, connect
         consumer.wakeups = [wakeup, parts.reader_wakeup, parts.committer_wakeup]
         consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
         if config.offsets.mirror != "none":

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from inbound.coordinators.nodes import OPEN, EpochInfo, decode_epoch
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
+from inbound.errors import BrokerUnavailableError
+from inbound.testing.kafka import ClientError
 from inbound.testing.simulation.node_faults import NODE_KINDS, End
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
@@ -72,6 +74,25 @@ def _leader_lost(stage: Stage, action: Action) -> End:
 def _brokers_down(stage: Stage, action: Action) -> End:
     stage.kafka.down()
     return stage.kafka.up
+
+
+def _client_fails(stage: Stage, action: Action) -> End:
+    """The Kafka client of one process raises, at what changes which partitions it reads; also (flag) what nobody expects."""
+    clients = stage.pick(stage.living(), action).log_clients
+    if not clients:
+        return None
+    verb = ("read", "forget", "pause", "resume")[action.where % 4]
+    for _ in range(action.size):
+        clients[-1].fail_next(verb, ClientError(verb) if action.flag else BrokerUnavailableError(f"{verb} failed"))
+    return clients[-1].work_again
+
+
+def _other_client(stage: Stage, action: Action) -> End:
+    """The configuration of one process names another Kafka client; it writes the ids of topics in its own way."""
+    consumer = stage.pick(stage.living(), action)
+    assert consumer.connect is not None
+    consumer.channel.reader.reconnect(consumer.connect)
+    return None
 
 
 def _join(stage: Stage, action: Action) -> End:
@@ -212,6 +233,8 @@ def _reposition(stage: Stage, action: Action) -> End:
     info = decode_epoch(path, node.data if node is not None else b"") or EpochInfo("", 0, "")
     nonce = f"outside-{stage.ensemble.tree.zxid}"
     moved = replace(info, consumer="somebody", session=0, nonce=nonce, leader_epoch=None)
+    if stage.kafka.names(tp.topic, info.topic_id):  # with another client than the group has
+        moved = replace(moved, topic_id=stage.kafka.id_of(tp.topic, action.who))
     ops: list[Op] = [SetData(group.paths.offset(*tp), b"%d" % target), SetData(path, moved.encode())]
     group.judge.moved(tp)
     stage.ensemble.tree.transaction(ops, session=0)
@@ -311,6 +334,8 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "cut": _cut,
     "leader lost": _leader_lost,
     "brokers down": _brokers_down,
+    "client fails": _client_fails,
+    "other client": _other_client,
     "join": _join,
     "leave": _leave,
     "kill": _kill,

@@ -1,93 +1,26 @@
 """What must hold at every step of a simulated run, whatever happens: judged from the nodes, the log and the hand-outs.
 
-The judge knows nothing of how inbound works inside. It hears of every transaction that ZooKeeper has done, and of every
-batch that a processor was handed and what it answered.
+The judge knows nothing of how inbound works inside. It hears of each transaction of ZooKeeper, and of each batch and its answer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
 from inbound.testing.scene import Member, Scene
+from inbound.testing.simulation.cut_judge import CutJudge
+from inbound.testing.simulation.judged import HandOut, JudgedPartition
 from inbound.testing.simulation.offset_nodes import OffsetNodes
-from inbound.testing.simulation.reset_judge import ResetJudge
+from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
 from inbound.testing.simulation.witness import Witness
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
 #: Within this time of calm, everybody knows what was done to it from outside. Seconds.
 AWARE = 1.5
-
-
-@dataclass(eq=False)
-class HandOut:
-    """One batch in a callback."""
-
-    consumer: str  # the process, not its consumer id
-    tp: TopicPartition
-    epoch: int
-    first: int
-    next: int
-    records: int
-    began: float
-    to: object  # the processor: another one of its class may take over under the same claim, from the commit on
-    #: Where the answer left the position; None while there is none.
-    position: int | None = None
-    #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
-    advanced: int = 0
-    failed_alone: bool = False  # on one record, which `on_error` may give up
-    #: Handed out by a zombie that could not know: its session had been ended by force.
-    unaware: bool = False
-    tenure: int = 0
-
-
-@dataclass(frozen=True)
-class _ByReset:
-    """An epoch that a reset has made, and what it explains."""
-
-    epoch: int
-    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
-    overtaken: str | None  # the process whose owner node it has deleted
-
-    def explains(self, offset: int, before: HandOut) -> bool:
-        """Whether what was handed out before may come again because of it."""
-        note = self.note
-        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
-        return back or self.overtaken == before.consumer
-
-
-@dataclass(eq=False)
-class _Partition:
-    """What the judge knows of one partition."""
-
-    commit: int | None = None
-    epoch: int = 0
-    holder: str | None = None  # the process whose claim made the epoch; None: it was moved from outside
-    owner: str | None = None  # the process whose session has the owner node
-    last: HandOut | None = None  # by anyone
-    current: HandOut | None = None  # of the current epoch
-    handed: dict[int, HandOut] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
-    #: Epochs that were made from outside: what was handed out before may come again after.
-    tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
-    outside: list[int] = field(default_factory=list)
-    resets: list[_ByReset] = field(default_factory=list)
-    moved_at: float = -1.0  # by a reset
-    untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
-    topic_id: str | None = None  # in the epoch node: the topic that the offset is about
-    topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0
-    of_deleted_topic: bool = False  # and nobody has begun the new one yet
-    disowned: bool = False  # somebody deleted the owner node by hand
-    read_at: float = -1.0  # when it was last handed out to its owner
-    may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
-    #: The lowest offset at which the log was cut since the commit went back for that, and when it was cut last.
-    cut_at: int | None = None
-    cut_when: float = -1.0
-    gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
 
 
 class Judge:
@@ -108,12 +41,13 @@ class Judge:
         #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
         self.refused: set[TopicPartition] = set()
         self._calm_from = float("inf")
-        self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
+        self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
         self._expired_by_force: set[int] = set()
         self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
+        self.cuts = CutJudge(world, self.violated)
         self.witness = Witness(world.kafka)
         self._nodes = OffsetNodes(latest=latest)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
@@ -140,11 +74,12 @@ class Judge:
         self._expired_by_force.add(session)
 
     def moved(self, tp: TopicPartition) -> None:
-        """Somebody from outside has moved the offset, or the log has lost its end."""
+        """Somebody from outside moves the offset."""
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.current = None
         self._nodes.written(tp)
+        self.cuts.moved(tp)
 
     def disowned(self, tp: TopicPartition) -> None:
         """Somebody deletes an owner node by hand: its consumer gets it back, unless another one is first."""
@@ -170,16 +105,11 @@ class Judge:
             self.witness.created_anew(tp, None)
 
     def cut(self, tp: TopicPartition, end: int) -> None:
-        """The log loses everything from `end` on: what stands there later are other records.
-
-        Who has read further than that goes back: to its commit, or, where that is behind the cut, to where the configuration
-        says. It may hand out before what it has read already.
-        """
+        """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
-        known.cut_at = end if known.cut_at is None else min(end, known.cut_at)
-        known.cut_when = self.world.clock.now()
-        limits = self.world.kafka.log_range(tp)
-        known.gone_to = max(known.gone_to, limits.end if limits is not None else 0)
+        begun = known.commit is not None or not known.may_start_late
+        if not self.cuts.cut(tp, end, begun=begun) or not (begun or known.holder is None):
+            self.witness.cannot_tell(tp)
         known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
         known.done = {offset for offset in known.done if offset < end}
 
@@ -233,11 +163,11 @@ class Judge:
             known.read_at = given.began
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
-        for record in batch.records:
-            if known.cut_at is not None and record.offset >= known.cut_at:
-                if not self.world.kafka.holds(tp, record):
-                    continue  # read before the cut
-                self._judge_reading_over_a_cut(known, given)
+        self._judge_whole(given, batch)
+        there = self.cuts.there(tp, batch.records)
+        if there:
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed)
+        for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
                 self.repeated += 1
@@ -304,6 +234,8 @@ class Judge:
                 known.done.update(range(end, given.position))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
+        if given.tenure != known.tenure:
+            return True  # another has it now, and may have processed it
         for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
             known.done.discard(offset)
             if offset in known.handed:
@@ -314,6 +246,7 @@ class Judge:
         """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
         known = self._partitions[given.tp]
         given.advanced = end
+        known.answered = max(known.answered, (given.tenure, end))
         for offset in range(known.commit or 0, end):
             before = known.handed.get(offset)
             if before is not None and (before.tenure, before.consumer, before.to) == (
@@ -328,7 +261,7 @@ class Judge:
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
 
-    def _is_owner(self, consumer: Member, known: _Partition, given: HandOut) -> bool:
+    def _is_owner(self, consumer: Member, known: JudgedPartition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
         session = consumer.zk.session
         if session is not None and session.id in self._expired_by_force:
@@ -348,7 +281,7 @@ class Judge:
             )
         return False
 
-    def _judge_position(self, known: _Partition, given: HandOut) -> None:
+    def _judge_position(self, known: JudgedPartition, given: HandOut) -> None:
         if known.commit is None or self._nodes.is_uncommitted(given.tp, known.tenure):
             self.violated(f"{given.tp} is handed out before its first position is committed")
             return
@@ -362,19 +295,18 @@ class Judge:
             expected = before.position
             if self._given_up(before, before.first) and given.first >= before.next:
                 expected = before.next
-        if before is not None and before.began <= known.cut_when and given.first == known.commit:
+        if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
             return  # back to the commit, over a cut
         self._no_record_between(given, expected)
 
-    def _judge_reading_over_a_cut(self, known: _Partition, given: HandOut) -> None:
-        """What was published after a cut is handed out from its beginning."""
-        offsets = self.world.kafka.offsets(*given.tp)
-        missing = [o for o in offsets if (known.cut_at or 0) <= o < given.first and o not in known.handed]
-        if missing:
-            self.violated(
-                f"{given.consumer} reads on in {given.tp} at {given.first}, although the log was cut at {known.cut_at}: {missing} "
-                "were published since, and nobody was handed them"
-            )
+    def _judge_whole(self, given: HandOut, batch: Batch) -> None:
+        """A batch has all records of its range."""
+        if self.cuts.at(given.tp) is not None:
+            return  # it may have been read before that
+        has = {record.offset for record in batch.records}
+        lacks = [o for o in self.world.kafka.offsets(*given.tp) if given.first <= o < given.next and o not in has]
+        if lacks:
+            self.violated(f"{given.consumer} is handed {given.tp} {given.first}..{given.next - 1} without {lacks}")
 
     def _no_record_between(self, given: HandOut, expected: int) -> None:
         low, high = sorted((expected, given.first))
@@ -384,16 +316,16 @@ class Judge:
                 f"{given.consumer} reads {given.tp} at {given.first} instead of {expected}: {between} lie between"
             )
 
-    def _judge_repeat(self, known: _Partition, given: HandOut, before: HandOut, offset: int) -> None:
+    def _judge_repeat(self, known: JudgedPartition, given: HandOut, before: HandOut, offset: int) -> None:
         what = f"{given.tp} offset {offset} is handed out again, to {given.consumer} in epoch {given.epoch}"
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
-        if before.began <= known.cut_when:
+        if self.cuts.after(given.tp, before.began):
             return  # reading goes back over a cut
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
-        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
+        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
             return
         if offset < (known.commit or 0):
             self.violated(f"{what}, although it is committed")
@@ -441,16 +373,17 @@ class Judge:
         known.epoch = node.stat.version
         topic_id = self._topic_id(path, node.data)
         if topic_id is not None and topic_id != known.topic_id:
-            if known.topic_id is not None:
+            if known.of_deleted_topic:  # else the id is another way to write the same one
                 known.topic_changed_at = commit.after.zxid
             known.topic_id = topic_id
+            known.of_deleted_topic |= not self.world.kafka.names(tp.topic, topic_id)
         if tp in self._by_reset:
             note = self.resets.notes.get(tp)
             taken = ("data", self.world.paths.owner(*tp)) in commit.changed
-            known.resets.append(_ByReset(known.epoch, note, known.owner if taken else None))
+            known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
-            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
+            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset: {note}")
             return
         if (
             who is not None
@@ -512,9 +445,10 @@ class Judge:
             return
         before, known.commit = known.commit, new
         if new == 0 and known.topic_changed_at == commit.after.zxid:
-            known.of_deleted_topic, before = False, 0
+            known.of_deleted_topic, before = not self.world.kafka.names(tp.topic, known.topic_id), 0
             known.handed.clear()
             known.done.clear()
+            self.cuts.recreated(tp)
             self.witness.created_anew(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
@@ -522,6 +456,7 @@ class Judge:
             self.resets.exact(tp, note, before)
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
+            self.cuts.moved(tp)
             self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
@@ -538,13 +473,18 @@ class Judge:
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
         if anew:
             known.done = {offset for offset in known.done if offset < new}
+            self.cuts.moved(tp)
             return
-        if before is not None and known.cut_at is not None and before > known.cut_at and self._goes_over_a_cut(tp, new):
-            known.cut_at, known.current, known.gone_to = None, None, 0
+        tenure, answered = known.answered
+        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
+        if passed is not None:
+            self.witness.left_out(tp, *passed)
+            known.current = None
             return
         if before is None:
             low = 0
             if known.may_start_late:
+                self.cuts.moved(tp)
                 return
         else:
             low = before
@@ -555,18 +495,10 @@ class Judge:
             for offset in self.world.kafka.offsets(*tp)
             if low <= offset < new and offset not in known.done and not self._given_up(known.handed.get(offset), offset)
         ]
-        if known.cut_at is not None and new <= known.gone_to:  # of records that are gone, maybe
-            skipped = [offset for offset in skipped if offset < known.cut_at]
-        if skipped:
+        if skipped := self.cuts.of_what_is_there(tp, new, skipped):
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
-
-    def _goes_over_a_cut(self, tp: TopicPartition, new: int) -> bool:
-        """Whether a commit goes to where the configuration says that reading goes on when a log was cut below it."""
-        limits = self.world.kafka.log_range(tp)
-        choices = {c.on_truncation for c in self.world.consumers.values()}
-        if limits is None or choices == {"hold"}:
-            return False
-        return new == limits.start if choices == {"earliest"} else new <= limits.end
+        if known.current is not None:
+            self.cuts.processed(tp, new, known.done)
 
 
 def _told(response: object) -> str:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 GENTLE = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "jump wall clock",
-    "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
+    "stranger", "pause", "stuck write", "ledger fails", "dead letters fail", "client fails", "other client",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
 ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
-MOVING = ("retain", "reposition", "gate", "owner deleted", "recreate")
+MOVING = ("retain", "cut", "reposition", "gate", "owner deleted", "recreate")
 #: Those that take the offset out of its node, or the right to use a node.
 HANDS = ("offset emptied", "offset deleted", "offset garbled", "offset refused", "epoch refused")
 EVERYTHING = (*GENTLE, *ROUGH, *MOVING, *HANDS)
@@ -31,12 +31,16 @@ THEMES = (
     ("freeze", "slow network", "join"),
     ("retain", "gap", "grow", "recreate", "leader lost", "brokers down"),
     (*HANDS, "join", "leave", "restart", "kill", "expire", "gate", "owner deleted"),
+    ("cut", "leader lost", "retain", "gap", "brokers down"),
+    ("cut", "kill", "freeze", "expire", "stuck write", "leave", "join"),
+    ("client fails", "other client", "cut", "retain", "pause", "join", "leave"),
+    ("other client", "recreate", "reposition", "restart", "join", "leave"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
-    "retain",
+    "client fails", "other client", "retain", "cut",
     "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd", "offset refused", "epoch refused",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
@@ -261,11 +265,9 @@ def plan_of(seed: int, kind: str = "mixed") -> Plan:
 def _livelier(setup: Setup, rng: random.Random) -> Setup:
     """Let processors of some plans take their time, answer all kinds of things, give records up; and threads be stopped."""
     setup = replace(
-        setup,
-        work=rng.choice((0.0, 0.0, 0.02, 0.2)),
-        begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
-        preempted=rng.choice((0.0, 0.01, 0.1)),
-    )
+        setup, work=rng.choice((0.0, 0.0, 0.02, 0.2)), begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
+        preempted=rng.choice((0.0, 0.01, 0.1)), on_truncation=rng.choice(("hold", "earliest", "latest")),
+    )  # fmt: skip
     if not setup.moody:
         return setup
     return replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))

@@ -36,6 +36,21 @@ class _Command:
     bounds: Ranges = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ByReset:
+    """An epoch that a reset has made, and what it explains."""
+
+    epoch: int
+    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
+    overtaken: str | None  # the process whose owner node it has deleted
+
+    def explains(self, offset: int, consumer: str) -> bool:
+        """Whether what `consumer` was handed before may come again because of it."""
+        note = self.note
+        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
+        return back or self.overtaken == consumer
+
+
 class ResetJudge:
     """Hears of every transaction, before `Judge` looks at what it did to the partitions."""
 

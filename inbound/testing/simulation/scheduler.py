@@ -17,7 +17,7 @@ from inbound.async_worker import LoopWakeup
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
 from inbound.testing.event_loop import FakeLoop
-from inbound.testing.kafka import FakeLogClient
+from inbound.testing.kafka import ClientError, FakeLogClient
 from inbound.testing.scene import Member
 from inbound.testing.world import World
 from inbound.testing.zookeeper import Delivery
@@ -216,6 +216,8 @@ class Scheduler:
             due = actor.part.run_once()
         except KeyboardInterrupt:
             raise  # the player stops it; no part has failed
+        except ClientError:
+            due = self.clock.now() + 1.0  # as `inbound.driver` does
         except BaseException as error:
             self.failure = self.failure or error
             due = None

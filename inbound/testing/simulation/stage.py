@@ -35,6 +35,8 @@ ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
+#: Soon enough that processors are asked within a run, in seconds.
+IDLE = 1.5
 
 
 #: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
@@ -171,6 +173,7 @@ class Stage:
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
+            idle_time=IDLE,
             dead_letters=self._dead_letter,
             options=self.receivers.options if self.receivers is not None else None,
             open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
@@ -329,6 +332,8 @@ class Stage:
 
     def _is_held(self, tp: TopicPartition) -> bool:
         """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
+        if self.judge.cuts.at(tp) is None:
+            return False
         held = [c.channel.parts.schedule.get(tp) for c in self.living()]
         return any(partition is not None and partition.held is not None for partition in held)
 
