@@ -173,7 +173,6 @@ class Stage:
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
-            idle_time=IDLE,
             dead_letters=self._dead_letter,
             options=self.receivers.options if self.receivers is not None else None,
             open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
