@@ -134,14 +134,14 @@ class KazooZooKeeper(ZooKeeper):
         if watch is not None:
             # Reading an absent node sets no watch; asking whether it exists does, present or absent. Right behind it
             # on the same connection, the read cannot miss a change that the watch does not tell of.
-            watcher = _once(watch)
+            watcher = _Once(watch)
             self._send(call, wire.Exists(full, watcher), lambda value: None, path=path, answers=False)
         self._send(call, wire.GetData(full, None), _node, path=path, absent=True)
         return call
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
         call: Call[list[str] | None] = self._new_call(f"list of {path}")
-        watcher = None if watch is None else _once(watch)
+        watcher = None if watch is None else _Once(watch)
         self._send(call, wire.GetChildren(self._full(path), watcher), list, path=path, absent=True)
         return call
 
@@ -268,15 +268,25 @@ class KazooZooKeeper(ZooKeeper):
         return ZkDeniedError(f"{self.where}: {text}", path, index)
 
 
-def _once(watch: Callable[[], None]) -> Callable[[Any], None]:
-    """Wrap a watch for kazoo. All watches of one client fire on one thread."""
-    left = [loosely(watch)]
+class _Once:
+    """A watch as kazoo takes it, which keeps equal ones once. All watches of one client fire on one thread."""
 
-    def fire(event: Any) -> None:
-        if left:
-            left.pop()()
+    __slots__ = ("_left", "_watch")
 
-    return fire
+    def __init__(self, watch: Callable[[], None]) -> None:
+        self._watch = loosely(watch)
+        self._left = True
+
+    def __call__(self, event: Any) -> None:
+        if self._left:
+            self._left = False
+            self._watch()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Once) and self._watch == other._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
 
 
 def _described(ops: Sequence[Op]) -> str:

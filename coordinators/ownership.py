@@ -225,9 +225,8 @@ class Ownership:
         if before.reset is not None and not recreated and await self._stands_at(tp, before.reset.new):
             info = replace(info, reset=before.reset)
         if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
-            raise OtherTopicError(
-                tp, found=mine.topic_id, told=topic_id, former=topic_id is not None and mine.knows_as_former(topic_id)
-            )
+            former = topic_id is not None and mine.knows_as_former(topic_id)
+            raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=former)
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
             SetData(epoch_path, info.encode(), epoch.stat.version),
@@ -252,7 +251,7 @@ class Ownership:
         known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
         fence = Fence(epoch.stat.version + 1, session, info.nonce)
         self._unanswered.pop(tp, None)  # it checks an epoch that is over now
-        was = decode_offset(offset_path, old.data) if old is not None else None
+        was = self._overwritten(offset_path, old)
         reset = info.reset if info.reset is not None and info.reset.new == offset else None
         return Claim(
             fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was,
@@ -438,14 +437,21 @@ class Ownership:
                 path,
             )
 
+    def _overwritten(self, path: str, old: Node | None) -> int | None:
+        """Return the offset that was there; None too where that was none."""
+        try:
+            return decode_offset(path, old.data) if old is not None else None
+        except BadNodeError as error:
+            log.warning("%s; it was of a topic that is deleted, and is overwritten", error)
+            return None
+
     def _before(self, path: str, epoch: Node) -> EpochInfo:
         """Return what the epoch node says of the topic and of a reset; nothing, if it holds nothing that we know."""
         try:
-            info = decode_epoch(path, epoch.data)
+            return decode_epoch(path, epoch.data) or EpochInfo("", 0, "")
         except BadNodeError as error:
             log.warning("%s; claimed all the same, what it held is overwritten", error)
-            info = None
-        return info or EpochInfo("", 0, "")
+            return EpochInfo("", 0, "")
 
     async def _leader_epoch(self, tp: TopicPartition, before: EpochInfo, *, fresh: bool) -> int | None:
         """Return `EpochInfo.leader_epoch` for a claim; 0 where nothing was ever committed.

@@ -379,12 +379,9 @@ class Committer:
     def _settle_in_ledger(self, group: list[Pending], outcome: Outcome, stats: list[Stat | None] | None) -> None:
         entries = []
         for index, pending in enumerate(group):
-            stat = stats[2 * index + 1] if stats else None
-            entries.append(
-                Settled(
-                    *pending.partition.tp, pending.fence.epoch, pending.offset, outcome, stat.mzxid if stat else None
-                )
-            )
+            moved, stat = stats[2 * index : 2 * index + 2] if stats else (None, None)
+            epoch = pending.fence.epoch if moved is None else moved.version  # whoever claims next comes after that one
+            entries.append(Settled(*pending.partition.tp, epoch, pending.offset, outcome, stat.mzxid if stat else None))
         try:
             self._parts.ledger.settled(entries)
         except LedgerError as error:

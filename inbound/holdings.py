@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from inbound.coordinators.nodes import BadNodeError, ResetNote
 from inbound.coordinators.ownership import Claim, Fence, OtherTopicError, Ownership, Verdict
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call, Delete, Op, RefusedError
+from inbound.coordinators.zookeeper import Call, Op, RefusedError
 from inbound.errors import InboundError, TransientError, ZkNodeError, ZkUnavailableError
 from inbound.kafka.reader import Reader
 from inbound.partition import Fate, Partition, Place, read_to
@@ -315,7 +314,8 @@ class Holdings:
                 "reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew",
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
-        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
+        which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
+        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, **which)
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
         parts.journal.note(
             "claimed", f"claimed, {self.why()}; reading begins {where}", tp,
@@ -457,19 +457,16 @@ class Holdings:
     async def clear(self) -> None:
         """Delete the owner nodes that are still ours after everything was released: a claim's answer was lost.
 
+        Each under its epoch, as the channel may come back in this session, and claim it: see `Ownership.clear`. What ZooKeeper
+        refuses us is named, and goes with the session.
+
         Raises:
             TransientError: ZooKeeper did not answer; call it again.
         """
-        connection = self._parts.zk.connection
-        if connection is None:
-            raise ZkUnavailableError(f"channel {self._parts.name}: no connection to look for owner nodes with")
         known = [TopicPartition(t, p) for t, meta in self._reader.topics.items() for p in range(meta.partitions)]
-        nodes = [(self._parts.paths.owner(*tp), self._parts.zk.get(self._parts.paths.owner(*tp))) for tp in known]
-        for path, asked in nodes:
-            node = await asked
-            if node is not None and node.stat.ephemeral_owner == connection.session.id:
-                with suppress(RefusedError):  # it went meanwhile
-                    await self._parts.zk.transaction([Delete(path, node.stat.version)])
+        cleared = await self._tasks.gather([self.clear_node(tp) for tp in known], "removal of owner nodes")
+        if any(not sure and not self.backoff.rests(tp) for tp, sure in zip(known, cleared, strict=True)):
+            raise ZkUnavailableError(f"channel {self._parts.name}: some owner nodes may still be ours; looking again")
 
     @property
     def nothing_to_commit(self) -> bool:

@@ -125,13 +125,17 @@ class OutOfRange:
 
     def _told(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
         """Return what is wrong, as the beginning of a sentence."""
-        given = partition.given_start == error.offset
-        what = f"the {'commit' if partition.committed == error.offset else 'position'} {error.offset}"
-        if error.offset > error.end:
-            return f"{f'on_claim gave {error.offset},' if given else f'{what} is'} beyond the log's end {error.end}"
-        what = f"what on_claim gave ({error.offset})" if given else what
-        where = "" if error.cut is None else f" at {error.cut}"
-        return f"the log was cut{where}, before {what}, and has grown to {error.end} since with other records"
+        offset, what = error.offset, "commit" if partition.committed == error.offset else "position"
+        if partition.given_start == offset:
+            if offset > error.end:
+                return f"on_claim gave {offset}, beyond the log's end {error.end}"
+            what = "answer of on_claim,"
+        elif offset > error.end:
+            return f"the {what} {offset} is beyond the log's end {error.end}"
+        where = "" if error.cut is None else f" at {error.cut}{' or before' if error.cut <= error.start else ''}"
+        return (
+            f"the log was cut{where}, before the {what} {offset}, and has grown to {error.end} since with other records"
+        )
 
     # -- what is told --------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,10 @@ class PartitionBackoff:
         """Its nodes could be used."""
         self._of.pop(tp, None)
 
+    def forget(self, topic: str) -> None:
+        """Somebody may have put right the nodes of this topic's partitions: all are tried."""
+        self._of = {tp: backoff for tp, backoff in self._of.items() if tp.topic != topic}
+
     def rests(self, tp: TopicPartition) -> bool:
         """Whether a partition is not tried yet."""
         backoff = self._of.get(tp)

@@ -94,6 +94,10 @@ class Resets:
         if not closed and not before:
             return
         self._emptied |= set(closed)
+        for topic in before.keys() ^ closed.keys():
+            self._holdings.backoff.forget(
+                topic
+            )  # a reset waits for its owner nodes, and writes offsets that can be read
         for topic, gate in closed.items():
             if topic not in before or before[topic].command != gate.command:
                 self._parts.journal.note(

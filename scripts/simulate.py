@@ -3,7 +3,7 @@
 make simulate SEEDS=20000             seeds from 0 on
 make simulate SEEDS=5000 FROM=100000  others
 make simulate SEED=4711               one seed, cut down to a short story if it fails
-make simulate KIND=reset SEEDS=10000  seeds that all play resets of offsets; else every tenth does
+make simulate KIND=reset SEEDS=10000  seeds of one kind: faults, reset (of offsets), reload (of the configuration)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import logging
 import sys
 
-from inbound.testing.simulation import BESIDE_RESETS, RESETS, Report, campaign, plan_of, play, shrink, story
+from inbound.testing.simulation import PLANS, Report, campaign, plan_of, play, shrink, story
 from inbound.testing.simulation.reset_faults import EVERY_KIND
 from inbound.testing.simulation.stage import STATES
 from tests.simulation.mutants import MUTANTS
@@ -26,8 +26,8 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first one; default 0")
     parser.add_argument("--seed", type=int, help="only this one, told as a story")
     parser.add_argument(
-        "--kind", choices=["mixed", "faults", "reset"], default="mixed",
-        help="faults: without resets of offsets; reset: nothing else; default: every tenth seed plays them",
+        "--kind", choices=["mixed", *PLANS], default="mixed",
+        help="seeds of one kind only; default: by the last digit of the seed, most of them faults",
     )  # fmt: skip
     parser.add_argument("--no-mutants", action="store_true", help="do not replay what kills the mutants")
     args = parser.parse_args()
@@ -80,7 +80,7 @@ def play_all(seeds: range, kind: str) -> dict[str, float]:
 
 def never_met(report: Report, kind: str) -> int:
     """Print how often each kind of action met each state of a partition, the pairs that never met first; return their number."""
-    kinds = [name for name in EVERY_KIND if kind != "reset" or name in (*BESIDE_RESETS, *RESETS)]
+    kinds = [name for name in EVERY_KIND if kind == "mixed" or name in PLANS[kind][1]]
     missing = [f"{name} x {state}" for name in kinds for state in STATES if not report.met[name, state]]
     print(f"actions that never met a partition in a state: {', '.join(missing) or 'none'}")
     width = max(map(len, kinds))

@@ -59,9 +59,9 @@ class TelledRun:
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
-    def claim(self, epoch: int, at: int | None) -> TelledRun:
+    def claim(self, epoch: int, at: int | None, **facts: Any) -> TelledRun:
         self.epoch, self.position, self.committed = epoch, at or 0, at
-        return self.note("claimed", position=at, session=1)
+        return self.note("claimed", position=at, session=1, **facts)
 
     def batch(self, records: int, *, lacking: int = 0) -> TelledRun:
         """Hand out, answer, commit. `lacking`: offsets of the range that the log does not have."""

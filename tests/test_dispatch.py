@@ -246,6 +246,18 @@ def test_a_refused_batch_is_halved_until_the_poison_stands_alone() -> None:
     assert (taken, stage.got(DEAD), stage.commits()) == ([n for n in names(16) if n != "e5"], ["e5"], {0: 16})
 
 
+@pytest.mark.parametrize("status", [429, 500])
+def test_the_halves_of_a_batch_come_no_sooner_than_the_subscriber_has_asked_for(status: int) -> None:
+    """Also where its attempts are used up: who is busy would get all of them at once, and each would be given up."""
+    stage = batched(delivery={**FAST, "retry": 1, "deadLetterSink": DEAD})
+    answers = [Answer(status, retry_after=3.0)] * 2
+    stage.behaviour = lambda request: answers.pop() if answers and request.url == SUBSCRIBER else OK
+    stage.dispatch(*names(4), seconds=15)
+    times = [request.at for request in stage.requests]
+    gaps = [round(after - before) for before, after in pairwise(times)]
+    assert (batches(stage), gaps, stage.got(DEAD)) == ([names(4)] * 2 + [names(2), names(4)[2:]], [3, 3, 0], [])
+
+
 def test_a_batch_keeps_the_order_of_each_key_through_a_refusal() -> None:
     """The second half waits for the first."""
     stage = batched(ordering="key", delivery={**FAST, "retry": 9})

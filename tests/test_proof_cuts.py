@@ -36,6 +36,50 @@ def test_a_log_that_was_cut_and_is_read_from_its_start_is_proven() -> None:
     assert (proof.verdict, story.found(), proof.committed, proof.proven) == (Verdict.PROVEN, [], 14, 14)
 
 
+def test_what_is_left_of_a_log_that_was_cut_is_handed_out_again_because_reading_goes_back() -> None:
+    """Of 0 to 8 the first four are the same records as before; what stands at 4 to 8 is new."""
+    story = Story().log(14)
+    a = moved(story.run("a").claim(1, at=0).batch(9), cut=4, to=0, end=4)
+    a.batch(14).releases()
+
+    assert (story.proof().explained, story.found()) == (((0, 4),), [])
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_what_is_read_behind_the_commit_over_a_cut_may_come_again_until_it_is_committed(said: bool) -> None:
+    """Killed behind it; also where the ledger does not say that it landed."""
+    story = Story().log(14)
+    a = notices(story.run("a").claim(1, at=0).batch(9), cut=4, to=0, end=4).answer(0)
+    if said:
+        a.land().begin(2)
+    b = story.run("b").claim(3, at=0).begin(3)
+    b.loses()
+    story.run("c").claim(4, at=0).batch(14)
+
+    again = [("repeated", 0, 2)] if said else []
+    assert (story.found(), story.proof().verdict) == ([*again, ("repeated", 0, 3)], Verdict.PROVEN)
+
+
+def test_a_commit_goes_back_over_a_cut_once() -> None:
+    """One that lands later is an older request that took effect after a newer one."""
+    story = Story().log(14)
+    a = moved(story.run("a").claim(1, at=0).batch(9), cut=4, to=0, end=4)
+    a.batch(14)
+    a.answer(0).land()
+
+    assert ("unfenced", 0, 14) in story.found()
+
+
+def test_a_reset_past_where_the_log_is_cut_later_is_no_loss() -> None:
+    """What it passed over and stands there still was left out; what stands behind the cut is read."""
+    story = Story().log(14)
+    story.run("a").claim(1, at=0).batch(3).releases()
+    b = story.run("b").note("reset", reason="offsets reset", command="r", old=3, new=9)
+    moved(b.claim(3, at=9), cut=6, to=6, end=6).batch(8)
+
+    assert story.found() == [("jumped", 3, 6)]
+
+
 def test_a_log_that_was_cut_and_is_read_on_at_its_end_is_proven() -> None:
     """`on_truncation: latest`, and nothing had come since: new records have old offsets."""
     story = Story().log(14)
@@ -149,6 +193,15 @@ def test_a_cut_at_an_unknown_place_is_not_provable() -> None:
     assert (told(4, 4).proof().verdict, told(4, 4).proof().proven) == (Verdict.NOT_PROVABLE, 0)
     assert "the brokers could not tell where" in told(4, 4).proof().missing[0]
     assert told(0, 4).proof().verdict is Verdict.PROVEN
+
+
+def test_a_cut_where_the_log_begins_now_may_have_been_before_that() -> None:
+    """Records that stood there were published, and deleted, before anybody could read them."""
+    story = Story().log(60, start=50)
+    moved(story.run("a").claim(1, at=0).batch(59), cut=50, to=50, start=50, end=60).batch(10)
+
+    assert (story.proof().verdict, story.proof().proven) == (Verdict.NOT_PROVABLE, 0)
+    assert "was deleted before anybody could read it" in story.proof().missing[0]
 
 
 def test_an_earlier_proof_does_not_cover_what_was_cut_off_since() -> None:

@@ -135,6 +135,19 @@ def test_a_time_without_the_ledger_makes_it_not_provable() -> None:
     assert (proof.verdict, proof.findings) == (Verdict.NOT_PROVABLE, ())
 
 
+def test_a_topic_that_was_created_anew_in_a_time_without_the_ledger_is_no_anomaly() -> None:
+    """Neither `released`, nor `reset`, nor `claimed` could be written; then offsets are low again."""
+    story = Story().log(8)
+    a = story.run("a").claim(1, at=0).batch(30)
+    mark = Damage("a.jsonl", "run a went on without its ledger", "group", "a", a.lines[-1].seq, degraded=True)
+    story.damage.append(mark)
+    a.epoch = 2
+    a.jump(0).batch(4).batch(4)
+    story.zookeeper(8, epoch=2, owner="a", mzxid=story.zxid.last)
+
+    assert (story.proof().verdict, story.found()) == (Verdict.NOT_PROVABLE, [])
+
+
 def test_a_group_that_has_a_commit_and_no_ledger_is_not_provable() -> None:
     """And the text says what to bring."""
     story = Story()

@@ -97,6 +97,18 @@ def test_a_group_offset_that_was_deleted_begins_anew() -> None:
     assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((0, 10),))
 
 
+def test_a_first_position_whose_line_is_missing_explains_where_the_next_claim_begins() -> None:
+    """Killed between that commit and its line: the next claim finds it."""
+    story = Story()
+    story.run("a").claim(1, at=0).batch(10).releases().closes()
+    story.run("b").claim(2, at=None).answer(0)
+    story.run("c").claim(3, at=0).batch(4).batch(6)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((0, 10),))
+
+
 @pytest.mark.parametrize("landed", [True, False], ids=["committed", "killed before the commit's line"])
 def test_a_group_offset_that_was_deleted_may_begin_too_far_on(landed: bool) -> None:
     """The claim finds no offset and begins at the log's end (`latest`): what came since the last commit went to nobody."""

@@ -7,6 +7,9 @@ import pytest
 from inbound.proof.model import Verdict
 from tests.proof_stories import Story
 
+ONE, ONE_AS_BASE64 = "fbefbeff-0000-0000-0000-000000000001", "++++/wAAAAAAAAAAAAAAAQ"
+TWO = "fbefbeff-0000-0000-0000-000000000002"
+
 
 def test_a_claim_that_reads_on_and_commits_is_proven_to_its_commit() -> None:
     """Everything from the first position to the commit is accounted for; what comes after it is lag."""
@@ -376,6 +379,28 @@ def test_a_topic_that_was_created_anew_begins_at_zero() -> None:
     assert (proof.verdict, proof.findings, proof.start, proof.proven) == (Verdict.PROVEN, (), 0, 5)
     (former,) = proof.former
     assert (former.epoch, former.start, former.committed, former.handed_to) == (2, 0, 30, 30)
+
+
+@pytest.mark.parametrize(("before", "now"), [(ONE, TWO), (ONE_AS_BASE64, TWO)], ids=["one client", "two clients"])
+def test_who_began_a_topic_anew_may_have_died_before_its_ledger_said_so(before: str, now: str) -> None:
+    """The next claim names another topic, under an epoch that is not the next one."""
+    story = Story().log(5)
+    story.run("a").claim(1, at=0, topic_id=before).batch(30).loses()
+    story.run("b").claim(3, at=0, topic_id=now).batch(5)
+    story.zookeeper(5, epoch=3, owner="b")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, [former.committed for former in proof.former]) == (Verdict.PROVEN, (), [30])
+
+
+def test_one_topic_by_two_clients_is_no_other_one() -> None:
+    """Each client writes the id in its own way."""
+    story = Story().log(35)
+    story.run("a").claim(1, at=0, topic_id=ONE).batch(30).releases()
+    story.run("b").claim(2, at=30, topic_id=ONE_AS_BASE64).batch(5)
+
+    assert (story.proof().former, story.proof().proven) == ((), 35)
 
 
 def test_a_truncated_log_that_is_noted_is_no_fault() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from inbound.coordinators.zookeeper import Call, SetData
+from inbound.ledger.memory import Note
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper import NOBODY, Who
+from tests.reset_by_hand import close, open_again, stopped
 
 PARTITIONS = 4
 ADMIN = Who("admin", "creator")
@@ -130,3 +132,31 @@ def test_a_held_partition_whose_epoch_cannot_be_read_while_the_session_expires_i
     world.run(70)
     assert (during, world.owned()) == ({"c": {0, 1, 3}}, {"c": {0, 1, 2, 3}})
     assert (world.commits(), c.channel.status().records_total) == (dict.fromkeys(range(4), 5), 8)
+
+
+def test_a_reset_does_not_wait_for_a_partition_whose_offset_cannot_be_read(world: World) -> None:
+    """Its claim made an owner node under which nothing is held: that goes when the gate closes. What the reset writes is read."""
+    offset(world, b"nonsense")
+    world.join("c")
+    world.run(40)
+    before = world.owned()
+    close(world)
+    world.run_until(lambda: stopped(world), within=2)
+    offset(world, b"1")
+    open_again(world)
+    publish(world, 2)
+    world.run(3)
+    assert (before, world.commits()) == ({"c": {0, 1, 2, 3}}, dict.fromkeys(range(PARTITIONS), 5))
+
+
+def test_a_topic_that_was_created_anew_is_said_also_where_the_old_offset_cannot_be_read(world: World) -> None:
+    """The claim overwrites it; the ledger has the topic's ids, and no old offset."""
+    offset(world, b"nonsense")
+    world.kafka.delete_topic("orders")
+    world.kafka.create_topic("orders", PARTITIONS)
+    c = world.join("c")
+    publish(world, 2)
+    world.run(10)
+    anew = {entry.partition: entry.facts["old"] for entry in c.ledger.entries if isinstance(entry, Note)
+            and entry.kind == "reset"}  # fmt: skip
+    assert (world.commits(), anew) == (dict.fromkeys(range(PARTITIONS), 2), {0: 3, 1: 3, 2: None, 3: 3})

@@ -15,6 +15,7 @@ from inbound.coordinators.nodes import ResetNote, decode_epoch
 from inbound.coordinators.zookeeper import Call, Delete, SetData
 from inbound.errors import IllegalTransitionError, UnknownRefError
 from inbound.testing.world import GROUP
+from inbound.testing.zookeeper import NOBODY, Who
 from tests.reset_by_hand import Told
 from tests.reset_stage import INFO, Stage, moved
 
@@ -74,8 +75,8 @@ def test_some_partitions_are_moved_and_the_others_go_on_where_they_were() -> Non
     stage.run(5)
     assert [(m.partition, m.old, m.new) for m in command.moved] == [(1, 10, 6), (3, 10, 6)]
     assert stage.told() == [(1, 10, 6), (3, 10, 6)]
-    # A fence, the move, and the claim; or the claim alone.
-    assert [after[p] - before[p] for p in range(4)] == [1, 3, 1, 3]
+    # A fence, the move, the claim, and the first commit, which says under which leader its records were written; or the claim.
+    assert [after[p] - before[p] for p in range(4)] == [1, 4, 1, 4]
 
 
 def test_a_member_that_joins_between_stop_and_start_takes_part_when_the_gate_opens() -> None:
@@ -258,6 +259,25 @@ def test_brokers_that_are_away_are_waited_for() -> None:
     assert (stage.state(name), stage.gate, message[0]) == ("mapped", "open", "Unknown")
     stage.world.kafka.up()
     assert stage.ended(name).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("who", "state"),
+    [(Who("admin", "creator"), "stopping"), (Who("admin", "readable"), "stopped")],
+    ids=["not readable", "not writable"],
+)
+def test_a_node_that_is_refused_is_waited_for(who: Who, state: str) -> None:
+    """The condition names it. With the right back the reset goes on."""
+    stage = Stage("a", partitions=2)
+    stage.lead("leader")
+    path = stage.world.paths.offset("orders", 1)
+    stage.world.ensemble.tree.give(path, who)
+    name = stage.submit()
+    stage.run(12)
+    before, words = stage.state(name), [message for message in told(stage, name).values() if path in message[1]]
+    stage.world.ensemble.tree.give(path, NOBODY)
+    command = stage.ended(name)
+    assert (before, [reason for reason, _ in words], command.state) == (state, ["Unknown"], State.SUCCEEDED), words
 
 
 def test_partitions_that_were_added_meanwhile_are_moved_with_the_others() -> None:

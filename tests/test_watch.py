@@ -6,9 +6,11 @@ import pytest
 
 from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import Create, SetData
-from inbound.errors import ZkAmbiguousError, ZkUnavailableError
+from inbound.errors import ZkAmbiguousError, ZkDeniedError, ZkUnavailableError
 from inbound.testing.clock import ManualClock
-from inbound.testing.zookeeper import FakeEnsemble
+from inbound.testing.zookeeper import NOBODY, FakeEnsemble, Who
+
+ADMIN = Who("admin", "creator")
 
 
 class Scene:
@@ -29,7 +31,7 @@ class Scene:
         return self.zk.wire.watches
 
     def write(self) -> None:
-        self.ensemble.tree.transaction([SetData("/made", b"x")], 0)
+        self.ensemble.tree.transaction([SetData("/made", b"x")], 0, who=ADMIN)
         self.ensemble.deliver_all()
 
 
@@ -79,3 +81,23 @@ def test_a_read_without_an_answer_is_followed_by_one_that_sets_it_again(scene: S
     with pytest.raises(ZkUnavailableError):
         refused.result()
     assert (between, scene.fired) == (False, ["fired"])
+
+
+def test_reads_that_are_refused_leave_one_watch_and_the_first_that_is_allowed_sets_it_again(scene: Scene) -> None:
+    """The server sets it although the node may not be read, and loses it when the node changes meanwhile."""
+    scene.ensemble.tree.give("/made", ADMIN)
+    refused = []
+    for _ in range(3):
+        refused.append(scene.watch.get(scene.zk, "/made"))
+        scene.ensemble.deliver_all()
+    before, stands = dict(scene.standing), scene.watch.stands(scene.zk)
+    scene.write()
+    unheard = list(scene.fired)
+    scene.ensemble.tree.give("/made", NOBODY)
+    scene.watch.get(scene.zk, "/made")
+    scene.ensemble.deliver_all()
+    scene.write()
+    for call in refused:
+        with pytest.raises(ZkDeniedError):
+            call.result()
+    assert (before, stands, unheard, scene.fired) == ({("data", "/made"): 1}, False, [], ["fired"])

@@ -18,11 +18,16 @@ def go_through(claims: Sequence[Claim]) -> Evidence:
         walk = Walk(evidence, claim, position, _begins_anew)
         if position is not None and evidence.late:
             evidence.floor = min(evidence.floor, position)
-        elif position is not None and position < evidence.floor and _moved_on_purpose(evidence, claim, position):
+        elif (
+            position is not None
+            and position < evidence.floor
+            and (_moved_on_purpose(evidence, claim, position) or _unknown_epochs(evidence, claim))
+        ):
             walk.ask(position, evidence.high)
             evidence.floor = evidence.high = position
+        evidence.over_cut = None
         _say_what_is_missing(evidence, claim)
-        evidence.loose, evidence.late = False, claim in unfenced
+        evidence.loose, evidence.late, evidence.anew = False, claim in unfenced, None
         walk.go()
         if walk.landed is not None:
             evidence.expected = walk.landed
@@ -76,7 +81,7 @@ def _begins(evidence: Evidence, claim: Claim) -> int | None:
         return position
     if position > expected:
         _began_past(evidence, claim, expected, position, opens)
-    elif not (evidence.loose or _reset_to(claim, position)) and _unknown_epochs(evidence, claim):
+    elif not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_mover(evidence, claim, expected, position), position, expected)
     return position
 
@@ -130,8 +135,9 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int) -> None:
 
 
 def _moved_on_purpose(evidence: Evidence, claim: Claim, position: int) -> bool:
-    """Whether it begins below what was committed for a reason that is known, or that can't be known."""
-    return bool(_reset_to(claim, position) or evidence.loose or _unknown_epochs(evidence, claim))
+    """Whether it begins below what was committed for a reason that is known; or missing lines may have one."""
+    landed_unsaid = position in (evidence.over_cut, evidence.anew)  # no line says that it landed, but it did
+    return landed_unsaid or evidence.loose or _reset_to(claim, position) is not None
 
 
 def _reset_to(claim: Claim, position: int) -> Event | None:

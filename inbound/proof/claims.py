@@ -28,6 +28,7 @@ class Claim:
     last_epoch: int  # commits can move it on
     known: bool  # it has its `claimed` line
     position: int | None = None  # the group's offset, as read when it was claimed
+    topic_id: str | None = None  # which topic of that name it was; None: earlier releases, and brokers without ids
     items: list[Span | Event] = field(default_factory=list)  # in the order of the run
     before: list[Event] = field(default_factory=list)  # noted with the claim, before its `claimed`
     ending: Ending = "died"
@@ -122,8 +123,11 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
             continue
         claimed = isinstance(item, Event) and item.kind == "claimed"
         if claimed or not claims or (_is_hand_out(item) and claims[-1].ended_at is not None) or before:
-            position = item.facts.get("position") if isinstance(item, Event) and claimed else None
-            claims.append(Claim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, before=before))
+            facts = item.facts if isinstance(item, Event) and claimed else {}
+            position, topic_id = facts.get("position"), facts.get("topic_id")
+            claims.append(
+                Claim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, topic_id, before=before)
+            )
             before = []
         claim = claims[-1]
         claim.items.append(item)

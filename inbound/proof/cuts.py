@@ -25,7 +25,7 @@ class Counted(NamedTuple):
 
     claims: list[Claim]
     uncertain: list[Missing]  # what is not known of cuts
-    lowest: int | None  # of the offsets at which the log was cut; None: it was not
+    lowest: int | None  # of the offsets at which the log was cut, or may have been; None: it was not
 
 
 def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
@@ -50,17 +50,23 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
                 cuts.append(end)
             claim.items.append(_event(item, end) if end is not None and isinstance(item, Event) else item)
         counted.append(claim)
-    return Counted(counted, missing, min(cuts, default=None))
+    return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
 
 
 def _cut(event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]) -> int:
     """Return up to where what was noted before still counts."""
     facts = event.facts
     position, to, cut, start, end = (facts.get(name) for name in ("position", "to", "cut", "start", "end"))
+    if cut is not None:
+        if start and cut <= start:
+            text = (
+                f"the log was cut at {start}, where it begins now, or before: what was published between the cut and {start}, if "
+                "anything, was deleted before anybody could read it"
+            )
+            missing.append(Missing(text, 0, int(start)))
+        return int(cut)
     if to is not None and to == start and _landed(to, later, following):
         return int(to)  # all that the log held then is handed out again
-    if cut is not None:
-        return int(cut)
     known = min(int(offset) for offset in (position, end) if offset is not None)
     missing.append(
         Missing(
@@ -123,7 +129,8 @@ def _spans(items: Iterable[Span | Event], claims: Sequence[Claim]) -> list[Span]
 
 def _ended_at(claim: Claim, end: int) -> Claim:
     items = [_span(item, end) if isinstance(item, Span) else _event(item, end) for item in claim.items]
-    return replace(claim, position=_least(claim.position, end), items=items)
+    before = [_event(event, end) for event in claim.before]
+    return replace(claim, position=_least(claim.position, end), items=items, before=before)
 
 
 def _span(span: Span, end: int) -> Span:

@@ -57,6 +57,9 @@ class Evidence:
     expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
     opens: set[int] = field(default_factory=set)  # commits that may have landed since
     may_have_landed: set[int] = field(default_factory=set)  # the same, before a claim that found no commit
+    #: A first position that the claim before announced: it found no commit, and that one may stand.
+    anew: int | None = None
+    over_cut: int | None = None  # where a log was cut, the commit may go back to here
     loose: bool = False  # where the next claim begins can't be told: lines are missing
     floor: int = 0  # below it all was committed, and nobody has asked for it again
     high: int = 0  # highest offset handed out or committed since somebody moved the group back

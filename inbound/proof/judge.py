@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of
 from inbound.proof.cuts import without_cut_off
@@ -122,11 +123,17 @@ def judge(
 
 
 def _chapters(claims: Sequence[Claim]) -> list[list[Claim]]:
-    """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other."""
+    """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other.
+
+    Who began the new one may have died before its ledger said so; then the next claim names another topic id.
+    """
     chapters: list[list[Claim]] = []
+    topic_id: str | None = None
     for claim in claims:
-        if not chapters or claim.created_anew:
+        another = topic_id is not None and claim.topic_id is not None and same_topic(topic_id, claim.topic_id) is False
+        if not chapters or claim.created_anew or another:
             chapters.append([])
+        topic_id = claim.topic_id or (None if claim.created_anew else topic_id)
         chapters[-1].append(claim)
     return chapters
 

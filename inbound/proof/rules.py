@@ -178,7 +178,8 @@ def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, commi
 def past_the_end(evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, committed: int | None) -> None:
     if extent is None:
         return
-    high = max(evidence.high, committed or 0) if evidence.start is not None else (committed or 0)
+    blind = any(claim.blind for claim in claims)  # what was handed out before missing lines may be of a deleted topic
+    high = max(0 if blind or evidence.start is None else evidence.high, committed or 0)
     if high > extent.end:
         what = f"committed or handed out up to {high}, and the log ends at {extent.end}: the topic was deleted and made anew, "
         evidence.found("beyond-end", [(extent.end, high)], what + "or the brokers have lost its end", claims[-1:], None)

@@ -60,6 +60,7 @@ class Walk:
         self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
         #: Up to this line, lines that were never written may have stood between any two.
         self._blind_until = max((item.seq or 0 for item in claim.blind if item.degraded), default=-1)
+        self._last_seq = 0  # of the lines gone through
         if self._blind_until >= 0:
             self.ask(0, max([evidence.high, *(span.next for span in claim.spans if span.seq <= self._blind_until)]))
 
@@ -167,14 +168,20 @@ class Walk:
             if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
                 self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
+            if self.position is None and self._fresh:
+                self.evidence.anew = span.answered
         if span.landed is None:
             return
         evidence, landed = self.evidence, span.landed
+        evidence.anew = None
         if (self.position is None and self._fresh) or landed == self._given:
             self._begin_at(landed)
         elif self.position is not None and landed > max(self.position, self.own.end):
             self._committed_past(landed, span)
-        if self.landed is not None and landed < self.landed:
+        if landed == evidence.over_cut:
+            evidence.over_cut = None
+            self._went_back(landed)
+        elif self.landed is not None and landed < self.landed:
             evidence.found(
                 "unfenced", [(landed, self.landed)],
                 f"{self.claim.consumer} committed {landed} after {self.landed} under the same claim: an older request "
@@ -187,6 +194,13 @@ class Walk:
         if span.last_mzxid is not None and span.last_mzxid > (evidence.last_mzxid or -1):
             evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
 
+    def _went_back(self, landed: int) -> None:
+        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition."""
+        evidence = self.evidence
+        if landed < evidence.floor:
+            self.ask(landed, evidence.high)
+            evidence.floor = evidence.high = landed
+
     def _committed_past(self, landed: int, span: Span) -> None:
         assert self.position is not None
         passed = difference([(self.position, landed)], self.own.ranges)
@@ -196,7 +210,9 @@ class Walk:
 
     def _event(self, event: Event) -> None:
         facts = event.facts
-        if event.kind == "revert":
+        if event.kind == "truncated":
+            self.evidence.over_cut = facts.get("to")
+        elif event.kind == "revert":
             self._move_back(int(facts["from"]), int(facts["to"]))
         elif event.kind == "skip":
             self._skip(int(facts["from"]), int(facts["to"]), event)
@@ -281,11 +297,17 @@ class Walk:
         self._fresh = False
 
     def _look_for_missing_lines(self, item: Span | Event) -> None:
-        """From missing lines on, where the next hand-out begins is not known."""
+        """From missing lines on, where the next hand-out begins is not known; nor whether it is the same topic."""
+        passed = self._last_seq <= self._blind_until < item.seq
         while self._blind and item.seq > _line_of(self._blind[0]):
             self._miss(self._blind.pop(0))
+            passed = True
+        if passed:
             self.position, self._fresh = None, False
             self.ask(0, max(self.evidence.high, self.own.end))
+        if passed or item.seq <= self._blind_until:
+            self.landed = None
+        self._last_seq = item.last_seq if isinstance(item, Span) else item.seq
 
     def _miss(self, item: Damage) -> None:
         evidence = self.evidence

@@ -61,6 +61,10 @@ class _Log:
         return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), None)
 
 
+class ClientError(Exception):
+    """What a client raises that nobody expects; the thread that uses it goes on a second later (`inbound.driver`)."""
+
+
 class DivergedError(Exception):
     """The log was cut below a position: it is `end` up to where it holds what was read."""
 
@@ -92,7 +96,9 @@ class FakeKafka:
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
         #: Told of records that leave a log.
-        self.on_gone: Callable[[Gone], None] = lambda gone: None
+        #: Makes of a record that is published what the log gets.
+        self.stamp: Callable[[TopicPartition, PlainRecord], PlainRecord] = lambda tp, record: record
+        self.observers: list[Callable[[Gone], None]] = []
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic, or add partitions to it."""
@@ -103,11 +109,19 @@ class FakeKafka:
         for number in range(partitions):
             self._logs.setdefault(TopicPartition(name, number), _Log())
 
+    def id_of(self, name: str, form: int) -> str:
+        """Return a topic's id as one of `ID_FORMS` writes it."""
+        return ID_FORMS[form % len(ID_FORMS)](self._topics[name][1])
+
+    def names(self, name: str, topic_id: str | None) -> bool:
+        """Whether that is an id, in any form, of the topic that there is now."""
+        return name in self._topics and any(self.id_of(name, form) == topic_id for form in range(len(ID_FORMS)))
+
     def delete_topic(self, name: str) -> None:
         """Take a topic away with everything in it; made again, it has another id."""
         del self._topics[name]
         for tp in [tp for tp in self._logs if tp.topic == name]:
-            self.on_gone(Gone(tp, "deleted", self._logs.pop(tp).records, 0))
+            self._gone(Gone(tp, "deleted", self._logs.pop(tp).records, 0))
 
     def publish(
         self,
@@ -123,7 +137,8 @@ class FakeKafka:
         log = self._logs[TopicPartition(topic, partition)]
         first = log.end
         for value in values:
-            log.records.append(PlainRecord(log.end, timestamp, key, value, headers))
+            record = PlainRecord(log.end, timestamp, key, value, headers)
+            log.records.append(self.stamp(TopicPartition(topic, partition), record))
             log.end += 1
         return range(first, log.end)
 
@@ -139,7 +154,7 @@ class FakeKafka:
         log.records = log.records[len(gone) :]
         first = log.epoch_of(log.start)
         log.epochs = [(epoch, max(begun, log.start)) for epoch, begun in log.epochs if first is None or epoch >= first]
-        self.on_gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
+        self._gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
         """Lose everything from offset `end` on, as an unclean leader election does. What is published next stands there."""
@@ -148,7 +163,11 @@ class FakeKafka:
         gone = [record for record in log.records if record.offset >= end]
         log.records = log.records[: len(log.records) - len(gone)]
         log.elect()
-        self.on_gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
+        self._gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
+
+    def _gone(self, gone: Gone) -> None:
+        for observer in self.observers:
+            observer(gone)
 
     def offsets(self, topic: str, partition: int) -> list[int]:
         """Return the offsets that hold a record, in order; none if there is no such partition."""
@@ -159,6 +178,11 @@ class FakeKafka:
         """Return what a partition's log holds; nothing if there is no such partition."""
         log = self._logs.get(tp)
         return log.records if log is not None else ()
+
+    def start(self, tp: TopicPartition) -> int:
+        """Return where a partition's log starts; 0 if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.start if log is not None else 0
 
     def end(self, tp: TopicPartition) -> int:
         """Return where a partition's log ends; 0 if there is no such partition."""
@@ -251,7 +275,7 @@ class FakeKafka:
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
         next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
-        told = log.epoch_of(next_offset - 1) if self.tells_epochs else None
+        told = log.epoch_of(next_offset - 1) if self.tells_epochs and records else None  # it stands in the records
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
     def _answering(self, tp: TopicPartition) -> _Log | None:
@@ -282,6 +306,10 @@ class FakeLogClient(LogClient):
     def fail_next(self, verb: str, error: Exception) -> None:
         """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
         self._failures.setdefault(verb, []).append(error)
+
+    def work_again(self) -> None:
+        """Raise none of what `fail_next` asked for any more."""
+        self._failures.clear()
 
     def _fail_if_asked(self, verb: str) -> None:
         if self._failures.get(verb):

@@ -8,26 +8,26 @@ from typing import Any
 
 from inbound.coordinators.nodes import BadNodeError, decode_offset
 from inbound.ledger.base import Done, Range, Settled
-from inbound.ledger.memory import Gap
+from inbound.ledger.memory import Gap, MemoryLedger
 from inbound.ledger.reader import Entry
 from inbound.proof.collapse import Collapser, Source, joined
 from inbound.proof.intervals import union
 from inbound.proof.judge import judge
 from inbound.proof.model import Coordination, LogExtent, PartitionKey, PartitionProof
-from inbound.testing.world import GROUP, Consumer, World
+from inbound.testing.scene import Scene
 from inbound.topic_partition import TopicPartition
 
 #: What lines of a ledger are called that are no notes.
 KINDS = {Range: "begun", Done: "done", Settled: "settled", Gap: "degraded"}
 
 
-def proofs_of(world: World, piece: int = 1 << 30) -> dict[TopicPartition, PartitionProof]:
+def proofs_of(world: Scene, piece: int = 1 << 30) -> dict[TopicPartition, PartitionProof]:
     """Judge every partition that there is now, from ledgers that are read in pieces of so many lines."""
     stories = []
-    for consumer in world.consumers.values():
-        lines, pieces = list(_entries(consumer)), []
+    for name, consumer_id, ledger in world.ledgers():
+        lines, pieces = list(_entries(world.group, name, consumer_id, ledger)), []
         for start in range(0, max(1, len(lines)), piece):
-            collapser = Collapser(Source(GROUP, consumer.consumer_id, consumer.name, consumer.name))
+            collapser = Collapser(Source(world.group, consumer_id, name, name))
             for entry in lines[start : start + piece]:
                 collapser.add(entry)
             pieces.append(collapser.piece())
@@ -38,24 +38,24 @@ def proofs_of(world: World, piece: int = 1 << 30) -> dict[TopicPartition, Partit
     damage = [damage for story in stories for damage in story.damage]
     partitions = [TopicPartition(t, p) for t, meta in world.kafka.topics().items() for p in range(meta.partitions)]
     return {
-        tp: judge(PartitionKey(GROUP, *tp), runs, spans, events, damage, _extent(world, tp), _coordination(world, tp))
+        tp: judge(
+            PartitionKey(world.group, *tp), runs, spans, events, damage, _extent(world, tp), _coordination(world, tp)
+        )
         for tp in partitions
     }
 
 
-def _entries(consumer: Consumer) -> Iterator[Entry]:
+def _entries(group: str, name: str, consumer_id: str, ledger: MemoryLedger) -> Iterator[Entry]:
     """Yield what a consumer has noted, as lines of a file."""
-    for seq, noted in enumerate(consumer.ledger.entries, start=1):
+    for seq, noted in enumerate(ledger.entries, start=1):
         members: dict[str, Any] = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
         kind = members.pop("kind", KINDS.get(type(noted)))
         if isinstance(noted, Gap):
             members = {"facts": members}
-        yield Entry(
-            Path(consumer.name), seq, kind, consumer.name, seq, GROUP, consumer.consumer_id, float(seq), **members
-        )
+        yield Entry(Path(name), seq, kind, name, seq, group, consumer_id, float(seq), **members)
 
 
-def _extent(world: World, tp: TopicPartition) -> LogExtent | None:
+def _extent(world: Scene, tp: TopicPartition) -> LogExtent | None:
     limits = world.kafka.log_range(tp)
     if limits is None:
         return None
@@ -63,7 +63,7 @@ def _extent(world: World, tp: TopicPartition) -> LogExtent | None:
     return LogExtent(limits.start, limits.end, tuple(present))
 
 
-def _coordination(world: World, tp: TopicPartition) -> Coordination:
+def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
     tree, paths = world.ensemble.tree, world.paths
     offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
     known = True

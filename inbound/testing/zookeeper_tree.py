@@ -56,11 +56,15 @@ class Snapshot:
     def children(self, path: str, who: Who | None = None) -> list[str] | None:
         return sorted(self.names[path]) if self._stored(path, who) else None
 
-    def _stored(self, path: str, who: Who | None) -> _Stored | None:
+    def may_read(self, path: str, who: Who) -> bool:
+        """Whether its access rights allow it, if it is there."""
         stored = self.nodes.get(path)
-        if stored is not None and who is not None and not stored.allows(who, reading=True):
+        return stored is None or stored.allows(who, reading=True)
+
+    def _stored(self, path: str, who: Who | None) -> _Stored | None:
+        if who is not None and not self.may_read(path, who):
             raise denied(path, who)
-        return stored
+        return self.nodes.get(path)
 
 
 @dataclass(frozen=True)
@@ -100,13 +104,15 @@ class Tree:
     def transaction(
         self, ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = NOBODY
     ) -> list[Stat | None]:
-        """Do all or nothing. What has expired goes whoever made it.
+        """Do all or nothing. What has expired goes whoever made it; a hand in the nodes (session 0) may do all.
 
         Raises:
             RefusedError: with the first operation that could not be done.
             ZkNodeError: the node is one of `refused`; ZkDeniedError: a node's access rights are against it.
         """
-        work = _Work(dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired else who)
+        work = _Work(
+            dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired or not session else who
+        )
         for index, op in enumerate(ops):
             try:
                 reason = work.apply(op)

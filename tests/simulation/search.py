@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from inbound.testing.simulation import Action, Outcome, Plan, Setup, first_failure, play, shrink
+from inbound.testing.simulation import Action, Dispatch, Outcome, Plan, Setup, first_failure, play, shrink
 from inbound.testing.simulation.shrink import kind_of
 from tests.simulation.mutants import MUTANTS
 
@@ -107,7 +107,7 @@ def find_all(names: Sequence[str] = SEARCHED, shrinking: int = SHRINKING) -> Ite
 
 def recorded() -> dict[str, Kill]:
     """Return the committed records."""
-    made = {"Plan": Plan, "Setup": Setup, "Action": Action}
+    made = {"Plan": Plan, "Setup": Setup, "Action": Action, "Dispatch": Dispatch}
     return {
         name: Kill(kill["seed"], kill["kind"], kill["violation"], eval(kill["plan"], made))
         for name, kill in json.loads(RECORDS.read_text()).items()

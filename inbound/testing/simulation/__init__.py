@@ -15,9 +15,11 @@ from inbound.testing.simulation.plan import (
     EVERYTHING,
     GENTLE,
     MOVING,
+    PLANS,
     RESETS,
     ROUGH,
     Action,
+    Dispatch,
     Plan,
     Setup,
     make_plan,
@@ -28,7 +30,7 @@ from inbound.testing.simulation.run import Outcome, play
 from inbound.testing.simulation.shrink import shrink
 
 __all__ = [
-    "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "RESETS", "ROUGH",
-    "Action", "Outcome", "Plan", "Report", "Setup",
+    "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "PLANS", "RESETS", "ROUGH",
+    "Action", "Dispatch", "Outcome", "Plan", "Report", "Setup",
     "campaign", "check", "first_failure", "make_plan", "make_reset_plan", "plan_of", "play", "shrink", "story",
 ]  # fmt: skip

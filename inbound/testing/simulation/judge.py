@@ -1,20 +1,21 @@
 """What must hold at every step of a simulated run, whatever happens: judged from the nodes, the log and the hand-outs.
 
-The judge knows nothing of how inbound works inside. It hears of every transaction that ZooKeeper has done, and of every
-batch that a processor was handed and what it answered.
+The judge knows nothing of how inbound works inside. It hears of each transaction of ZooKeeper, and of each batch and its answer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, decode_epoch, decode_offset
 from inbound.processors.batch import Batch, BatchResponse, Verb
-from inbound.testing.simulation.reset_judge import ResetJudge
+from inbound.testing.scene import Member, Scene
+from inbound.testing.simulation.cut_judge import CutJudge
+from inbound.testing.simulation.judged import HandOut, JudgedPartition
+from inbound.testing.simulation.offset_nodes import OffsetNodes
+from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
 from inbound.testing.simulation.witness import Witness
-from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
@@ -22,77 +23,13 @@ from inbound.topic_partition import TopicPartition
 AWARE = 1.5
 
 
-@dataclass(eq=False)
-class HandOut:
-    """One batch in a callback."""
-
-    consumer: str  # the process, not its consumer id
-    tp: TopicPartition
-    epoch: int
-    first: int
-    next: int
-    records: int
-    began: float
-    #: Where the answer left the position; None while there is none.
-    position: int | None = None
-    #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
-    advanced: int = 0
-    failed_alone: bool = False  # on one record, which `on_error` may give up
-    #: Handed out by a zombie that could not know: its session had been ended by force.
-    unaware: bool = False
-    tenure: int = 0
-
-
-@dataclass(frozen=True)
-class _ByReset:
-    """An epoch that a reset has made, and what it explains."""
-
-    epoch: int
-    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
-    overtaken: str | None  # the process whose owner node it has deleted
-
-    def explains(self, offset: int, before: HandOut) -> bool:
-        """Whether what was handed out before may come again because of it."""
-        note = self.note
-        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
-        return back or self.overtaken == before.consumer
-
-
-@dataclass(eq=False)
-class _Partition:
-    """What the judge knows of one partition."""
-
-    commit: int | None = None
-    epoch: int = 0
-    holder: str | None = None  # the process whose claim made the epoch; None: it was moved from outside
-    owner: str | None = None  # the process whose session has the owner node
-    last: HandOut | None = None  # by anyone
-    current: HandOut | None = None  # of the current epoch
-    handed: dict[int, HandOut] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
-    #: Epochs that were made from outside: what was handed out before may come again after.
-    tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
-    outside: list[int] = field(default_factory=list)
-    resets: list[_ByReset] = field(default_factory=list)
-    moved_at: float = -1.0  # by a reset
-    untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
-    topic_id: str | None = None  # in the epoch node: the topic that the offset is about
-    topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0
-    of_deleted_topic: bool = False  # and nobody has begun the new one yet
-    disowned: bool = False  # somebody deleted the owner node by hand
-    read_at: float = -1.0  # when it was last handed out to its owner
-    may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
-    #: The lowest offset at which the log was cut since the commit went back for that, and when it was cut last.
-    cut_at: int | None = None
-    cut_when: float = -1.0
-    gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
-
-
 class Judge:
     """Collects violations; the first one is what the run is about."""
 
-    def __init__(self, world: World, *, latest: bool) -> None:
+    def __init__(self, world: Scene, *, latest: bool, of: str = "") -> None:
+        """`of` says before each line which group it is about; the only one needs no name."""
         self.world = world
+        self._of = of
         self.violations: list[str] = []
         self.trace: list[tuple[float, str]] = []
         self.releases = 0
@@ -101,14 +38,18 @@ class Judge:
         self._latest = latest
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
+        #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
+        self.refused: set[TopicPartition] = set()
         self._calm_from = float("inf")
-        self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
+        self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
         self._expired_by_force: set[int] = set()
         self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
+        self.cuts = CutJudge(world, self.violated)
         self.witness = Witness(world.kafka)
+        self._nodes = OffsetNodes(latest=latest)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
 
@@ -116,12 +57,12 @@ class Judge:
 
     def say(self, what: str) -> None:
         """Note something for the story of the run."""
-        self.trace.append((self.world.clock.now(), what))
+        self.trace.append((self.world.clock.now(), self._of + what))
 
     def violated(self, what: str) -> None:
         """Note that something happened that must not."""
         self.say(f"VIOLATION: {what}")
-        self.violations.append(what)
+        self.violations.append(self._of + what)
 
     def initial_partitions(self, tps: list[TopicPartition]) -> None:
         """These exist before anybody reads: with `latest`, what is in them then need not be read."""
@@ -133,10 +74,12 @@ class Judge:
         self._expired_by_force.add(session)
 
     def moved(self, tp: TopicPartition) -> None:
-        """Somebody from outside has moved the offset, or the log has lost its end."""
+        """Somebody from outside moves the offset."""
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.current = None
+        self._nodes.written(tp)
+        self.cuts.moved(tp)
 
     def disowned(self, tp: TopicPartition) -> None:
         """Somebody deletes an owner node by hand: its consumer gets it back, unless another one is first."""
@@ -144,21 +87,29 @@ class Judge:
         known.outside.append(known.epoch + 1)
         known.disowned = True
 
+    def offset_taken(self, tp: TopicPartition) -> None:
+        """Somebody is about to take the group's offset out of its node: who claims the partition then begins anew."""
+        known = self._partitions[tp]
+        self._nodes.take(tp, known.tenure if known.current is None else None)
+        if known.current is None:
+            known.outside.append(known.epoch)
+
+    def offset_mended(self, tp: TopicPartition) -> None:
+        """Somebody is about to write it again."""
+        self._nodes.mend(tp)
+
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
+        if self._partitions[tp].commit is None:
+            self.witness.created_anew(tp, None)
 
     def cut(self, tp: TopicPartition, end: int) -> None:
-        """The log loses everything from `end` on: what stands there later are other records.
-
-        Who has read further than that goes back: to its commit, or, where that is behind the cut, to where the configuration
-        says. It may hand out before what it has read already.
-        """
+        """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
-        known.cut_at = end if known.cut_at is None else min(end, known.cut_at)
-        known.cut_when = self.world.clock.now()
-        limits = self.world.kafka.log_range(tp)
-        known.gone_to = max(known.gone_to, limits.end if limits is not None else 0)
+        begun = known.commit is not None or not known.may_start_late
+        if not self.cuts.cut(tp, end, begun=begun) or not (begun or known.holder is None):
+            self.witness.cannot_tell(tp)
         known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
         known.done = {offset for offset in known.done if offset < end}
 
@@ -177,18 +128,23 @@ class Judge:
     def commit_of(self, tp: TopicPartition) -> int | None:
         return self._partitions[tp].commit
 
+    def has_given_up(self, tp: TopicPartition, end: int) -> bool:
+        """Whether the last record before `end` was given up: what `next` left uncommitted before that waits for more."""
+        given = self._partitions[tp].current
+        return given is not None and given.next >= end and self._given_up(given, given.first)
+
     def read_at(self, tp: TopicPartition) -> float:
         """Return when it was last handed out to its owner."""
         return self._partitions[tp].read_at
 
     # -- hand-outs -----------------------------------------------------------------------------------------------------
 
-    def begins(self, consumer: Consumer, batch: Batch) -> HandOut:
+    def begins(self, consumer: Member, batch: Batch, to: object) -> HandOut:
         """A processor is handed a batch."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now()
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now(), to
         )
         self.handed_out += 1
         self.witness.handed(tp, batch)
@@ -207,11 +163,11 @@ class Judge:
             known.read_at = given.began
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
-        for record in batch.records:
-            if known.cut_at is not None and record.offset >= known.cut_at:
-                if not self.world.kafka.holds(tp, record):
-                    continue  # read before the cut
-                self._judge_reading_over_a_cut(known, given)
+        self._judge_whole(given, batch)
+        there = self.cuts.there(tp, batch.records)
+        if there:
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed)
+        for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
                 self.repeated += 1
@@ -220,7 +176,7 @@ class Judge:
             known.handed[record.offset] = given
         return given
 
-    def told(self, consumer: Consumer, tp: TopicPartition, old: int | None, new: int) -> None:
+    def told(self, consumer: Member, tp: TopicPartition, old: int | None, new: int) -> None:
         """A processor is told of a reset."""
         self.say(f"{consumer.name} is told that a reset has moved {tp} from {old} to {new}")
         if (tp, old, new) not in self.resets.moves:
@@ -237,7 +193,7 @@ class Judge:
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
         given.failed_alone = not taken and given.records == 1
 
-    def answers(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
+    def answers(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
         given = self._partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
@@ -245,7 +201,14 @@ class Judge:
             position = given.position if given.position is not None else given.first
             self._answered(given, response, position, position)
 
-    def failure_answered(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
+    def finished(self, consumer: Member, batch: Batch, offset: int, by: object) -> None:
+        """A processor that has answered `next` has finished what is before `offset`."""
+        tp = TopicPartition(batch.topic, batch.partition)
+        given = self._partitions[tp].current
+        if given is not None and (given.consumer, given.to) == (consumer.name, by):
+            self._done(given, offset)
+
+    def failure_answered(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """`on_exception` says what to do about the batch that failed."""
         given = self._partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
@@ -271,6 +234,8 @@ class Judge:
                 known.done.update(range(end, given.position))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
+        if given.tenure != known.tenure:
+            return True  # another has it now, and may have processed it
         for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
             known.done.discard(offset)
             if offset in known.handed:
@@ -281,9 +246,14 @@ class Judge:
         """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
         known = self._partitions[given.tp]
         given.advanced = end
+        known.answered = max(known.answered, (given.tenure, end))
         for offset in range(known.commit or 0, end):
             before = known.handed.get(offset)
-            if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
+            if before is not None and (before.tenure, before.consumer, before.to) == (
+                given.tenure,
+                given.consumer,
+                given.to,
+            ):
                 before.advanced = max(before.advanced, end)
                 if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
                     known.done.add(offset)
@@ -291,7 +261,7 @@ class Judge:
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
 
-    def _is_owner(self, consumer: Consumer, known: _Partition, given: HandOut) -> bool:
+    def _is_owner(self, consumer: Member, known: JudgedPartition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
         session = consumer.zk.session
         if session is not None and session.id in self._expired_by_force:
@@ -301,7 +271,8 @@ class Judge:
         overtaken = [by.overtaken for by in known.resets if by.epoch > given.epoch]
         if given.consumer in overtaken and self.world.clock.now() < self._calm_from + AWARE:
             return False
-        if (known.disowned or known.epoch in known.outside) and self.world.clock.now() < self._calm_from + AWARE:
+        known_soon = self.world.clock.now() < self._calm_from + AWARE or given.tp in self.refused
+        if (known.disowned or known.epoch in known.outside) and known_soon:
             return False
         if known.holder is not None or known.epoch == given.epoch or known.resets:
             self.violated(
@@ -310,29 +281,32 @@ class Judge:
             )
         return False
 
-    def _judge_position(self, known: _Partition, given: HandOut) -> None:
-        if known.commit is None:
+    def _judge_position(self, known: JudgedPartition, given: HandOut) -> None:
+        if known.commit is None or self._nodes.is_uncommitted(given.tp, known.tenure):
             self.violated(f"{given.tp} is handed out before its first position is committed")
             return
         before = known.current
         expected = known.commit
-        if before is not None and before.tenure == given.tenure and before.position is not None:
+        if (
+            before is not None
+            and (before.tenure, before.to) == (given.tenure, given.to)
+            and before.position is not None
+        ):
             expected = before.position
             if self._given_up(before, before.first) and given.first >= before.next:
                 expected = before.next
-        if before is not None and before.began <= known.cut_when and given.first == known.commit:
+        if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
             return  # back to the commit, over a cut
         self._no_record_between(given, expected)
 
-    def _judge_reading_over_a_cut(self, known: _Partition, given: HandOut) -> None:
-        """What was published after a cut is handed out from its beginning."""
-        offsets = self.world.kafka.offsets(*given.tp)
-        missing = [o for o in offsets if (known.cut_at or 0) <= o < given.first and o not in known.handed]
-        if missing:
-            self.violated(
-                f"{given.consumer} reads on in {given.tp} at {given.first}, although the log was cut at {known.cut_at}: {missing} "
-                "were published since, and nobody was handed them"
-            )
+    def _judge_whole(self, given: HandOut, batch: Batch) -> None:
+        """A batch has all records of its range."""
+        if self.cuts.at(given.tp) is not None:
+            return  # it may have been read before that
+        has = {record.offset for record in batch.records}
+        lacks = [o for o in self.world.kafka.offsets(*given.tp) if given.first <= o < given.next and o not in has]
+        if lacks:
+            self.violated(f"{given.consumer} is handed {given.tp} {given.first}..{given.next - 1} without {lacks}")
 
     def _no_record_between(self, given: HandOut, expected: int) -> None:
         low, high = sorted((expected, given.first))
@@ -342,16 +316,16 @@ class Judge:
                 f"{given.consumer} reads {given.tp} at {given.first} instead of {expected}: {between} lie between"
             )
 
-    def _judge_repeat(self, known: _Partition, given: HandOut, before: HandOut, offset: int) -> None:
+    def _judge_repeat(self, known: JudgedPartition, given: HandOut, before: HandOut, offset: int) -> None:
         what = f"{given.tp} offset {offset} is handed out again, to {given.consumer} in epoch {given.epoch}"
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
-        if before.began <= known.cut_when:
+        if self.cuts.after(given.tp, before.began):
             return  # reading goes back over a cut
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
-        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
+        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
             return
         if offset < (known.commit or 0):
             self.violated(f"{what}, although it is committed")
@@ -399,16 +373,17 @@ class Judge:
         known.epoch = node.stat.version
         topic_id = self._topic_id(path, node.data)
         if topic_id is not None and topic_id != known.topic_id:
-            if known.topic_id is not None:
+            if known.of_deleted_topic:  # else the id is another way to write the same one
                 known.topic_changed_at = commit.after.zxid
             known.topic_id = topic_id
+            known.of_deleted_topic |= not self.world.kafka.names(tp.topic, topic_id)
         if tp in self._by_reset:
             note = self.resets.notes.get(tp)
             taken = ("data", self.world.paths.owner(*tp)) in commit.changed
-            known.resets.append(_ByReset(known.epoch, note, known.owner if taken else None))
+            known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
-            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
+            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset: {note}")
             return
         if (
             who is not None
@@ -419,6 +394,8 @@ class Judge:
             return
         known.tenure += 1
         known.holder, known.current = who, None
+        if self._nodes.claimed(tp, known.tenure):
+            known.outside.append(known.epoch)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
@@ -433,7 +410,9 @@ class Judge:
         before, known.owner = known.owner, None
         if node is not None:
             known.owner, known.disowned = who, False
-            expected = self.world.consumers[who].consumer_id if who in self.world.consumers else None
+            expected = (
+                self.world.consumers[who].consumer_id if who is not None and who in self.world.consumers else None
+            )
             if expected is not None and node.data.decode() != expected:
                 self.violated(f"the owner node of {tp}, made by {who}, names {node.data!r}")
             if known.holder != who and known.holder is not None:
@@ -454,6 +433,9 @@ class Judge:
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
+        if who is None and tp not in self._by_reset and self._nodes.is_by_hand(tp):
+            self.say(f"somebody makes the offset node of {tp} hold {None if node is None else node.data!r}")
+            return
         try:
             new = decode_offset(path, node.data if node else b"")
         except BadNodeError as error:
@@ -463,9 +445,10 @@ class Judge:
             return
         before, known.commit = known.commit, new
         if new == 0 and known.topic_changed_at == commit.after.zxid:
-            known.of_deleted_topic, before = False, 0
+            known.of_deleted_topic, before = not self.world.kafka.names(tp.topic, known.topic_id), 0
             known.handed.clear()
             known.done.clear()
+            self.cuts.recreated(tp)
             self.witness.created_anew(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
@@ -473,23 +456,35 @@ class Judge:
             self.resets.exact(tp, note, before)
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
+            self.cuts.moved(tp)
             self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
             self.witness.set_from_outside(tp, new, known.epoch + 1)
             return
-        self.witness.committed(tp, new)
+        anew = self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
+        anew &= known.current is None and new != before
+        self._nodes.written(tp)
+        (self.witness.begins_anew if anew else self.witness.committed)(tp, new)
         if known.of_deleted_topic:
             return
-        self.say(f"{who} commits {tp} {new}")
+        self.say(f"{who} {'finds no offset, and ' if anew else ''}commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
-        if before is not None and known.cut_at is not None and before > known.cut_at and self._goes_over_a_cut(tp, new):
-            known.cut_at, known.current, known.gone_to = None, None, 0
+        if anew:
+            known.done = {offset for offset in known.done if offset < new}
+            self.cuts.moved(tp)
+            return
+        tenure, answered = known.answered
+        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
+        if passed is not None:
+            self.witness.left_out(tp, *passed)
+            known.current = None
             return
         if before is None:
             low = 0
             if known.may_start_late:
+                self.cuts.moved(tp)
                 return
         else:
             low = before
@@ -500,18 +495,10 @@ class Judge:
             for offset in self.world.kafka.offsets(*tp)
             if low <= offset < new and offset not in known.done and not self._given_up(known.handed.get(offset), offset)
         ]
-        if known.cut_at is not None and new <= known.gone_to:  # of records that are gone, maybe
-            skipped = [offset for offset in skipped if offset < known.cut_at]
-        if skipped:
+        if skipped := self.cuts.of_what_is_there(tp, new, skipped):
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
-
-    def _goes_over_a_cut(self, tp: TopicPartition, new: int) -> bool:
-        """Whether a commit goes to where the configuration says that reading goes on when a log was cut below it."""
-        limits = self.world.kafka.log_range(tp)
-        choices = {c.channel.parts.config.on_truncation for c in self.world.consumers.values()}
-        if limits is None or choices == {"hold"}:
-            return False
-        return new == limits.start if choices == {"earliest"} else new <= limits.end
+        if known.current is not None:
+            self.cuts.processed(tp, new, known.done)
 
 
 def _told(response: object) -> str:

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import cache, partial
 from inspect import isawaitable
+from typing import TypeVar
 
 from inbound.errors import BadResponseError, InboundError, ProcessorError
-from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, is_async
+from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, has_room, is_async
 from inbound.processors.batch import Batch, BatchResponse
+from inbound.testing.scene import Member
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.scheduler import Scheduler
-from inbound.testing.world import Consumer
 from inbound.topic_partition import TopicPartition
+
+T = TypeVar("T")
+Tell = Callable[[Member, TopicPartition, object], None]
 
 #: How often a callback that is a coroutine looks whether the storm is over, in seconds.
 LOOK = 0.25
@@ -27,17 +33,29 @@ class Observed(BatchEventProcessor):
 
     def __init__(self, inner: BatchEventProcessor, judge: Judge, scheduler: Scheduler) -> None:
         self.inner = inner
-        self.consumer: Consumer | None = None  # set once it is made
+        self.consumer: Member | None = None  # set once it is made
         #: Returns how long the next callback takes, in seconds.
         self.duration: Callable[[], float] = lambda: 0.0
         self._judge = judge
         self._scheduler = scheduler
+        self._is_open = False
 
-    def open(self, context: Context) -> None:
-        self.inner.open(context)
+    def open(self, context: Context) -> MaybeLater[None]:
+        self._is_open = True
+        return self.inner.open(replace(context, commit=partial(self._finished, context.commit)))
+
+    def _finished(self, commit: Callable[[Batch, int], None], batch: Batch, offset: int) -> None:
+        self._judge.finished(self.member, batch, offset, self)
+        commit(batch, offset)
+
+    def heard(self, what: str) -> None:
+        """A callback comes: between `open` and `close`, and at no other time."""
+        if not self._is_open:
+            self._judge.violated(f"{self.member.name}: {what} of a processor that is not open")
 
     def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
-        given = self._judge.begins(self.member, batch)
+        self.heard("on_next_batch")
+        given = self._judge.begins(self.member, batch, self)
         response: object = None
         try:
             seconds = self.duration()
@@ -49,49 +67,66 @@ class Observed(BatchEventProcessor):
         return answer
 
     @property
-    def member(self) -> Consumer:
+    def member(self) -> Member:
         """The process that it runs in."""
         assert self.consumer is not None
         return self.consumer
 
     def on_batch_processed(self, batch: Batch) -> MaybeLater[None]:
+        self.heard("on_batch_processed")
         return self.inner.on_batch_processed(batch)
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
+        self.heard("on_exception")
         answer = self.inner.on_exception(partition, error)
         of_the_batch = not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
-        if of_the_batch:  # else an answer means nothing
-            self._judge.failure_answered(self.member, partition, answer)
-        return answer
+        # Else an answer means nothing.
+        return self._telling(answer, partition, self._judge.failure_answered) if of_the_batch else answer
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
-        answer = self.inner.on_stream_termination(partition, next_offset)
-        self._judge.answers(self.member, partition, answer)
-        return answer
+        self.heard("on_stream_termination")
+        return self._telling(self.inner.on_stream_termination(partition, next_offset), partition, self._judge.answers)
 
-    def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> None:
+    def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> MaybeLater[None]:
+        self.heard("on_reset")
         self._judge.told(self.member, partition, old_offset, new_offset)
-        self.inner.on_reset(partition, old_offset, new_offset)
+        return self.inner.on_reset(partition, old_offset, new_offset)
 
     def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
-        answer = self.inner.on_idle(partition)
-        self._judge.answers(self.member, partition, answer)
+        self.heard("on_idle")
+        return self._telling(self.inner.on_idle(partition), partition, self._judge.answers)
+
+    def _telling(self, answer: MaybeLater[T], tp: TopicPartition, tell: Tell) -> MaybeLater[T]:
+        """Tell the judge of an answer when it is there."""
+        if isawaitable(answer):
+            return self._tell_later(answer, tp, tell)
+        tell(self.member, tp, answer)
         return answer
 
-    def on_pause(self, partition: TopicPartition) -> None:
-        self.inner.on_pause(partition)
+    async def _tell_later(self, answer: Awaitable[T], tp: TopicPartition, tell: Tell) -> T:
+        result = await answer
+        tell(self.member, tp, result)
+        return result
 
-    def on_resume(self, partition: TopicPartition) -> None:
-        self.inner.on_resume(partition)
+    def on_pause(self, partition: TopicPartition) -> MaybeLater[None]:
+        self.heard("on_pause")
+        return self.inner.on_pause(partition)
 
-    def close(self) -> None:
-        self.inner.close()
+    def on_resume(self, partition: TopicPartition) -> MaybeLater[None]:
+        self.heard("on_resume")
+        return self.inner.on_resume(partition)
+
+    def close(self) -> MaybeLater[None]:
+        self.heard("close")
+        self._is_open = False
+        return self.inner.close()
 
 
 class ObservedStarts(Observed):
     """Of a processor that says itself where claims begin."""
 
     def on_claim(self, partition: TopicPartition, committed: int | None) -> MaybeLater[int | None]:
+        self.heard("on_claim")
         return self.inner.on_claim(partition, committed)
 
 
@@ -99,7 +134,8 @@ class ObservedLater(Observed):
     """Of a processor whose `on_next_batch` is a coroutine: batches of many partitions are under way at once."""
 
     async def on_next_batch(self, batch: Batch) -> BatchResponse:
-        given = self._judge.begins(self.member, batch)
+        self.heard("on_next_batch")
+        given = self._judge.begins(self.member, batch, self)
         response: object = None
         try:
             await self._spend(self.duration())
@@ -116,15 +152,19 @@ class ObservedLater(Observed):
             seconds -= LOOK
 
 
-class ObservedStartsLater(ObservedStarts, ObservedLater):
-    """Of one that does both."""
+class ObservedRoom(Observed):
+    """Of a processor that says how much it takes."""
+
+    def room(self, partition: TopicPartition, committed: int) -> int | None:
+        return self.inner.room(partition, committed)
 
 
+@cache
 def observing(kind: type[BatchEventProcessor]) -> type[Observed]:
-    """Return what watches a processor of this class."""
-    return {
-        (False, False): Observed, (False, True): ObservedStarts, (True, False): ObservedLater, (True, True): ObservedStartsLater
-    }[is_async(kind), gives_starts(kind)]  # fmt: skip
+    """Return what watches a processor of this class: it is what the channel takes it for."""
+    chosen = {ObservedRoom: has_room(kind), ObservedStarts: gives_starts(kind), ObservedLater: is_async(kind)}
+    bases = tuple(base for base, so in chosen.items() if so) or (Observed,)
+    return type(f"Observed{kind.__name__}", bases, {"Options": kind.Options, "makes_spans": kind.makes_spans})
 
 
 class Steady(BatchEventProcessor):
@@ -191,7 +231,7 @@ class Moody(BatchEventProcessor):
         return self._rng.choice((BatchResponse.revert(), BatchResponse.advance(), BatchResponse.next()))
 
     def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
-        return BatchResponse.advance() if self._rng.random() < 0.5 else None
+        return BatchResponse.advance() if self._rng.random() < 0.5 or self._calm() else None
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
         return BatchResponse.advance() if self._rng.random() < 0.5 else None

@@ -16,7 +16,7 @@ from inbound.controller.reset_offset.moves import CLAIMANT
 from inbound.controller.reset_offset.states import CLOSED, FINISHED, State
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch
 from inbound.coordinators.paths import CommandPaths, GroupPaths
-from inbound.testing.world import World
+from inbound.testing.scene import Scene
 from inbound.testing.zookeeper_tree import Commit, Snapshot
 from inbound.topic_partition import TopicPartition
 
@@ -36,10 +36,25 @@ class _Command:
     bounds: Ranges = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ByReset:
+    """An epoch that a reset has made, and what it explains."""
+
+    epoch: int
+    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
+    overtaken: str | None  # the process whose owner node it has deleted
+
+    def explains(self, offset: int, consumer: str) -> bool:
+        """Whether what `consumer` was handed before may come again because of it."""
+        note = self.note
+        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
+        return back or self.overtaken == consumer
+
+
 class ResetJudge:
     """Hears of every transaction, before `Judge` looks at what it did to the partitions."""
 
-    def __init__(self, world: World, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
+    def __init__(self, world: Scene, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
         self._world = world
         self._violated = violated
         self._say = say

@@ -11,8 +11,10 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
+from inbound.processors.dispatch.retry import LONGEST_ENDLESS_WAIT
 from inbound.testing.proofs import proofs_of
 from inbound.testing.simulation.judge import AWARE
+from inbound.testing.simulation.node_faults import REFUSALS
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
 from inbound.testing.simulation.reset_faults import EVERY_KIND
@@ -26,6 +28,10 @@ BALANCED = 4.0
 #: A reset that is under way when the faults end lets its group go on so much later than else, for each that was asked for;
 #: and so much later it has ended: also (second) where nobody takes a partition that had an owner, as its member is gone.
 RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
+#: Who was refused a node tries it again after as long as it was refused, and so much; but after the second at the latest.
+TRIED, TRIED_AT_LEAST = 6.0, 61.0
+#: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
+LONG = 3.0
 #: A storm waits for the end of its faults at most so long.
 LONGEST = 8.0
 
@@ -67,6 +73,8 @@ class Run:
         self.stage = stage
         self._traffic = random.Random(f"{stage.plan.seed} traffic")
         self._ends: list[Callable[[], None]] = []
+        self._long_ends: list[Callable[[], None]] = []
+        self._all_right = False  # no node is refused any more, and nobody waits for that
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
@@ -76,7 +84,7 @@ class Run:
     def play(self) -> Outcome:
         """Carry the plan out."""
         clock, plan = self.stage.world.clock, self.stage.plan
-        at = clock.now() + plan.setup.begins
+        begins = at = clock.now() + plan.setup.begins
         longest = at
         for number, action in enumerate(plan.storm):
             at += action.wait
@@ -85,8 +93,11 @@ class Run:
         self.stage.scheduler.at(clock.now() + 1.0, self._publish)
         if plan.seed % 2:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
+        refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
         at += 0.2 + plan.setup.session + GRACE
+        if plan.setup.dispatch is not None:
+            at += LONGEST_ENDLESS_WAIT
         if plan.setup.resets:
             at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
             self.stage.scheduler.at(at, self._check_gates)
@@ -95,6 +106,12 @@ class Run:
         if plan.setup.resets:
             at += ENDED_WITHOUT if plan.setup.others else ENDED
             self.stage.scheduler.at(at, self._check_resets)
+        if refused := [action for action in plan.storm if action.kind in REFUSALS]:
+            self.stage.scheduler.at(at, self._check_others)
+            refused_until = at if any(map(self._lasts_long, refused)) else refused_until
+            at = max(at, refused_until + min(refused_until - begins + TRIED, TRIED_AT_LEAST))
+            self.stage.scheduler.at(at, self._check_read)
+            at += BALANCED
         self.stage.scheduler.at(at, self._check_balance)
         for probe in plan.probes:
             self.stage.scheduler.at(at + 0.01, partial(self._begin, probe))
@@ -145,7 +162,15 @@ class Run:
         if not self.stage.partitions():
             return  # the only topic is deleted for now, and most actions are about a partition
         self._met.update((action.kind, state) for state in self.stage.states())
-        self._lasts(EVERY_KIND[action.kind](self.stage, action), action.seconds)
+        end = EVERY_KIND[action.kind](self.stage, action)
+        if end is not None and self._lasts_long(action):
+            self._long_ends.append(end)
+        else:
+            self._lasts(end, action.seconds)
+
+    def _lasts_long(self, action: Action) -> bool:
+        """Whether it ends when all else is well. A reset waits for every partition of its topic."""
+        return action.kind in REFUSALS and action.seconds > LONG and not self.stage.plan.setup.resets
 
     def _lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
         if end is not None:
@@ -169,6 +194,8 @@ class Run:
         self.stage.slow.clear()
         self.stage.scheduler.calm = True
         self.stage.judge.calm()
+        for group in self.stage.further.values():
+            group.storm_over()
         self.stage.stop_the_fatal()
         seen: set[str] = set()
         for consumer in sorted(self.stage.living(), key=lambda c: not c.channel.membership.registered):
@@ -205,12 +232,24 @@ class Run:
         unread = [
             str(tp)
             for tp in self._unread
-            if self.stage.judge.read_at(tp) < self._calm_from and self.stage.is_behind(tp)
+            if (tp not in self.stage.judge.refused or self._all_right)
+            and self.stage.judge.read_at(tp) < self._calm_from
+            and self.stage.is_behind(tp)
         ]
         if unread:
             self.stage.judge.violated(
                 f"not read {self.stage.plan.setup.session + GRACE} s after the last fault's end: {', '.join(unread)}"
             )
+
+    def _check_others(self) -> None:
+        """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
+        refused = set(map(str, self.stage.judge.refused))
+        if stalled := [tp for tp in self.stage.stalled() if tp not in refused]:
+            self.stage.judge.violated(f"not committed, although nodes of others are refused: {', '.join(stalled)}")
+        for end in self._long_ends:
+            end()
+        self._all_right = True
+        self.stage.judge.say("-- nothing is refused any more")
 
     def _check_balance(self) -> None:
         fatal = [c.name for c in self.stage.living() if c.controller.fatal is not None]
@@ -220,8 +259,19 @@ class Run:
             return  # without probes: the group is not at rest
         if stalled := self.stage.stalled():
             self.stage.judge.violated(f"read, but not committed to the end: {', '.join(stalled)}")
+        if leaving := [c.name for c in self.stage.living() if c not in self.stage.staying()]:
+            self.stage.judge.violated(f"leaves, and does not come to its end: {', '.join(leaving)}")
         self.stage.check_shares()
+        self.stage.check_watches()
+        self._check_channels()
         self._probes = Probes(self.stage)
+
+    def _check_channels(self) -> None:
+        for reloading in self.stage.reloading.values():
+            if reloading.host in self.stage.staying() and (wrong := reloading.check()) is not None:
+                self.stage.judge.violated(wrong)
+        for group in self.stage.further.values():
+            group.check()
 
 
 class _Once:

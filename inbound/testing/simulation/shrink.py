@@ -71,8 +71,12 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, setup=replace(setup, workers=1))
     if setup.moody:
         yield replace(plan, setup=replace(setup, moody=False))
+    if setup.channels > 1:
+        yield replace(plan, setup=replace(setup, channels=setup.channels - 1))
     if setup.chunked:
         yield replace(plan, setup=replace(setup, chunked=False))
+    if setup.preempted:
+        yield replace(plan, setup=replace(setup, preempted=0.0))
     if setup.latest:
         yield replace(plan, setup=replace(setup, latest=False))
     shuffled = min(plan.shuffled, len(plan.storm))

@@ -9,17 +9,20 @@ from zlib import crc32
 
 from inbound.controller.reset_offset import ResetController, State
 from inbound.coordinators.base import ZkCoordinator
-from inbound.coordinators.nodes import decode_member
-from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES
+from inbound.coordinators.nodes import MemberInfo, decode_member
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
 from inbound.errors import BrokerUnavailableError
 from inbound.partition import Partition, Place
-from inbound.processors.base import BatchEventProcessor
+from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
 from inbound.testing.kafka import ID_FORMS
+from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
+from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action, Plan
+from inbound.testing.simulation.preemption import make_preemptible
 from inbound.testing.simulation.scheduler import Scheduler
 from inbound.testing.simulation.shares import Rights, make, wrong_shares
 from inbound.testing.topic_logs import FakeTopicLogs
@@ -32,6 +35,14 @@ ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
+#: Soon enough that processors are asked within a run, in seconds.
+IDLE = 1.5
+
+
+#: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
+MOST_WATCHES = 3
+#: After so many seconds without a record moody processors are asked what to do.
+IDLE = 2.0
 
 
 #: What a partition can be in when something happens to it.
@@ -71,6 +82,7 @@ class Stage:
         self.world = World(seed=plan.seed, session_timeout=setup.session)
         self.kafka, self.ensemble, self.paths = self.world.kafka, self.world.ensemble, self.world.paths
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
+        self.scheduler.preempted = setup.preempted
         self.judge = Judge(self.world, latest=setup.latest)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
         #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
@@ -84,6 +96,12 @@ class Stage:
         self.operators: list[Operator] = []
         self.asked = 0
         self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
+        #: Whom events are posted to.
+        self.receivers = Receivers(self) if setup.dispatch is not None else None
+        #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
+        self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
+        self.configuration = begun(plan)
+        self.reloading: dict[str, Reloading] = {}
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
@@ -96,6 +114,7 @@ class Stage:
         self._make_processor = processor
         self.make_coordinator = coordinator
         self._joined = 0
+        self._heirs: dict[str, str] = {}  # process: the consumer id that it takes over from who is known to be dead
         self.kinds: dict[str, str] = {}  # process: its coordinator
         self.controllers: dict[str, ResetController] = {}  # process: what carries resets out there
         self.kafka.id_forms = ID_FORMS  # each process reads with another client than the one before
@@ -134,38 +153,66 @@ class Stage:
         # Not in alphabetical order: seniority is what counts.
         name = f"{'mtbxkafzq'[self._joined * (self.plan.seed % 7 + 1) % 9]}{self._joined}"
         setup = self.plan.setup
+        if heir_of is not None:
+            self._heirs[name] = heir_of.consumer_id
         topics = [topic for topic, _ in setup.topics]
         twin = next((c.name for c in self.world.consumers.values() if c.consumer_id == consumer_id), None)
         kind = self.kinds[twin] if twin else (*setup.others, *["dynamic"] * self._joined)[self._joined - 1]
         self.kinds[name] = kind
-        inner = self._make_processor() if self._make_processor is not None else self._processor(name)
+        inner = self.processor(name)
         observed = observing(type(inner))(inner, self.judge, self.scheduler)
-        work = Random(f"{self.plan.seed} {name} work")
-        observed.duration = lambda: self.slow.pop(name, 0.0) or work.random() * setup.work
-        settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        observed.duration = self.durations(name)
         consumer = self.world.join(
             name,
             observed,
             consumer_id=consumer_id,
             coordinator=self.make_coordinator() if self.make_coordinator else make(kind, topics),
-            owner_is_dead=lambda info: heir_of is not None and self._all_dead(name, heir_of.consumer_id),
+            owner_is_dead=self.owner_is_dead(name),
             topics=topics,
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
-            **settings,
+            options=self.receivers.options if self.receivers is not None else None,
+            open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
+            **self.settings,
         )
         observed.consumer = consumer
         if setup.resets:
             self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
+        if setup.preempted:
+            make_preemptible(consumer, lambda: self.scheduler.preempt(consumer))
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
+        if self.further:
+            self.reloading[name] = Reloading(self, consumer, self.configuration)
         return consumer
 
-    def _processor(self, name: str) -> BatchEventProcessor:
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of each channel."""
         setup = self.plan.setup
+        settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        return settings | ({"idle_time": IDLE} if setup.moody else {})
+
+    def durations(self, name: str) -> Callable[[], float]:
+        """Return what says how long the next callback of a processor takes."""
+        work = Random(f"{self.plan.seed} {name} work")
+        process = name.partition(" ")[0]
+        return lambda: self.slow.pop(process, 0.0) or work.random() * self.plan.setup.work
+
+    def owner_is_dead(self, name: str) -> Callable[[MemberInfo], bool]:
+        """Return what says to a process whether its predecessor, by its id, is provably dead."""
+        return lambda info: name in self._heirs and self._all_dead(name, self._heirs[name])
+
+    def processor(self, name: str) -> BatchEventProcessor:
+        """Return a processor."""
+        if self._make_processor is not None:
+            return self._make_processor()
+        setup = self.plan.setup
+        if self.receivers is not None:
+            return self.receivers.processor(lambda: self.world.consumers[name])
         if not setup.moody:
             return Steady()
         kind = MoodyLater if setup.later else Moody
@@ -178,9 +225,13 @@ class Stage:
         return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
 
     def _dead_letter(self, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
+        self.check_dead_letters()
+        self.dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
+
+    def check_dead_letters(self) -> None:
+        """Do what a broker does that has the dead-letter topic. Raises BrokerUnavailableError: it does not answer."""
         if self.dead_letters_fail:
             raise BrokerUnavailableError("the dead-letter topic does not answer")
-        self.dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
 
     def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
         to = self.plan.setup.gives_up
@@ -218,16 +269,28 @@ class Stage:
 
     def leave(self, consumer: Consumer) -> None:
         """Let a process leave in good order; it takes its time."""
+        further = self.reloading.get(consumer.name)
         consumer.channel.parts.stopping.set()
+        if further is not None:
+            further.stop()
         if consumer.name in self.controllers:
             self.controllers[consumer.name].close()
         consumer.controller.close()
-        left = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
-        left.when_done(lambda: self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer)))
+        leaving = [consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")]
+        if further is not None:
+            leaving += further.leave()
+        for call in leaving:
+            call.when_done(lambda: self._left(consumer, leaving))
+
+    def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
+        if all(call.done for call in leaving):
+            self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer))
 
     def _end(self, consumer: Consumer) -> None:
         if not consumer.dead:
             consumer.dead = True
+            if consumer.name in self.reloading:
+                self.reloading[consumer.name].end()
             consumer.zk.close()
             self.judge.say(f"{consumer.name} has left")
 
@@ -235,9 +298,19 @@ class Stage:
         """Let the servers end these sessions before anybody else hears of it."""
         for consumer in consumers:
             if consumer.zk.session is not None:
-                self.judge.forced(consumer.zk.session.id)
+                for judge in self.judges():
+                    judge.forced(consumer.zk.session.id)
         for consumer in consumers:
             self.ensemble.expire_session(consumer.name)
+
+    def group(self, action: Action) -> Stage | Further:
+        """Return the group that an action is about: what has its nodes and its judge."""
+        groups: list[Stage | Further] = [self, *self.further.values()]
+        return groups[action.size % len(groups)]
+
+    def judges(self) -> list[Judge]:
+        """Return the judge of each group."""
+        return [self.judge, *(group.judge for group in self.further.values())]
 
     def stop_the_fatal(self) -> None:
         """End the processes that must stop for good, as they would do themselves."""
@@ -251,10 +324,15 @@ class Stage:
     def is_behind(self, tp: TopicPartition) -> bool:
         """Whether something in the log is not committed yet, and is to be."""
         limits = self.kafka.log_range(tp)
-        return limits is None or (self.judge.commit_of(tp) != limits.end and not self._is_held(tp))
+        if limits is None:
+            return True
+        waits = self._is_held(tp) or self.judge.has_given_up(tp, limits.end)
+        return self.judge.commit_of(tp) != limits.end and not waits
 
     def _is_held(self, tp: TopicPartition) -> bool:
         """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
+        if self.judge.cuts.at(tp) is None:
+            return False
         held = [c.channel.parts.schedule.get(tp) for c in self.living()]
         return any(partition is not None and partition.held is not None for partition in held)
 
@@ -273,6 +351,14 @@ class Stage:
         """Return how many partitions each process owns."""
         owners = list(self.judge.owners().values())
         return {c.name: owners.count(c.name) for c in self.staying()}
+
+    def check_watches(self) -> None:
+        """Judge how many callbacks clients keep: all of them are called at once when the connection breaks."""
+        for consumer in self.living():
+            wire = consumer.zk.wire
+            for (what, path), count in (wire.watches if wire is not None else {}).items():
+                if count > MOST_WATCHES:
+                    self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
         """Judge who owns what."""

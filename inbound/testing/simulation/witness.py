@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from inbound.processors.batch import Batch, Record
 from inbound.proof.intervals import contains, difference, intersection, union
-from inbound.proof.model import ANOMALIES, FindingKind, OffsetRange, PartitionProof, Verdict
+from inbound.proof.model import ANOMALIES, Finding, FindingKind, OffsetRange, PartitionProof, Verdict
 from inbound.testing.kafka import FakeKafka, Gone
 from inbound.topic_partition import TopicPartition
 
@@ -28,10 +28,22 @@ class _Seen:
     times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
     #: What a processor or a reset has left out.
     left_out: list[OffsetRange] = field(default_factory=list)
+    #: What claims that found no offset of the group have jumped over: nobody has committed what was handed out of it.
+    jumped: list[OffsetRange] = field(default_factory=list)
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
+    #: What stood at an offset before the log was cut, or the topic was deleted.
+    gone: dict[int, list[Record]] = field(default_factory=dict)
+    cuts: list[int] = field(default_factory=list)  # where the log was cut
+    handed_to: int = 0  # one past the highest offset that was handed out
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     #: What happened that no ledger could tell.
     unaccountable: list[str] = field(default_factory=list)
+    untold: bool = False  # it was cut, and nobody had to notice: the proof may say anything
+
+    def explains(self, finding: Finding) -> bool:
+        """Whether what was passed over was passed over because a claim found no offset of the group."""
+        passed = (finding.first, finding.next)
+        return finding.kind == "skipped" and intersection([passed], self.jumped) == [passed]
 
 
 class Witness:
@@ -41,16 +53,18 @@ class Witness:
         self._kafka = kafka
         self._seen: dict[TopicPartition, _Seen] = defaultdict(_Seen)
         self._ledgers_failed = False
-        kafka.on_gone = self._gone
+        kafka.observers.append(self._gone)
 
     # -- what it sees --------------------------------------------------------------------------------------------------
 
     def handed(self, tp: TopicPartition, batch: Batch) -> None:
         """A processor is handed these."""
         seen = self._seen[tp]
-        seen.times.update(record.offset for record in batch.records)
+        seen.handed_to = max(seen.handed_to, batch.next_offset)
+        there = [r for r in batch.records if all(gone is not r for gone in seen.gone.get(r.offset, ()))]
+        seen.times.update(record.offset for record in there)
         if batch.epoch >= seen.counts_from:
-            seen.handed.update((record.offset, record) for record in batch.records)
+            seen.handed.update((record.offset, record) for record in there)
 
     def left_out(self, tp: TopicPartition, first: int, end: int) -> None:
         """A processor says that nobody needs these."""
@@ -61,6 +75,15 @@ class Witness:
         seen = self._seen[tp]
         if seen.at is not None:
             seen.passed = union([*_below(seen.passed, offset), (seen.at, offset)])
+        seen.at = offset
+
+    def begins_anew(self, tp: TopicPartition, offset: int) -> None:
+        """The owner of the partition found no offset of the group, and begins here."""
+        seen = self._seen[tp]
+        seen.left_out = _below(seen.left_out, offset)
+        if seen.at is not None and offset > seen.at:
+            seen.passed = union([*seen.passed, (seen.at, offset)])
+            seen.jumped.append((seen.at, offset))
         seen.at = offset
 
     def reset(self, tp: TopicPartition, offset: int, epoch: int) -> None:
@@ -79,9 +102,14 @@ class Witness:
             seen.passed = union([*seen.passed, (seen.at, offset)])
         self._wanted_from(seen, offset, epoch)
 
-    def created_anew(self, tp: TopicPartition) -> None:
-        """The group begins at the start of a topic that was created anew."""
-        self._seen[tp] = _Seen(at=0, unaccountable=self._seen[tp].unaccountable)
+    def created_anew(self, tp: TopicPartition, at: int | None = 0) -> None:
+        """The group begins at the start of a topic that was created anew; `at` None: it had not begun to read the old one."""
+        before = self._seen[tp]
+        self._seen[tp] = _Seen(at=at, unaccountable=before.unaccountable, gone=before.gone)
+
+    def cannot_tell(self, tp: TopicPartition) -> None:
+        """A log was cut below a commit of which nobody knows under which leader the records before it were written."""
+        self._seen[tp].untold = True
 
     def ledger_failed(self) -> None:
         """A ledger takes nothing for a while: then the proof may say that it cannot tell."""
@@ -101,8 +129,14 @@ class Witness:
             else:
                 seen.handed.pop(record.offset, None)
                 seen.times.pop(record.offset, None)
+                seen.gone.setdefault(record.offset, []).append(record)
+        if gone.why == "deleted":
+            seen.deleted.clear()
         if gone.why == "cut":
+            seen.cuts.append(gone.end)
             seen.left_out = _below(seen.left_out, gone.end)
+            if seen.at is not None:  # also where the group began behind that: others stand there now
+                seen.passed = union([*seen.passed, (gone.end, seen.at)])
 
     # -- what it says --------------------------------------------------------------------------------------------------
 
@@ -112,7 +146,8 @@ class Witness:
 
     def deleted(self, tp: TopicPartition) -> list[int]:
         """Return the offsets that retention took before anybody was handed them, and that are committed past."""
-        return self._never_handed(tp, self._seen[tp].deleted.values())
+        seen = self._seen[tp]  # where retention has deleted the place of a cut, nobody can tell what stood behind it
+        return self._never_handed(tp, [r for r in seen.deleted.values() if all(r.offset < end for end in seen.cuts)])
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record]) -> list[int]:
         """Return the offsets of those that are committed past although nobody was handed them, or said that nobody need be."""
@@ -123,29 +158,42 @@ class Witness:
     def disagreements(self, proofs: Mapping[TopicPartition, PartitionProof]) -> Iterator[str]:
         """Yield where proofs, made of the same moment, and what was seen differ."""
         for tp, proof in proofs.items():
-            yield from (f"{tp}: {what}" for what in self._about(tp, proof))
+            if not self._seen[tp].untold:
+                yield from (f"{tp}: {what}" for what in self._about(tp, proof))
 
     def _about(self, tp: TopicPartition, proof: PartitionProof) -> Iterator[str]:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp)
         if proof.verdict is Verdict.PROVEN and (lost or deleted):
             yield f"PROVEN, and nobody was handed {lost or deleted}"
         if proof.verdict is Verdict.NOT_PROVABLE:
-            if not (seen.unaccountable or self._ledgers_failed):
+            deleted_cut = any(end <= self._kafka.start(tp) for end in seen.cuts)
+            if not (seen.unaccountable or self._ledgers_failed or deleted_cut):
                 yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
             return
         said = [record.offset for record in self._kafka.records(tp) if contains(_ranges(proof, "lost"), record.offset)]
-        if said != lost:
+        # What is held because of a cut is not looked at again: where it is cut once more below, more is lost than is said.
+        held = (
+            len(seen.cuts) > 1 and proof.verdict is Verdict.ANOMALIES and set(said) <= set(lost) <= {*said, *seen.gone}
+        )
+        if said != lost and not held:
             yield f"lost {said} by the proof, {lost} in truth"
-        gone = _ranges(proof, "lost-to-retention")
+        gone = union([*_ranges(proof, "lost-to-retention"), *_ranges(proof, "lost")])  # whichever came first
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
-        others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"}]
+        beyond = seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
+        if beyond and (seen.at or 0) > self._kafka.end(tp) and not _ranges(proof, "beyond-end"):
+            yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
+        others = [
+            f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and not seen.explains(f)
+        ]
+        others = [finding for finding in others if not (beyond and finding.kind == "beyond-end")]
         if others and not seen.unaccountable:
             yield f"nothing of this happened: {others}"
         again = sorted(offset for offset, times in seen.times.items() if times > 1)
         named = union([*_ranges(proof, "repeated"), *_ranges(proof, "duplicate"), *proof.explained])
         told = sorted(offset for offset in seen.times if contains(named, offset))
-        if again != told:
+        # Where nobody had to notice a cut, the ledgers cannot tell one record at an offset from another.
+        if not set(again) <= set(told) <= {*again, *seen.gone}:
             yield f"handed out again {told} by the proof, {again} in truth"
 
 
