@@ -117,6 +117,7 @@ class UnreadableBatchError(PartitionError):
     def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
         super().__init__(topic, partition, f"the batch of records at offset {offset} cannot be read: {why}")
         self.offset = offset
+        self.faced = False  # the partition was held because of it
 
 
 class ProcessorError(InboundError):

@@ -52,7 +52,7 @@ def posted(message: Any) -> object:
 
 def read(value: bytes) -> object:
     """As a record with this content type is read, refused, and told of in the log."""
-    record = PlainRecord(0, None, b"x", [("content-type", value)])
+    record = PlainRecord(0, value=b"x", headers=[("content-type", value)])
     try:
         return decode_record(record)
     except ValueError as error:

@@ -283,7 +283,7 @@ class KafkaPythonClient(LogClient):
             return result
         self._reachable = self._reachable or bool(fetched)
         result.out_of_range = {tp: offset for tp, offset in self._out_of_range.items() if tp not in self._paused}
-        result.failed = {tp: error for tp, error in self._unreadable.items() if tp not in self._paused}
+        result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in self._paused}
         result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in self._paused}
         if wake is not None and all_led and not (fetched or result.out_of_range or result.diverged):
             result.will_wake = self._wake_when_answered(wake)

@@ -426,6 +426,11 @@ class Reader:
         for tp, cut in poll.diverged.items():
             if tp in self._streams:
                 self._set_outside(tp, Outside(self._streams[tp].next_offset, cut))
+        for tp, unreadable in poll.unreadable.items():
+            stream = self._streams.get(tp)
+            if stream is not None and stream.generation == stream.partition.buffer.generation:
+                stream.partition.problem = unreadable
+                ready.append(stream.partition)
         for tp, error in poll.failed.items():
             stream = self._streams.get(tp)
             if stream is not None:
