@@ -74,6 +74,20 @@ BATCH = b"application/cloudevents-batch+json"
 EVENTS = '{"specversion":"1.0","id":"1","source":"s","type":"t"}'
 KIB, MIB = 1024, 1024 * 1024
 
+
+def text(charset: str, piece: bytes) -> Callable[[int], Any]:
+    declared = f"text/plain; charset={charset}".encode()
+    return lambda n: ([*EVENT, (b"content-type", declared)], piece * (n // len(piece)))
+
+
+def nested(opening: bytes, closing: bytes) -> Callable[[int], Any]:
+    def grow(n: int) -> bytes:
+        depth = n // len(opening + closing)
+        return STRUCTURED + b',"data":' + opening * depth + b"1" + closing * depth + b"}"
+
+    return body(grow)
+
+
 GROWING = (
     Growing("JMX pattern of stars", lambda n: f"inbound:type={'*' * n}", lambda text: ObjectName.parse(text).matches(BEAN), 4000),
     Growing(
@@ -100,12 +114,12 @@ GROWING = (
     Growing("batch of one first name", body(batch(EVENTS), BATCH), posted, 2 * MIB),
     Growing("batch of escaped first names", body(batch('{"\\u0061":"y",' + EVENTS[1:]), BATCH), posted, 2 * MIB),
     Growing("batch of ends in data", body(batch('{"data":"},{\\"id","id":"1",' + EVENTS[1:]), BATCH), posted, 2 * MIB),
-    Growing("text in punycode", lambda n: ([*EVENT, (b"content-type", b"text/plain; charset=punycode")], b"a" * n), posted, 8 * MIB),
-    Growing("text in ISO-2022-JP", lambda n: ([*EVENT, (b"content-type", b"text/plain; charset=iso-2022-jp")], b"\x1b$B!!" * (n // 5)), posted, 8 * MIB),
+    Growing("text in punycode", text("punycode", b"a"), posted, 8 * MIB),
+    Growing("text in ISO-2022-JP", text("iso-2022-jp", b"\x1b$B!!"), posted, 8 * MIB),
     Growing("JSON of digits", body(lambda n: STRUCTURED + b',"data":' + b"1" * n + b"}"), posted, 8 * MIB),
     Growing("JSON of an exponent", body(lambda n: STRUCTURED + b',"data":1e' + b"1" * n + b"}"), posted, 8 * MIB),
-    Growing("JSON of lists", body(lambda n: STRUCTURED + b',"data":' + b"[" * (n // 2) + b"]" * (n // 2) + b"}"), posted, 8 * MIB),
-    Growing("JSON of objects", body(lambda n: STRUCTURED + b',"data":' + b'{"a":' * (n // 6) + b"1" + b"}" * (n // 6) + b"}"), posted, 8 * MIB),
+    Growing("JSON of lists", nested(b"[", b"]"), posted, 8 * MIB),
+    Growing("JSON of objects", nested(b'{"a":', b"}"), posted, 8 * MIB),
     Growing("JSON of one name", body(lambda n: STRUCTURED + b',"data":1' * (n // 9) + b"}"), posted, 8 * MIB),
     Growing("JSON of escapes", body(lambda n: STRUCTURED + b',"data":"' + b"\\u0041" * (n // 6) + b'"}'), posted, 8 * MIB),
     Growing("gzip of zeros", lambda n: gzip.compress(b"\0" * (n * 50)), lambda data: gunzip(data, 64 * MIB), 2 * MIB),

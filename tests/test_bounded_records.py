@@ -1,0 +1,115 @@
+"""Batches that become too large, or are broken, on their way through kafka-python: read within a bound, or refused."""
+
+from __future__ import annotations
+
+import gzip
+from types import SimpleNamespace
+from typing import Any
+
+import kafka.codec
+import pytest
+from kafka.record.memory_records import MemoryRecordsBuilder
+from kafka.structs import TopicPartition
+
+from inbound.errors import UnreadableBatchError
+from inbound.kafka.bounded_records import bounded_parts
+from inbound.kafka.decompression import DECODERS, TooLargeError
+
+TP = TopicPartition("orders", 0)
+KIB = 1024
+ENCODERS = {
+    1: kafka.codec.gzip_encode, 2: kafka.codec.snappy_encode, 3: kafka.codec.lz4_encode, 4: kafka.codec.zstd_encode,
+}  # fmt: skip
+CODECS = pytest.mark.parametrize("codec", ENCODERS, ids=["gzip", "snappy", "lz4", "zstd"])
+
+
+def batch(*values: bytes, codec: int = 1, magic: int = 2) -> bytes:
+    """Return a batch of records as a broker has it."""
+    made = MemoryRecordsBuilder(magic, codec, 1 << 30)
+    for value in values:
+        made.append(None, None, value)
+    made.close()
+    return bytes(made.buffer())
+
+
+def part(*batches: bytes, limit: int = 64 * KIB) -> Any:
+    """Return what kafka-python takes records of an answer from."""
+    fetcher = SimpleNamespace(PartitionRecords=None)
+    position = SimpleNamespace(leader_epoch=-1)
+    bounded_parts(fetcher, SimpleNamespace(assignment={TP: SimpleNamespace(position=position)}), limit)  # type: ignore[arg-type]
+    return fetcher.PartitionRecords(0, TP, SimpleNamespace(_buffer=b"".join(batches)))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("codec", "magic"), [(codec, magic) for magic in (1, 2) for codec in (1, 2, 3, 4)[: magic + 2]]
+)
+def test_a_batch_within_the_bound_is_read_as_ever(codec: int, magic: int) -> None:
+    """Of both formats that there are; zstd came after the first."""
+    values = [b"%d " % number * 100 for number in range(20)]
+
+    taken = part(batch(*values, codec=codec, magic=magic)).take(100)
+
+    assert [record.value for record in taken] == values
+
+
+@CODECS
+def test_a_batch_beyond_the_bound_is_not_read(codec: int) -> None:
+    """What it would become is never made: neither all of it nor more than the bound."""
+    bomb = part(batch(b"\0" * 1024 * KIB, codec=codec))
+
+    with pytest.raises(UnreadableBatchError) as error:
+        bomb.take(100)
+
+    assert str(error.value).startswith("orders/0: the batch of records at offset 0 cannot be read: ")
+    assert "become more than 65536 (reader.max_decompressed_bytes) when they are decompressed; raise that, or" in str(
+        error.value
+    )
+
+
+def test_what_stands_before_such_a_batch_is_read_and_what_stands_behind_it_waits() -> None:
+    """The error comes with the next look, and ends this answer: else kafka-python looks for its next record for ever."""
+    answer = part(batch(b"a"), batch(b"\0" * 1024 * KIB), batch(b"b"))
+
+    first = [record.value for record in answer.take(100)]
+    with pytest.raises(UnreadableBatchError):
+        answer.take(100)
+
+    assert (first, bool(answer)) == ([b"a"], False)
+
+
+def test_an_answer_of_many_batches_is_read_up_to_the_bound() -> None:
+    """A thousand small batches can become as much as one large one: the rest is fetched again, from where this one ended."""
+    answer = part(*[batch(b"\0" * 40 * KIB) for _ in range(10)])
+
+    taken = answer.take(100)
+
+    assert (len(taken), bool(answer), answer.next_fetch_offset) == (2, False, 1)
+
+
+@pytest.mark.parametrize("broken", [b"", b"\x1f\x8b\x08", gzip.compress(b"x" * 1000)[:-20], b"no gzip at all"])
+def test_data_that_is_broken_is_said_to_be(broken: bytes) -> None:
+    """Whatever a library raises for it, it is about this partition, and over."""
+    head = batch(b"a", codec=0)[:61]
+    made = bytearray(head + broken)
+    made[8:12] = (len(made) - 12).to_bytes(4, "big")
+    made[22] |= 1  # gzip
+    answer = part(bytes(made))
+    answer.check_crcs = False
+
+    with pytest.raises(UnreadableBatchError, match="orders/0: the batch of records at offset 0 cannot be read"):
+        answer.take(100)
+
+    assert not answer
+
+
+@CODECS
+@pytest.mark.parametrize("size", [0, 1, 300 * KIB, 1000 * KIB])
+def test_each_codec_gives_back_what_was_compressed(codec: int, size: int) -> None:
+    """And not a byte more than it may."""
+    plain = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    data = ENCODERS[codec](plain)
+
+    assert DECODERS[codec](data, size) == plain
+    if size:
+        with pytest.raises(TooLargeError):
+            DECODERS[codec](data, size - 1)
