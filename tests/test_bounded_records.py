@@ -36,8 +36,8 @@ def part(*batches: bytes, limit: int = 64 * KIB) -> Any:
     """Return what kafka-python takes records of an answer from."""
     fetcher = SimpleNamespace(PartitionRecords=None)
     position = SimpleNamespace(leader_epoch=-1)
-    bounded_parts(fetcher, SimpleNamespace(assignment={TP: SimpleNamespace(position=position)}), limit)  # type: ignore[arg-type]
-    return fetcher.PartitionRecords(0, TP, SimpleNamespace(_buffer=b"".join(batches)))  # type: ignore[misc]
+    bounded_parts(fetcher, SimpleNamespace(assignment={TP: SimpleNamespace(position=position)}), limit)
+    return fetcher.PartitionRecords(0, TP, SimpleNamespace(_buffer=b"".join(batches)))
 
 
 @pytest.mark.parametrize(
