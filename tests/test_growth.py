@@ -30,7 +30,8 @@ def test_an_attack_that_froze_a_process_costs_no_more_than_its_size(one: Growing
 def test_no_piece_of_its_language_is_worse_when_it_is_repeated(parser: Parser) -> None:
     """A few here; with FUZZ_SECONDS as many as there is time for."""
     rng = random.Random(f"{SEED} {parser.name}")
-    end, found, played = time.monotonic() + SECONDS / len(PARSERS), [], 0
+    end, played = time.monotonic() + SECONDS / len(PARSERS), 0
+    found: list[str] = []
     small = Parser(parser.name, parser.pieces, parser.take, parser.most if SECONDS else min(parser.most, 8 * 1024))
     while not found and (played < 3 or time.monotonic() < end):
         problem = slower(small, motif_of(small, rng))
