@@ -247,7 +247,7 @@ class Receivers:
         else:
             answer = self._takes(request)
         if what == "cuts":
-            answer = answer._replace(problem="the connection broke")
+            answer = answer._replace(problem="the connection broke", body=b"")
         self._after(LATENCY, lambda: request.by.came_back(request, answer))
 
     def _takes(self, request: Request) -> Answer:
@@ -270,6 +270,9 @@ class Receivers:
 
     def _replied(self, ids: Sequence[str]) -> None:
         for name in ids:
+            if not name.startswith("re:"):
+                self.stage.judge.violated(f"{name!r} is posted as a reply, and is none")
+                return
             for one in name.removeprefix("re:").split("|"):
                 self._events[one].replied = True
 

@@ -54,6 +54,8 @@ SUBSCRIBERS = (
     "subscriber refuses", "subscriber fails", "subscriber busy", "subscriber hangs", "subscriber late", "subscriber cuts",
     "subscriber dead", "replies refuses", "replies fails", "replies cuts", "dead letters fail",
 )  # fmt: skip
+#: What makes others post the same events, or the same process once more.
+MOVES = ("kill", "expire", "freeze", "restart", "leave", "join")
 #: What happens beside that: nobody moves offsets from outside, for what is passed over then need not be posted.
 BESIDE_DISPATCH = tuple(kind for kind in EVERYTHING if kind not in ("reposition", "recreate", "dead letters fail"))
 #: What is looked at once all is well again; each must change no more than it has to.
@@ -218,10 +220,8 @@ def make_reload_plan(seed: int) -> Plan:
 def make_dispatch_plan(seed: int) -> Plan:
     """Draw a plan of a group that posts its events to a subscriber."""
     rng = random.Random(f"dispatch plan {seed}")
-    chosen = [
-        *rng.sample(SUBSCRIBERS, rng.choice((1, 1, 2, 3))),
-        *rng.sample(BESIDE_DISPATCH, rng.choice((0, 1, 1, 2))),
-    ]
+    chosen = rng.sample(SUBSCRIBERS, rng.choice((1, 1, 2, 3)))
+    chosen += [*rng.sample(MOVES, rng.choice((0, 1, 2))), *rng.sample(BESIDE_DISPATCH, rng.choice((0, 0, 1, 2)))]
     batch = rng.choice((0, 0, 3))
     dispatch = Dispatch(
         ordering=rng.choice(("partition", "partition", "key", "none")),
