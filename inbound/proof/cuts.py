@@ -58,7 +58,8 @@ def _cut(event: Event, later: Sequence[Span | Event], following: int | None, mis
     facts = event.facts
     position, to, cut, start, end = (facts.get(name) for name in ("position", "to", "cut", "start", "end"))
     if to is not None and to == start and _landed(to, later, following):
-        return int(to)  # all that the log held then is handed out again
+        # All that the log held then is handed out again; of what is deleted, what stood before the cut was handed out.
+        return int(to) if cut is None else min(int(to), int(cut))
     if cut is not None:
         return int(cut)
     known = min(int(offset) for offset in (position, end) if offset is not None)
@@ -123,7 +124,8 @@ def _spans(items: Iterable[Span | Event], claims: Sequence[Claim]) -> list[Span]
 
 def _ended_at(claim: Claim, end: int) -> Claim:
     items = [_span(item, end) if isinstance(item, Span) else _event(item, end) for item in claim.items]
-    return replace(claim, position=_least(claim.position, end), items=items)
+    before = [_event(event, end) for event in claim.before]
+    return replace(claim, position=_least(claim.position, end), items=items, before=before)
 
 
 def _span(span: Span, end: int) -> Span:
