@@ -82,6 +82,11 @@ class ResetNote:
     old: int | None  # the group's offset before; None: there was none
     new: int
 
+    @classmethod
+    def after(cls, earlier: ResetNote | None, command: str, old: int | None, new: int) -> ResetNote:
+        """Return the note of a move from `old`: from where the group was committed last, if an earlier one was not left yet."""
+        return cls(command, earlier.old if earlier is not None and earlier.new == old else old, new)
+
 
 @dataclass(frozen=True)
 class EpochInfo:

@@ -315,7 +315,10 @@ class Holdings:
                 "reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew",
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
-        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
+        parts.note(
+            "claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session,
+            **({"on_failure": "degrade"} if parts.degrade else {}),
+        )  # fmt: skip
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
         parts.journal.note(
             "claimed", f"claimed, {self.why()}; reading begins {where}", tp,

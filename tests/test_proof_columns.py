@@ -43,7 +43,7 @@ def bodies(draw: st.DrawFn) -> str:
             Settled("orders", partition, epoch, low, draw(st.sampled_from(("fenced", "unknown")))), 3.5
         )
     if kind == "degraded":
-        return LINES.degraded(1.0, 2.0, 4.5)
+        return LINES.degraded(1.0, draw(st.none() | st.just([("orders", partition)])), 4.5)
     return LINES.note(
         draw(st.sampled_from(("claimed", "revert", "new kind"))), "orders", partition, epoch, {"a": low}, 4.5
     )

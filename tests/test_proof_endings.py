@@ -126,7 +126,13 @@ def test_a_time_without_the_ledger_makes_it_not_provable() -> None:
     story = Story()
     a = story.run("a").claim(1, at=0).batch(10).jump(30).batch(10)
     mark = Damage(
-        "a.jsonl", "run a went on without its ledger for a while", "group", "a", a.lines[-1].seq, degraded=True
+        "a.jsonl",
+        "run a went on without its ledger for a while",
+        "group",
+        "a",
+        a.lines[-1].seq,
+        degraded=True,
+        anywhere=True,
     )
     story.damage.append(mark)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -48,9 +48,10 @@ class Lines:
         owner = self._of(topic, partition)
         return f'{{"kind":"{kind}",{owner},"epoch":{epoch},"facts":{_json(facts)},"wall":{wall:.3f}'
 
-    def degraded(self, since: float, until: float, wall: float) -> str:
-        """From `since` to `until` (seconds since 1970) batches were handed out that are not in the ledger."""
-        facts = _json({"from": round(since, 3), "to": round(until, 3)})
+    def degraded(self, since: float, partitions: Iterable[tuple[str, int]] | None, wall: float) -> str:
+        """Since then (seconds since 1970) something was done with these partitions that is not in the ledger; None: with any."""
+        named = None if partitions is None else sorted(map(list, partitions))
+        facts = _json({"from": round(since, 3), "to": round(wall, 3), "partitions": named})
         return f'{{"kind":"degraded",{self._owner},"facts":{facts},"wall":{wall:.3f}'
 
     def end(self, why: str, wall: float) -> str:

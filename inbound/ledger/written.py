@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from inbound.clock import Clock
 from inbound.instruments import Histogram
 from inbound.ledger.base import Ledger, LedgerStatus, Range, Settled, checked_facts
+from inbound.errors import LedgerError
 from inbound.ledger.lines import Lines
+
+#: So many partitions that lack something are named; of more it is said that any may.
+MOST_NAMED = 1000
 
 
 class WrittenLedger(Ledger):
@@ -21,6 +27,9 @@ class WrittenLedger(Ledger):
         self._sync_seconds = Histogram()
         # Under the lock that each ledger writes under.
         self._entries = self._bytes = self._failures = 0
+        # What is not recorded, and since when; under its own lock, for `lacks` waits for no write.
+        self._lacking: dict[tuple[str, int], float] = {}
+        self._lacking_lock = threading.Lock()
 
     def begun(self, entry: Range) -> None:
         self._append([self._lines.begun(entry, self._clock.wall())])
@@ -33,8 +42,9 @@ class WrittenLedger(Ledger):
         named = checked_facts(kind, facts)
         self._append([self._lines.note(kind, topic, partition, epoch, named, self._clock.wall())])
 
-    def degraded(self, since: float, until: float) -> None:
-        self._append([self._lines.degraded(since, until, self._clock.wall())])
+    def lacks(self, topic: str, partition: int) -> None:
+        with self._lacking_lock:
+            self._lacking.setdefault((topic, partition), self._clock.wall())
 
     def status(self) -> LedgerStatus:
         return LedgerStatus(
@@ -43,6 +53,22 @@ class WrittenLedger(Ledger):
             failures_total=self._failures,
             sync_seconds=self._sync_seconds.status(),
         )
+
+    @contextmanager
+    def _marked(self, bodies: Sequence[str]) -> Iterator[Sequence[str]]:
+        """Put before these lines, which are written inside, one that says what is missing before them, if anything is."""
+        with self._lacking_lock:
+            lacking, self._lacking = self._lacking, {}
+        if not lacking:
+            yield bodies
+            return
+        named = lacking if len(lacking) <= MOST_NAMED else None
+        try:
+            yield [self._lines.degraded(min(lacking.values()), named, self._clock.wall()), *bodies]
+        except LedgerError:
+            with self._lacking_lock:
+                self._lacking = {**self._lacking, **lacking}
+            raise
 
     @abstractmethod
     def _append(self, bodies: Sequence[str]) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from inbound.proof.model import ClaimBar, Coordination, Damage, Event, Run, Span
@@ -33,6 +34,9 @@ class Claim:
     ending: Ending = "died"
     blind: list[Damage] = field(default_factory=list)  # what of it is missing
     ended_at: int | None = None  # the line that says so
+    #: It went on where its ledger could not be written (`on_failure: degrade`), and ended without a word: something of its
+    #: end may be missing, and no line says so.
+    unsure: bool = False
 
     @property
     def seq(self) -> int:
@@ -46,6 +50,11 @@ class Claim:
     def first_mzxid(self) -> int | None:
         """Return when the first of its commits landed."""
         return min((span.mzxid for span in self.spans if span.mzxid is not None), default=None)
+
+    @property
+    def degrades(self) -> bool:
+        """Whether it goes on where its ledger cannot be written."""
+        return any(isinstance(item, Event) and item.facts.get("on_failure") == "degrade" for item in self.items)
 
     @property
     def created_anew(self) -> bool:
@@ -83,14 +92,30 @@ def claims_of(
     claims: list[Claim] = []
     for run, items in by_run.items():
         of_run = _split(_handed_out(sorted(items, key=lambda item: item.seq)))
-        _mark_damage(of_run, [item for item in damage if item.run == run and not item.harmless])
+        place = items[0].key.topic, items[0].key.partition
+        concerned = [item for item in damage if item.partitions is None or place in item.partitions]
+        _mark_damage(of_run, [item for item in concerned if item.run == run and not item.harmless])
         claims += of_run
     claims.sort(key=lambda claim: (claim.epoch, claim.last_epoch, claim.items[0].wall))
     later: set[str] = set()  # runs that have a later claim
     for claim in reversed(claims):
         claim.ending = _ending(claim, told, later, coordination)
+        run_goes_on = claim.run in later or (claim.run in told and told[claim.run].ended)
+        claim.unsure = claim.degrades and claim.ended_at is None and not run_goes_on
         later.add(claim.run)
     return claims
+
+
+def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[Claim]:
+    """Return a reset that no claim has come after as the claim that would note it."""
+    if coordination is None or coordination.moved is None or not claims:
+        return []
+    moved, epoch, last = coordination.moved, coordination.epoch or 0, claims[-1].items[-1]
+    if not coordination.known or coordination.committed != moved.new or epoch <= claims[-1].last_epoch:
+        return []
+    facts = {"old": moved.old, "new": moved.new, "command": moved.command}
+    reset = Event(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
+    return [Claim("", "", epoch, epoch, True, moved.new, items=[replace(reset, kind="claimed")], before=[reset])]
 
 
 def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:

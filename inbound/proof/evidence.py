@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from inbound.proof.claims import Claim
 from inbound.proof.intervals import Counted, Growing, difference, intersection
-from inbound.proof.model import ANOMALIES, LEFT_OUT, Finding, FindingKind, LeftOutKind, LogExtent, OffsetRange
+from inbound.proof.model import ANOMALIES, LEFT_OUT, Event, Finding, FindingKind, LeftOutKind, LogExtent, OffsetRange
 
 #: In the trace of holes: the hand-outs went past it; a commit did; the next claim began past it; and the same, where it
 #: found no commit of the group any more.
@@ -53,6 +53,8 @@ class Evidence:
     """Of one partition; of one topic, where a topic was deleted and created anew."""
 
     handed: Growing = field(default_factory=Growing)  # by the claims gone through
+    counts: Growing = field(default_factory=Growing)  # of that, what no reset has wanted again since
+    reset: Event | None = None  # the last one, as long as nothing was committed since
     by_claim: list[tuple[Claim, Growing]] = field(default_factory=list)
     expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
     opens: set[int] = field(default_factory=set)  # commits that may have landed since
@@ -81,7 +83,7 @@ class Evidence:
     ) -> None:
         """Note a finding for each range. How many offsets of it the log has is counted at the end."""
         epochs = tuple(dict.fromkeys(claim.epoch for claim in claims))
-        consumers = tuple(dict.fromkeys(claim.consumer for claim in claims))
+        consumers = tuple(dict.fromkeys(claim.consumer for claim in claims if claim.consumer))
         self.findings += [
             Finding(kind, first, end, cause, None, epochs=epochs, consumers=consumers, wall=wall)
             for first, end in ranges
@@ -102,6 +104,7 @@ class Evidence:
         self.by_claim.append((claim, handed))
         for first, end in handed.ranges:
             self.handed.add(first, end)
+            self.counts.add(first, end)
 
     def owner_of(self, first: int, end: int) -> Claim | None:
         """Return the last of the claims gone through that handed any of these out."""
@@ -112,7 +115,7 @@ class Evidence:
 
     def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return what of these was neither handed out nor passed over for a reason."""
-        return difference(difference(ranges, self.handed.ranges), self.excused.ranges)
+        return difference(difference(ranges, self.counts.ranges), self.excused.ranges)
 
     def passed(self, ranges: Sequence[OffsetRange], how: str, claim: Claim, wall: float) -> None:
         """Note a hole for what of these was not passed over for a reason."""
@@ -124,8 +127,21 @@ class Evidence:
             self.excused.add(left.first, left.next)
             self.left_out.append(left)
 
+    def taken_back(self, reset: Event) -> None:
+        """Note that a reset wants again what lies behind it. Each claim notes it until something is committed."""
+        new = reset.facts.get("new")
+        if isinstance(new, int) and (self.reset is None or self.reset.facts != reset.facts):
+            self.counts.cut(new, NO_END)
+            self.reset = reset
+
+    def landed(self, commit: int) -> None:
+        """Note the last commit of a claim."""
+        self.expected = commit
+        if self.reset is not None and self.reset.facts.get("new") != commit:
+            self.reset = None
+
     def wanted(self, first: int, end: int = NO_END) -> None:
-        """Note that these are read again: what was said of them before counts no more."""
+        """Note that these are read again: why they were not to be counts no more."""
         if not self.excused.overlaps(first, end):
             return
         self.excused.cut(first, end)

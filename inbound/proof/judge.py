@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from inbound.proof.chain import go_through
-from inbound.proof.claims import Claim, claims_of
+from inbound.proof.claims import Claim, claims_of, untold
 from inbound.proof.cuts import without_cut_off
 from inbound.proof.evidence import Log, grouped
 from inbound.proof.intervals import intersection, union
@@ -91,6 +91,7 @@ def judge(
     )
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
+    last += untold(coordination, last)
     evidence = go_through(last)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)

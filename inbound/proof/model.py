@@ -77,7 +77,10 @@ class Damage:
     run: str | None
     seq: int | None = None  # the last good line before it
     harmless: bool = False
-    degraded: bool = False  # something done before the line `seq` was not recorded, between lines that are there
+    degraded: bool = False  # nothing is missing but what was never written
+    #: In earlier releases the line that says so did not come at once: it may be missing anywhere before `seq`.
+    anywhere: bool = False
+    partitions: frozenset[tuple[str, int]] | None = None  # which it concerns; None: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,15 @@ class LogExtent:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A reset of the group's offset that nobody has noted in a ledger yet: no claim came after it."""
+
+    command: str
+    old: int | None  # None: the group had no commit
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
 class Coordination:
     """What ZooKeeper says of a partition now."""
 
@@ -114,6 +126,7 @@ class Coordination:
     epoch: int | None  # version of the epoch node
     owner: str | None  # the consumer that holds it
     known: bool = True  # whether what it says of the commit is to be held against the ledger
+    moved: Moved | None = None  # by what the commit is where it is, if that is not in a ledger yet
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------

@@ -57,9 +57,9 @@ class Walk:
         self._answered = False  # the last hand-out was
         self._given: int | None = None  # the first position, if the processor said it
         self._fresh = claim.known  # nothing of it has been seen yet
-        self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
+        self._blind = sorted((item for item in claim.blind if not item.anywhere), key=_line_of)
         #: Up to this line, lines that were never written may have stood between any two.
-        self._blind_until = max((item.seq or 0 for item in claim.blind if item.degraded), default=-1)
+        self._blind_until = max((item.seq or 0 for item in claim.blind if item.anywhere), default=-1)
         if self._blind_until >= 0:
             self.ask(0, max([evidence.high, *(span.next for span in claim.spans if span.seq <= self._blind_until)]))
 
@@ -236,7 +236,7 @@ class Walk:
     def _deleted(self, first: int, end: int, event: Event) -> None:
         if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
             first = min(first, self.position)
-        gone = difference(difference([(first, end)], self.evidence.handed.ranges), self.own.ranges)
+        gone = difference(difference([(first, end)], self.evidence.counts.ranges), self.own.ranges)
         self.evidence.excused.add(first, end)
         self.evidence.found(
             "lost-to-retention", gone,
@@ -293,7 +293,8 @@ class Walk:
             return  # before the beginning of all evidence: its files were deleted, by retention
         evidence.loose = True
         committed = self.landed if self.landed is not None else evidence.expected
-        evidence.lacks(f"{item.what}; restore it, or begin after it", committed)
+        advice = "what was done meanwhile is not known" if item.degraded else "restore it, or begin after it"
+        evidence.lacks(f"{item.what}; {advice}", committed)
 
 
 def _line_of(item: Damage) -> int:

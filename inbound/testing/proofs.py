@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from inbound.coordinators.nodes import BadNodeError, decode_offset
+from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Gap
 from inbound.ledger.reader import Entry
 from inbound.proof.collapse import Collapser, Source, joined
 from inbound.proof.intervals import union
 from inbound.proof.judge import judge
-from inbound.proof.model import Coordination, LogExtent, PartitionKey, PartitionProof
+from inbound.proof.model import Coordination, LogExtent, Moved, PartitionKey, PartitionProof
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
 
@@ -49,7 +49,7 @@ def _entries(consumer: Consumer) -> Iterator[Entry]:
         members: dict[str, Any] = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
         kind = members.pop("kind", KINDS.get(type(noted)))
         if isinstance(noted, Gap):
-            members = {"facts": members}
+            members = {"topic": None, "partition": None, "facts": members}
         yield Entry(
             Path(consumer.name), seq, kind, consumer.name, seq, GROUP, consumer.consumer_id, float(seq), **members
         )
@@ -66,7 +66,8 @@ def _extent(world: World, tp: TopicPartition) -> LogExtent | None:
 def _coordination(world: World, tp: TopicPartition) -> Coordination:
     tree, paths = world.ensemble.tree, world.paths
     offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
-    known = True
+    known, claim = True, decode_epoch(paths.epoch(*tp), epoch.data) if epoch is not None else None
+    reset = claim.reset if claim is not None else None
     try:
         committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
     except BadNodeError:
@@ -77,4 +78,5 @@ def _coordination(world: World, tp: TopicPartition) -> Coordination:
         epoch.stat.version if epoch is not None else None,
         owner.data.decode() if owner is not None else None,
         known,
+        Moved(reset.command, reset.old, reset.new) if reset is not None else None,
     )
