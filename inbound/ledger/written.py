@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from inbound.clock import Clock
+from inbound.errors import LedgerError
 from inbound.instruments import Histogram
 from inbound.ledger.base import Ledger, LedgerStatus, Range, Settled, checked_facts
-from inbound.errors import LedgerError
 from inbound.ledger.lines import Lines
 
 #: So many partitions that lack something are named; of more it is said that any may.
