@@ -214,7 +214,7 @@ class Committer:
                 return False
             for pending in group:
                 if not pending.recorded:
-                    parts.unrecorded(pending.partition.tp)
+                    parts.unrecorded(pending.partition.tp, pending.fence.epoch)
         else:
             parts.recorded()
         for pending in group:

@@ -316,7 +316,7 @@ class Holdings:
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
         parts.note(
-            "claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session,
+            "claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, topic_id=claim.topic_id,
             **({"on_failure": "degrade"} if parts.degrade else {}),
         )  # fmt: skip
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
@@ -340,7 +340,16 @@ class Holdings:
             "reset", f"reset {name} has moved the group's offset from {before} to {reset.new}", tp,
             offset=reset.new, epoch=epoch, old=reset.old, command=reset.command,
         )  # fmt: skip
-        parts.note("reset", tp, epoch, old=reset.old, new=reset.new, reason=BY_COMMAND, command=reset.command)
+        parts.note(
+            "reset",
+            tp,
+            epoch,
+            old=reset.old,
+            new=reset.new,
+            reason=BY_COMMAND,
+            command=reset.command,
+            since=reset.since,
+        )
 
         def on_reset() -> object:
             return (partition.served_by or parts.processor).on_reset(tp, reset.old, reset.new)

@@ -90,12 +90,12 @@ class Parts:
             self.ledger.note(kind, **tp._asdict(), epoch=epoch, **facts)
         except LedgerError as error:
             self.ledger_trouble(error, f"it lacks {kind!r} of {tp}")
-            self.unrecorded(tp)
+            self.unrecorded(tp, epoch)
 
-    def unrecorded(self, tp: TopicPartition) -> None:
+    def unrecorded(self, tp: TopicPartition, epoch: int) -> None:
         """Take note that something was done with a partition that is not in the ledger. Any thread."""
         self.not_provable = True
-        self.ledger.lacks(*tp)
+        self.ledger.lacks(*tp, epoch)
 
     def ledger_trouble(self, error: LedgerError, meanwhile: str) -> None:
         """Take note that the ledger cannot be written. Any thread."""

@@ -8,7 +8,7 @@ import pytest
 
 from inbound.errors import LedgerError
 from inbound.ledger import Entry, FilesLedger, Range, died, read_directory
-from inbound.ledger.memory import Gap, Note
+from inbound.ledger.memory import Note
 from inbound.metrics import Exposition
 from inbound.proof.model import Verdict
 from inbound.status import ProcessStatus
@@ -27,8 +27,8 @@ def broken(consumer: Consumer, calls: int) -> None:
         consumer.ledger.fail_next(LedgerError("disk full"))
 
 
-def gaps(consumer: Consumer) -> list[Gap]:
-    return [entry for entry in consumer.ledger.entries if isinstance(entry, Gap)]
+def gaps(consumer: Consumer) -> list[Note]:
+    return [entry for entry in consumer.ledger.entries if isinstance(entry, Note) and entry.kind == "degraded"]
 
 
 def metric(consumer: Consumer, name: str) -> float:
@@ -76,7 +76,7 @@ def test_the_ledger_says_between_which_lines_something_is_missing(world: World) 
 
     first, *after = a.ledger.entries[len(before) :]
     assert (gaps(a), first, [type(entry).__name__ for entry in after]) == (
-        [first], Gap((("orders", 0),)), ["Range", "Done", "Settled"] * 2,
+        [first], Note("degraded", "orders", 0, 1), ["Range", "Done", "Settled"] * 2,
     )  # fmt: skip
 
 
@@ -101,8 +101,8 @@ def test_an_event_that_was_not_recorded_is_a_gap_also_where_batches_are_held(wor
     world.run(2)
 
     a = world.consumers["a"]
-    assert [entry.kind for entry in a.ledger.entries if isinstance(entry, Note)] == []
-    assert (len(gaps(a)), a.channel.status().provable) == (1, False)
+    notes = [entry for entry in a.ledger.entries if isinstance(entry, Note)]
+    assert (notes, a.channel.status().provable) == ([Note("degraded", "orders", 0, 1)], False)
 
 
 def test_what_is_missing_of_one_partition_is_no_other_ones(world: World) -> None:
@@ -156,24 +156,27 @@ def test_who_is_killed_while_its_ledger_cannot_be_written_has_lost_nothing(world
     assert "could not be written (on_failure: degrade)" in proof.missing[0]
 
 
-def test_in_files_the_mark_is_a_line_without_a_partition(tmp_path: Path) -> None:
-    """With the partitions and the times as facts, before the next line, or the end."""
+def test_in_files_each_partition_has_its_line_and_the_run_one_for_earlier_releases(tmp_path: Path) -> None:
+    """With the times as facts, before the next line, or the end."""
     clock = ManualClock()
     ledger = FilesLedger(tmp_path, "g", "a", clock)
     ledger.begun(Range("orders", 3, 7, 0, 10, 10))
-    ledger.lacks("orders", 4)
+    ledger.lacks("orders", 4, 8)
     clock.advance(5)
-    ledger.lacks("orders", 3)
+    ledger.lacks("orders", 3, 7)
     ledger.begun(Range("orders", 3, 7, 10, 20, 10))
-    ledger.lacks("orders", 3)
+    ledger.lacks("orders", 3, 7)
     ledger.close()
 
     marks = [item for item in read_directory(tmp_path) if isinstance(item, Entry) and item.kind == "degraded"]
 
     now = clock.wall()
-    assert [(mark.topic, mark.seq, dict(mark.facts)) for mark in marks] == [
-        (None, 2, {"from": now - 5, "to": now, "partitions": [["orders", 3], ["orders", 4]]}),
-        (None, 4, {"from": now, "to": now, "partitions": [["orders", 3]]}),
+    assert [(mark.topic, mark.partition, mark.epoch, mark.seq, dict(mark.facts)) for mark in marks] == [
+        (None, None, None, 2, {"from": now - 5, "to": now, "partitions": 2}),
+        ("orders", 3, 7, 3, {"from": now, "to": now}),
+        ("orders", 4, 8, 4, {"from": now - 5, "to": now}),
+        (None, None, None, 6, {"from": now, "to": now, "partitions": 1}),
+        ("orders", 3, 7, 7, {"from": now, "to": now}),
     ]
     assert died(read_directory(tmp_path)) == []
 

@@ -22,7 +22,7 @@ def brief(proof: PartitionProof) -> tuple[Verdict, int | None, list[tuple[str, i
 
 
 def test_resets_that_nobody_was_told_of_are_explained_by_their_nodes_and_then_by_one_note() -> None:
-    """A group that stands still is reset twice; who comes is told of both at once, from where the group had been."""
+    """A group that stands still is reset twice; who comes is told of the last one, and notes where the group was before both."""
     stage = Stage("a", partitions=1)
     stage.world.leave("a")
     stage.lead("leader")
@@ -33,7 +33,7 @@ def test_resets_that_nobody_was_told_of_are_explained_by_their_nodes_and_then_by
     stage.world.join("b", Told())
     stage.run(10)
 
-    assert (found, stage.told()) == ([(Verdict.PROVEN, 4, []), (Verdict.PROVEN, 8, [])], [(0, 10, 8)])
+    assert (found, stage.told()) == ([(Verdict.PROVEN, 4, []), (Verdict.PROVEN, 8, [])], [(0, 4, 8)])
     assert brief(proof_of(stage)) == (Verdict.PROVEN, 10, [])
 
 

@@ -105,11 +105,11 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def lacks(self, topic: str, partition: int) -> None:
+    def lacks(self, topic: str, partition: int, epoch: int) -> None:
         """Take note that something of a partition was done that could not be recorded. Never fails.
 
-        The next line that gets through has one before it that says so (`degraded`), so that what is missing is known to
-        lie between two lines. `close` writes it, too.
+        The next entry that gets through comes behind a line `degraded` of that partition, so that what is missing is known
+        to lie between two lines. `close` writes it, too.
         """
 
     def status(self) -> LedgerStatus | None:

@@ -15,20 +15,13 @@ Verb = Literal["begun", "done", "settled", "note", "close"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event of a partition, as given to `Ledger.note`."""
+    """An event of a partition, as given to `Ledger.note`; `degraded`: as told to `Ledger.lacks`."""
 
     kind: str
     topic: str
     partition: int
     epoch: int
     facts: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Something of these partitions was not recorded between what stands before and after it, as told to `Ledger.lacks`."""
-
-    partitions: tuple[tuple[str, int], ...]
 
 
 Recorded = Range | Done | Settled | Note
@@ -38,13 +31,13 @@ class MemoryLedger(Ledger):
     """Keeps what it is given in `entries`, in order; `fail_next` and `fail` make it fail like a disk."""
 
     def __init__(self) -> None:
-        self.entries: list[Recorded | Gap] = []
+        self.entries: list[Recorded] = []
         self.closed = False
         self.clean: bool | None = None  # whether its end was, once closed
         self._lock = threading.Lock()
         self._failures: list[tuple[Verb | None, Exception]] = []
         self._full = False
-        self._lacking: dict[tuple[str, int], None] = {}
+        self._lacking: dict[tuple[str, int, int], None] = {}
         #: Told of what is recorded, and (false) of what is not.
         self.on_entries: Callable[[Sequence[Recorded], bool], None] = lambda entries, recorded: None
 
@@ -73,9 +66,9 @@ class MemoryLedger(Ledger):
     def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
         self._record("note", [Note(kind, topic, partition, epoch, checked_facts(kind, facts))])
 
-    def lacks(self, topic: str, partition: int) -> None:
+    def lacks(self, topic: str, partition: int, epoch: int) -> None:
         with self._lock:
-            self._lacking[topic, partition] = None
+            self._lacking[topic, partition, epoch] = None
 
     def close(self, *, clean: bool = True) -> None:
         with self._lock:
@@ -100,9 +93,8 @@ class MemoryLedger(Ledger):
 
     def _mark(self) -> None:
         """Say what is missing up to here, if anything is."""
-        if self._lacking:
-            self.entries.append(Gap(tuple(self._lacking)))
-            self._lacking = {}
+        self.entries += [Note("degraded", *lacking) for lacking in self._lacking]
+        self._lacking = {}
 
     def _fail_if_asked(self, verb: Verb) -> None:
         if self._full:

@@ -14,9 +14,6 @@ from inbound.instruments import Histogram
 from inbound.ledger.base import Ledger, LedgerStatus, Range, Settled, checked_facts
 from inbound.ledger.lines import Lines
 
-#: So many partitions that lack something are named; of more it is said that any may.
-MOST_NAMED = 1000
-
 
 class WrittenLedger(Ledger):
     """Makes a line of each entry that nobody waits for; `done` and `close`, which wait, are each ledger's own."""
@@ -28,7 +25,7 @@ class WrittenLedger(Ledger):
         # Under the lock that each ledger writes under.
         self._entries = self._bytes = self._failures = 0
         # What is not recorded, and since when; under its own lock, for `lacks` waits for no write.
-        self._lacking: dict[tuple[str, int], float] = {}
+        self._lacking: dict[tuple[str, int, int], float] = {}
         self._lacking_lock = threading.Lock()
 
     def begun(self, entry: Range) -> None:
@@ -42,9 +39,9 @@ class WrittenLedger(Ledger):
         named = checked_facts(kind, facts)
         self._append([self._lines.note(kind, topic, partition, epoch, named, self._clock.wall())])
 
-    def lacks(self, topic: str, partition: int) -> None:
+    def lacks(self, topic: str, partition: int, epoch: int) -> None:
         with self._lacking_lock:
-            self._lacking.setdefault((topic, partition), self._clock.wall())
+            self._lacking.setdefault((topic, partition, epoch), self._clock.wall())
 
     def status(self) -> LedgerStatus:
         return LedgerStatus(
@@ -56,15 +53,14 @@ class WrittenLedger(Ledger):
 
     @contextmanager
     def _marked(self, bodies: Sequence[str]) -> Iterator[Sequence[str]]:
-        """Put before these lines, which are written inside, one that says what is missing before them, if anything is."""
+        """Put before these lines, which are written inside, what says what is missing before them, if anything is."""
         with self._lacking_lock:
             lacking, self._lacking = self._lacking, {}
         if not lacking:
             yield bodies
             return
-        named = lacking if len(lacking) <= MOST_NAMED else None
         try:
-            yield [self._lines.degraded(min(lacking.values()), named, self._clock.wall()), *bodies]
+            yield [*self._lines.degraded(lacking, self._clock.wall()), *bodies]
         except LedgerError:
             with self._lacking_lock:
                 self._lacking = {**self._lacking, **lacking}

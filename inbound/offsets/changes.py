@@ -196,8 +196,7 @@ class TopicOffsets:
         earlier = before.reset
         note = earlier if old == new else None
         if new is not None and new != old:
-            # The next owner tells processor and ledger that the group was moved: from where they know it to be, if an
-            # earlier move was not told yet.
+            # The next owner tells processor and ledger that the group was moved.
             note = ResetNote.after(earlier, IMPORT, old, new)
         # The offsets are about the topic as the brokers have it now. Were an older one's id left, the first claim would
         # take the topic for recreated since, and begin at 0.

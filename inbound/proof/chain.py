@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, Evidence, LeftOut
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, Evidence, LeftOut, unwritten
 from inbound.proof.model import Event
 from inbound.proof.walk import Walk
 
@@ -64,6 +64,10 @@ def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
 def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | None:
     """Hold where a claim begins against the commits of `before` and those before it. Returns the position; None: not known."""
     position, expected = claim.position, evidence.expected
+    for gap in (event for event in claim.before if event.kind == "degraded"):
+        known = [offset for offset in (position, expected) if offset is not None]
+        evidence.lacks(unwritten(gap), min(known, default=None))
+        evidence.loose = True
     if evidence.start is None and position is not None:
         evidence.start = position
         evidence.floor = evidence.high = max(evidence.high, position)
@@ -90,9 +94,11 @@ def _began_past(
     """The commit has moved on, from `expected` to `position`: say who moved it, and what it passed."""
     reset = _reset_to(claim, position)
     moved_to = position
-    if reset is not None:  # from `old` on it is the reset's doing, before that somebody else's
+    if reset is not None:  # from `old` on it is the reset's doing, before that another one's, or somebody else's
         old = reset.facts.get("old")
         moved_to = max(expected, min(old, position)) if isinstance(old, int) else expected
+        if reset.facts.get("since") == expected:
+            moved_to = expected
     if moved_to > expected:
         _moved_on(evidence, claim, before, expected, moved_to, opens)
     if reset is not None:
@@ -178,7 +184,7 @@ def _say_what_is_missing(evidence: Evidence, claim: Claim) -> None:
     """Note what no place in the claim can be named for; missing lines are noted where they are missed."""
     low = evidence.expected
     for item in claim.blind:
-        if item.anywhere:
+        if item.degraded:
             evidence.lacks(f"{item.what}; what was done meanwhile is not known", low)
     if not claim.known and not claim.blind and evidence.by_claim:
         text = f"run {claim.run} has hand-outs under epoch {claim.epoch} without its `claimed` line; give all its files"

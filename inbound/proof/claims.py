@@ -30,7 +30,7 @@ class Claim:
     known: bool  # it has its `claimed` line
     position: int | None = None  # the group's offset, as read when it was claimed
     items: list[Span | Event] = field(default_factory=list)  # in the order of the run
-    before: list[Event] = field(default_factory=list)  # noted with the claim, before its `claimed`
+    before: list[Event] = field(default_factory=list)  # noted since the last one ended, before its `claimed`
     ending: Ending = "died"
     blind: list[Damage] = field(default_factory=list)  # what of it is missing
     ended_at: int | None = None  # the line that says so
@@ -58,8 +58,15 @@ class Claim:
 
     @property
     def created_anew(self) -> bool:
-        """Whether it begins a topic that was deleted and created anew."""
+        """Whether it says that it begins a topic that was deleted and created anew."""
         return any(event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW for event in self.before)
+
+    @property
+    def topic_id(self) -> str | None:
+        """Return which topic of that name it is about; None: not known."""
+        events = (item for item in self.items if isinstance(item, Event) and item.kind == "claimed")
+        told = next((event.facts.get("topic_id") for event in events), None)
+        return told if isinstance(told, str) else None
 
     def bar(self) -> ClaimBar:
         """Return it for the timeline."""
@@ -92,9 +99,7 @@ def claims_of(
     claims: list[Claim] = []
     for run, items in by_run.items():
         of_run = _split(_handed_out(sorted(items, key=lambda item: item.seq)))
-        place = items[0].key.topic, items[0].key.partition
-        concerned = [item for item in damage if item.partitions is None or place in item.partitions]
-        _mark_damage(of_run, [item for item in concerned if item.run == run and not item.harmless])
+        _mark_damage(of_run, [item for item in damage if item.run == run and not item.harmless])
         claims += of_run
     claims.sort(key=lambda claim: (claim.epoch, claim.last_epoch, claim.items[0].wall))
     later: set[str] = set()  # runs that have a later claim
@@ -113,7 +118,7 @@ def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[C
     moved, epoch, last = coordination.moved, coordination.epoch or 0, claims[-1].items[-1]
     if not coordination.known or coordination.committed != moved.new or epoch <= claims[-1].last_epoch:
         return []
-    facts = {"old": moved.old, "new": moved.new, "command": moved.command}
+    facts = {"old": moved.since, "new": moved.new, "command": moved.command}
     reset = Event(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
     return [Claim("", "", epoch, epoch, True, moved.new, items=[replace(reset, kind="claimed")], before=[reset])]
 
@@ -142,11 +147,11 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
     claims: list[Claim] = []
     before: list[Event] = []
     for item in items:
-        if isinstance(item, Event) and item.kind == "reset" and item.facts.get("reason") in MOVED_BEFORE:
+        if isinstance(item, Event) and (_moves_before(item) or (item.kind == "degraded" and _is_over(claims))):
             before.append(item)
             continue
         claimed = isinstance(item, Event) and item.kind == "claimed"
-        if claimed or not claims or (_is_hand_out(item) and claims[-1].ended_at is not None) or before:
+        if claimed or (_is_hand_out(item) and _is_over(claims)) or not claims or before:
             position = item.facts.get("position") if isinstance(item, Event) and claimed else None
             claims.append(Claim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, before=before))
             before = []
@@ -156,6 +161,14 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
         if isinstance(item, Event) and item.kind in ("released", "lost"):
             claim.ended_at = item.seq
     return claims
+
+
+def _moves_before(event: Event) -> bool:
+    return event.kind == "reset" and event.facts.get("reason") in MOVED_BEFORE
+
+
+def _is_over(claims: Sequence[Claim]) -> bool:
+    return not claims or claims[-1].ended_at is not None
 
 
 def _is_hand_out(item: Span | Event) -> bool:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -190,7 +189,7 @@ class Collapser:
 
     def _of_the_run(self, entry: Entry) -> None:
         if entry.kind == "degraded":
-            self._damage.append(degraded(self._source, entry.seq, entry.facts))
+            self._damage += degraded(self._source, entry.seq, entry.facts)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -224,26 +223,12 @@ class Collapser:
             place.span = None
 
 
-def degraded(source: Source, seq: int, facts: Mapping[str, Any]) -> Damage:
-    """Return the mark of a time in which a run went on without its ledger."""
-    named = facts.get("partitions")
-    return Damage(
-        source.where,
-        f"run {source.run} went on without its ledger for a while{_between(facts.get('from'), facts.get('to'))}",
-        source.group,
-        source.run,
-        seq,
-        degraded=True,
-        anywhere="partitions" not in facts,
-        partitions=frozenset((str(topic), int(partition)) for topic, partition in named) if named else None,
-    )
-
-
-def _between(since: object, until: object) -> str:
-    if not isinstance(since, int | float) or not isinstance(until, int | float):
-        return ""
-    start, end = (f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}" for seconds in (since, until))
-    return f", from {start} to {end} UTC"
+def degraded(source: Source, seq: int, facts: Mapping[str, Any]) -> list[Damage]:
+    """Return the mark of a time in which a run went on without its ledger, unless lines follow that name the partitions."""
+    if "partitions" in facts:
+        return []
+    what = f"run {source.run} went on without its ledger for a while (on_failure: degrade; {dict(facts)})"
+    return [Damage(source.where, what, source.group, source.run, seq, degraded=True)]
 
 
 def _epoch(entry: Entry) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from inbound.proof.claims import Claim
 from inbound.proof.intervals import Counted, Growing, difference, intersection
@@ -37,6 +38,18 @@ class LeftOut:
     cause: str
     claim: Claim
     wall: float
+
+
+def unwritten(gap: Event) -> str:
+    """Return what is missing where a ledger says that it lacks something (`degraded`)."""
+    since, until = gap.facts.get("from"), gap.facts.get("to")
+    when = ""
+    if isinstance(since, int | float) and isinstance(until, int | float):
+        start, end = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}" for at in (since, until))
+        when = f" from {start} to {end} UTC"
+    return (
+        f"{gap.consumer} could not write its ledger{when}: what it did meanwhile, under epoch {gap.epoch}, is not known"
+    )
 
 
 @dataclass(slots=True)
@@ -98,6 +111,7 @@ class Evidence:
         for missing in self.missing:
             if missing.high is None:
                 missing.high = offset
+                missing.low = min(missing.low, offset) if missing.low is not None else None
 
     def handed_by(self, claim: Claim, handed: Growing) -> None:
         """Note what a claim has handed out, when it was gone through."""
@@ -214,7 +228,7 @@ def neighbours(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def grouped(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings about the same range as one, with how many times; in order of kind (anomalies first) and offset."""
+    """Return findings about the same range as one, with how many times."""
     kept: dict[tuple[FindingKind, int, int], Finding] = {}
     for finding in neighbours(findings):
         place = (finding.kind, finding.first, finding.next)
@@ -230,4 +244,9 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
             epochs=tuple(dict.fromkeys((*before.epochs, *finding.epochs))),
             consumers=tuple(dict.fromkeys((*before.consumers, *finding.consumers))),
         )
-    return sorted(kept.values(), key=lambda f: (f.kind not in ANOMALIES, f.first, f.next, f.kind))
+    return list(kept.values())
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in order of kind (anomalies first) and offset."""
+    return sorted(findings, key=lambda f: (f.kind not in ANOMALIES, f.first, f.next, f.kind))

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of, untold
 from inbound.proof.cuts import without_cut_off
-from inbound.proof.evidence import Log, grouped
+from inbound.proof.evidence import Log, grouped, in_order
 from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
     ANOMALIES,
@@ -107,7 +108,7 @@ def judge(
     pending = in_flight(evidence, last, committed)
     uncommitted(evidence, last, coordination, committed)
     findings = [part for finding in evidence.findings for part in log.counted(finding)]
-    findings = grouped([*told, *(f for f in findings if since is None or _concerns(f, since))])
+    findings = in_order([*grouped(told), *grouped(f for f in findings if since is None or _concerns(f, since))])
     missing = [lack for lack in evidence.missing if since is None or lack.high is None or lack.high > since]
     proven = _proven(committed, [lack.low for lack in missing], since)
     start = since if since is not None else evidence.start
@@ -125,10 +126,14 @@ def judge(
 def _chapters(claims: Sequence[Claim]) -> list[list[Claim]]:
     """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other."""
     chapters: list[list[Claim]] = []
+    topic: str | None = None  # which the last claim that says so is about
     for claim in claims:
-        if not chapters or claim.created_anew:
+        # Who began the new one may have died before it could note that.
+        another = topic is not None and claim.topic_id is not None and same_topic(topic, claim.topic_id) is False
+        if not chapters or claim.created_anew or another:
             chapters.append([])
         chapters[-1].append(claim)
+        topic = claim.topic_id or topic
     return chapters
 
 

@@ -55,7 +55,8 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Event:
     """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
-    `retention`, `truncated`, `withheld`), or a commit that was `fenced` or is `unknown` (facts: `commit`)."""
+    `retention`, `truncated`, `withheld`), a commit that was `fenced` or is `unknown` (facts: `commit`), or `degraded`:
+    there is more that could not be recorded."""
 
     key: PartitionKey
     consumer: str
@@ -77,10 +78,8 @@ class Damage:
     run: str | None
     seq: int | None = None  # the last good line before it
     harmless: bool = False
-    degraded: bool = False  # nothing is missing but what was never written
-    #: In earlier releases the line that says so did not come at once: it may be missing anywhere before `seq`.
-    anywhere: bool = False
-    partitions: frozenset[tuple[str, int]] | None = None  # which it concerns; None: any
+    #: Of earlier releases: something done before the line `seq` was not recorded, between lines that are there.
+    degraded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class Moved:
     """A reset of the group's offset that nobody has noted in a ledger yet: no claim came after it."""
 
     command: str
-    old: int | None  # None: the group had no commit
+    since: int | None  # the last commit before it, and before others that nobody has noted; None: there was none
     new: int
 
 

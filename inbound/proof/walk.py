@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import COMMITTED, PASSED, Evidence, LeftOut
+from inbound.proof.evidence import COMMITTED, PASSED, Evidence, LeftOut, unwritten
 from inbound.proof.intervals import Growing, difference, intersection
 from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
 
@@ -57,9 +57,9 @@ class Walk:
         self._answered = False  # the last hand-out was
         self._given: int | None = None  # the first position, if the processor said it
         self._fresh = claim.known  # nothing of it has been seen yet
-        self._blind = sorted((item for item in claim.blind if not item.anywhere), key=_line_of)
+        self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
         #: Up to this line, lines that were never written may have stood between any two.
-        self._blind_until = max((item.seq or 0 for item in claim.blind if item.anywhere), default=-1)
+        self._blind_until = max((item.seq or 0 for item in claim.blind if item.degraded), default=-1)
         if self._blind_until >= 0:
             self.ask(0, max([evidence.high, *(span.next for span in claim.spans if span.seq <= self._blind_until)]))
 
@@ -181,7 +181,7 @@ class Walk:
                 "took effect after a newer one", [self.claim], span.wall,
             )  # fmt: skip
         self.unsettled = {commit for commit in self.unsettled if commit > landed}
-        self.landed = landed
+        self.landed, evidence.loose = landed, False
         evidence.floor = max(evidence.floor, landed)
         evidence.high = max(evidence.high, landed)
         if span.last_mzxid is not None and span.last_mzxid > (evidence.last_mzxid or -1):
@@ -204,6 +204,8 @@ class Walk:
             self._deleted(int(facts["first"]), int(facts["next"]), event)
         elif event.kind == "reset":
             self._reset(facts.get("old"), facts.get("new"), event)
+        elif event.kind == "degraded":
+            self._lose_sight(unwritten(event))
         elif event.kind == "commit" and facts.get("commit") is not None:
             commit = int(facts["commit"])
             if facts.get("outcome") == "fenced":
@@ -275,7 +277,7 @@ class Walk:
         self.position = offset
         if evidence.start is None:
             evidence.start = offset
-        elif self._fresh and offset < evidence.floor:  # the group's offset had been deleted: it begins anew
+        elif offset < evidence.floor:  # the group's offset had been deleted: it begins anew; or it was moved unseen
             self.ask(offset, evidence.high)
             evidence.floor = evidence.high = offset
         self._fresh = False
@@ -284,17 +286,22 @@ class Walk:
         """From missing lines on, where the next hand-out begins is not known."""
         while self._blind and item.seq > _line_of(self._blind[0]):
             self._miss(self._blind.pop(0))
-            self.position, self._fresh = None, False
-            self.ask(0, max(self.evidence.high, self.own.end))
 
     def _miss(self, item: Damage) -> None:
+        if self.evidence.by_claim or self.claim.known or item.seq:
+            self._lose_sight(f"{item.what}; restore it, or begin after it")
+        else:  # before the beginning of all evidence: its files were deleted, by retention
+            self.position, self._fresh = None, False
+
+    def _lose_sight(self, text: str) -> None:
+        """From here on it is not known what it does, until it is handed something, or a commit of it lands."""
         evidence = self.evidence
-        if not (evidence.by_claim or self.claim.known or item.seq):
-            return  # before the beginning of all evidence: its files were deleted, by retention
+        if self.landed is not None:
+            evidence.landed(self.landed)
+        evidence.lacks(text, evidence.expected)
         evidence.loose = True
-        committed = self.landed if self.landed is not None else evidence.expected
-        advice = "what was done meanwhile is not known" if item.degraded else "restore it, or begin after it"
-        evidence.lacks(f"{item.what}; {advice}", committed)
+        self.position, self.landed, self._fresh = None, None, False
+        self.ask(0, max(evidence.high, self.own.end))
 
 
 def _line_of(item: Damage) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
 from inbound.ledger.base import Done, Range, Settled
-from inbound.ledger.memory import Gap
 from inbound.ledger.reader import Entry
 from inbound.proof.collapse import Collapser, Source, joined
 from inbound.proof.intervals import union
@@ -18,7 +17,7 @@ from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
 
 #: What lines of a ledger are called that are no notes.
-KINDS = {Range: "begun", Done: "done", Settled: "settled", Gap: "degraded"}
+KINDS = {Range: "begun", Done: "done", Settled: "settled"}
 
 
 def proofs_of(world: World, piece: int = 1 << 30) -> dict[TopicPartition, PartitionProof]:
@@ -48,8 +47,6 @@ def _entries(consumer: Consumer) -> Iterator[Entry]:
     for seq, noted in enumerate(consumer.ledger.entries, start=1):
         members: dict[str, Any] = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
         kind = members.pop("kind", KINDS.get(type(noted)))
-        if isinstance(noted, Gap):
-            members = {"topic": None, "partition": None, "facts": members}
         yield Entry(
             Path(consumer.name), seq, kind, consumer.name, seq, GROUP, consumer.consumer_id, float(seq), **members
         )
@@ -78,5 +75,5 @@ def _coordination(world: World, tp: TopicPartition) -> Coordination:
         epoch.stat.version if epoch is not None else None,
         owner.data.decode() if owner is not None else None,
         known,
-        Moved(reset.command, reset.old, reset.new) if reset is not None else None,
+        Moved(reset.command, reset.since, reset.new) if reset is not None else None,
     )

@@ -147,6 +147,8 @@ class Judge:
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
+        if self._partitions[tp].of_deleted_topic:
+            self.witness.recreated(tp)
 
     def cut(self, tp: TopicPartition, end: int) -> None:
         """The log loses everything from `end` on: what stands there later are other records.
@@ -236,6 +238,8 @@ class Judge:
         self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
         given.failed_alone = not taken and given.records == 1
+        if given.failed_alone:
+            self.witness.fails_alone(given.tp, given.first, given.epoch)
 
     def answers(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
         """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
@@ -250,7 +254,8 @@ class Judge:
         given = self._partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
             self.say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
-            self._answered(given, response, given.first, given.next)
+            if self._answered(given, response, given.first, given.next) and given.failed_alone:
+                self.witness.failure_answered(tp, given.first)
 
     def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
         """Take an answer in. Returns whether it is one that can be used."""
@@ -267,7 +272,7 @@ class Judge:
                 return False
             given.position = end if target is None else target
             if given.position > end:
-                self.witness.left_out(given.tp, end, given.position)
+                self.witness.passes_over(given.tp, end, given.position)
                 known.done.update(range(end, given.position))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
@@ -408,6 +413,7 @@ class Judge:
             known.resets.append(_ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
+            self.witness.fenced(tp)
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
         if (
@@ -419,6 +425,8 @@ class Judge:
             return
         known.tenure += 1
         known.holder, known.current = who, None
+        if who is not None:
+            self.witness.claimed(tp)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
@@ -466,7 +474,7 @@ class Judge:
             known.of_deleted_topic, before = False, 0
             known.handed.clear()
             known.done.clear()
-            self.witness.created_anew(tp)
+            self.witness.created_anew(tp, known.epoch)
         note = self.resets.notes.get(tp)
         if note is not None:
             self.say(f"{who} moves the group's offset of {tp} from {before} to {new}")
@@ -476,7 +484,7 @@ class Judge:
             self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
-            self.witness.set_from_outside(tp, new, known.epoch + 1)
+            self.witness.set_from_outside(tp, new)
             return
         self.witness.committed(tp, new)
         if known.of_deleted_topic:

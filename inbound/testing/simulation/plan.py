@@ -80,6 +80,8 @@ class Setup:
     later: bool = False
     #: What becomes of records that fail: "skip", "dead-letter"; else they are tried for ever.
     gives_up: str = ""
+    #: Who cannot write its ledger goes on without, instead of handing nothing out.
+    degrade: bool = False
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
     #: Each process carries resets out.
@@ -125,6 +127,8 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
     setup = _livelier(setup, rng)
+    if "ledger fails" in chosen:
+        setup = replace(setup, degrade=random.Random(f"ledger {seed}").random() < 0.5)
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 1, 1, 2)))))

@@ -47,7 +47,8 @@ class ResetJudge:
         self._gates: dict[str, bytes] = {}
         #: What was moved in the group that is simulated: told to `on_reset` it is right, anything else is not.
         self.moves: set[tuple[TopicPartition, int | None, int]] = set()
-        self._last: dict[TopicPartition, ResetNote] = {}
+        #: Where the group was when something of it was committed last, and where the last move has brought it.
+        self._since: dict[TopicPartition, tuple[int | None, int]] = {}
         #: Told of each step: name, state.
         self.on_state: Callable[[str, State], None] = lambda name, state: None
         #: Moved by the transaction that is being looked at.
@@ -108,17 +109,14 @@ class ResetJudge:
         return by_reset
 
     def exact(self, tp: TopicPartition, note: ResetNote, commit: int | None) -> None:
-        """Judge a move's offsets; `commit` is the last that has landed.
-
-        Where nothing was committed since another move, the note is about both.
-        """
-        name, earlier = _name(note.command), self._last.get(tp)
-        known = self._commands[name].targets.get(tp.partition)
-        if known != (commit, note.new):
-            self._violated(f"reset {name} moves {tp} from {commit} to {note.new}; its target was {known}")
-        if note != ResetNote.after(earlier, note.command, commit, note.new):
-            self._violated(f"reset {name} says that {tp} was at {note.old}; it was at {commit}, after {earlier}")
-        self._last[tp] = note
+        """Judge a move's old offsets; `commit` is the last that has landed, or the last move."""
+        name, since = _name(note.command), self._since.get(tp, (commit, commit))
+        if note.old != commit:
+            self._violated(f"reset {name} says that {tp} was at {note.old}; it was at {commit}")
+        first = since[0] if since[1] == commit else commit
+        if note.since != first:
+            self._violated(f"reset {name} says that {tp} was at {note.since} before all moves; it was at {first}")
+        self._since[tp] = first, note.new
 
     def overtakes(self, tp: TopicPartition, commit: Commit, owner: str | None) -> None:
         """Judge that a reset takes an owner's node down, rather than wait for it."""
@@ -233,6 +231,10 @@ class ResetJudge:
         if tp.partition in known.moved:
             self._violated(f"reset {name} moves {tp} of {group} a second time")
         known.moved.add(tp.partition)
+        if known.targets.get(tp.partition) != (note.old, note.new):
+            self._violated(
+                f"reset {name} moves {tp} from {note.old} to {note.new}; its target was {known.targets.get(tp.partition)}"
+            )
         if known.state not in (State.MOVING, State.UPDATED):
             self._violated(f"reset {name} moves {tp} while it is {known.state.value if known.state else 'unknown'}")
         gate = commit.after.get(paths.gate(tp.topic))
