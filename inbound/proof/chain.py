@@ -65,8 +65,7 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     """Hold where a claim begins against the commits of `before` and those before it. Returns the position; None: not known."""
     position, expected = claim.position, evidence.expected
     for gap in (event for event in claim.before if event.kind == "degraded"):
-        known = [offset for offset in (position, expected) if offset is not None]
-        evidence.lacks(unwritten(gap), min(known, default=None))
+        evidence.lacks(unwritten(gap), expected)
         evidence.loose = True
     if evidence.start is None and position is not None:
         evidence.start = position
@@ -75,7 +74,7 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
         evidence.may_have_landed, evidence.opens = evidence.opens, set()
         return None
     opens, evidence.opens = evidence.opens, set()
-    evidence.sure_from(position)
+    evidence.sure_from(position, explained=_reset_to(claim, position) is not None)
     evidence.wanted(position)
     evidence.given_back.cut(0, position)
     evidence.expected = position

@@ -84,6 +84,8 @@ class Evidence:
     #: again below takes it back.
     excused: Growing = field(default_factory=Growing)
     left_out: list[LeftOut] = field(default_factory=list)
+    _suspended: Growing = field(default_factory=Growing)  # of both, what a claim has gone back before
+    _suspended_left_out: list[LeftOut] = field(default_factory=list)
     #: What the claim before it gave back, by its answers, and did not hand out again.
     given_back: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
@@ -106,12 +108,16 @@ class Evidence:
         """Note that evidence is missing."""
         self.missing.append(Missing(text, low, high))
 
-    def sure_from(self, offset: int) -> None:
-        """Note that it is known again what became of offsets from here on."""
+    def sure_from(self, offset: int, *, explained: bool = False) -> None:
+        """Note that it is known again what became of offsets from here on.
+
+        If that is below where it was known last, and no reset explains it, nobody knows what was there before.
+        """
         for missing in self.missing:
             if missing.high is None:
                 missing.high = offset
-                missing.low = min(missing.low, offset) if missing.low is not None else None
+                if missing.low is not None and not explained:
+                    missing.low = min(missing.low, offset)
 
     def handed_by(self, claim: Claim, handed: Growing) -> None:
         """Note what a claim has handed out, when it was gone through."""
@@ -156,14 +162,35 @@ class Evidence:
 
     def wanted(self, first: int, end: int = NO_END) -> None:
         """Note that these are read again: why they were not to be counts no more."""
-        if not self.excused.overlaps(first, end):
-            return
-        self.excused.cut(first, end)
-        self.left_out = [
-            replace(left, first=low, next=high)
-            for left in self.left_out
-            for low, high in difference([(left.first, left.next)], [(first, end)])
-        ]
+        for excused in (self.excused, self._suspended):
+            excused.cut(first, end)
+        if self.left_out:
+            self.left_out = _outside(self.left_out, first, end)
+        if self._suspended_left_out:
+            self._suspended_left_out = _outside(self._suspended_left_out, first, end)
+
+    def wanted_from(self, first: int) -> None:
+        """Note that reading goes back to `first`: what it comes to again before its claim ends is wanted again."""
+        for low, high in self.excused.overlaps(first, NO_END):
+            self._suspended.add(low, high)
+        self.excused.cut(first, NO_END)
+        self._suspended_left_out += _outside(self.left_out, 0, first)
+        self.left_out = _outside(self.left_out, first, NO_END)
+
+    def came_to(self, position: int) -> None:
+        """Note where a claim ended that had gone back: what is committed past behind that is as it was."""
+        for low, high in self._suspended.overlaps(position, NO_END):
+            self.excused.add(low, high)
+        self.left_out += _outside(self._suspended_left_out, 0, position)
+        self._suspended, self._suspended_left_out = Growing(), []
+
+
+def _outside(left_out: Iterable[LeftOut], first: int, end: int) -> list[LeftOut]:
+    return [
+        replace(left, first=low, next=high)
+        for left in left_out
+        for low, high in difference([(left.first, left.next)], [(first, end)])
+    ]
 
 
 class Log:

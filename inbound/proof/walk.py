@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import COMMITTED, PASSED, Evidence, LeftOut, unwritten
+from inbound.proof.evidence import COMMITTED, NO_END, PASSED, Evidence, LeftOut, unwritten
 from inbound.proof.intervals import Growing, difference, intersection
 from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
 
@@ -81,6 +81,7 @@ class Walk:
             self.evidence.loose = True
         for missed in self._blind:
             self._miss(missed)
+        self.evidence.came_to(self.position if self.position is not None else NO_END)
         self.evidence.handed_by(self.claim, self.own)
 
     # -- hand-outs ---------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ class Walk:
         elif span.first > position:
             self._passed_over(position, span, span.first)
         elif span.first < position:
-            evidence.wanted(span.first)
+            evidence.wanted_from(span.first)
             if self._went_back_for_a_reason(span):
                 self.ask(span.first, position)
         evidence.wanted(span.first, span.next)
@@ -218,7 +219,7 @@ class Walk:
         if self.position is not None and target > self.position:
             return  # none: what is handed out next shows what it passed over
         self.ask(target, max(position, target, self.position or 0))
-        self.evidence.wanted(target)
+        self.evidence.wanted_from(target)
         self.evidence.given_back.add(target, max(position, self.position or 0))
         self.position = target
 

@@ -32,6 +32,7 @@ class HandOut:
     first: int
     next: int
     records: int
+    first_record: int  # its offset
     began: float
     #: Where the answer left the position; None while there is none.
     position: int | None = None
@@ -190,8 +191,9 @@ class Judge:
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now()
-        )
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), batch.records[0].offset,
+            self.world.clock.now(),
+        )  # fmt: skip
         self.handed_out += 1
         self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
@@ -239,7 +241,7 @@ class Judge:
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
         given.failed_alone = not taken and given.records == 1
         if given.failed_alone:
-            self.witness.fails_alone(given.tp, given.first, given.epoch)
+            self.witness.fails_alone(given.tp, given.first_record, given.epoch)
 
     def answers(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
         """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
@@ -255,7 +257,7 @@ class Judge:
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
             self.say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
             if self._answered(given, response, given.first, given.next) and given.failed_alone:
-                self.witness.failure_answered(tp, given.first)
+                self.witness.failure_answered(tp, given.first_record)
 
     def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
         """Take an answer in. Returns whether it is one that can be used."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
 from inbound.processors.batch import Batch, Record
+from inbound.proof.evidence import NO_END
 from inbound.proof.intervals import contains, difference, intersection, union
 from inbound.proof.model import ANOMALIES, LEFT_OUT, FindingKind, LeftOutKind, OffsetRange, PartitionProof, Verdict
 from inbound.testing.kafka import FakeKafka, Gone
@@ -35,6 +36,7 @@ class _Unaccountable:
 
     what: str
     low: int
+    open: bool = False  # no ledger says yet where it went on
 
 
 @dataclass(eq=False)
@@ -42,8 +44,10 @@ class _Seen:
     """One partition, since its topic was created."""
 
     at: int | None = None  # the group's offset; None: it never had one
-    began: bool = False  # a consumer has committed
+    began: bool = False  # a consumer has begun to read it
     since: int = 0  # the epoch under which the group began this topic
+    #: Where it was, and what was passed, before somebody from outside has set it, as long as no consumer has seen that.
+    inside: tuple[int | None, list[OffsetRange]] | None = None
     #: What commits have gone past: each record of it was handed out, or somebody said why not.
     passed: list[OffsetRange] = field(default_factory=list)
     handed: dict[int, Record] = field(default_factory=dict)
@@ -59,6 +63,7 @@ class _Seen:
     noted: bool = True  # no ledger lacks the last claim
     handed_to: int = 0  # one past the highest offset that was handed out
     recorded: int = 0  # the last commit that a ledger knows
+    told: int | None = None  # where a reset has moved the next claim, as its ledger says
     #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
     former: list[tuple[int | None, int] | None] = field(default_factory=list)
     gone: bool = False  # its topic is deleted, and the group has not begun another one
@@ -127,7 +132,7 @@ class Witness:
         seen = self._seen[tp]
         if seen.at is not None:
             seen.passed = union([*_below(seen.passed, offset), (seen.at, offset)])
-        seen.at, seen.began = offset, True
+        seen.at, seen.began, seen.inside = offset, True, None
 
     def reset(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not."""
@@ -135,7 +140,7 @@ class Witness:
         seen.left_out = _cut_off(seen.left_out, offset)
         if seen.at is not None and seen.began and offset > seen.at:
             seen.left_out.append(_LeftOut(seen.at, offset, "jumped"))
-        seen.at, seen.counts_from = offset, epoch
+        seen.at, seen.counts_from, seen.inside = offset, epoch, None
         seen.passed = _below(seen.passed, offset)
         seen.handed = {at: record for at, record in seen.handed.items() if at < offset}
         seen.given_up = {at for at in seen.given_up if at < offset}
@@ -146,9 +151,11 @@ class Witness:
         seen = self._seen[tp]
         known = [seen.recorded, offset, *([seen.at] if seen.at is not None else [])]
         seen.unaccountable.append(_Unaccountable(f"set to {offset} from outside", min(known)))
-        if seen.at is not None and offset > seen.at:
-            seen.passed = union([*seen.passed, (seen.at, offset)])
-        seen.at, seen.passed = offset, _below(seen.passed, offset)
+        if seen.inside is None:
+            seen.inside = seen.at, seen.passed
+        at, passed = seen.inside  # of several such moves, the group sees what the last one has come to
+        seen.passed = union([*_below(passed, offset), *([(at, offset)] if at is not None and at < offset else [])])
+        seen.at = offset
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic is deleted; what the group knows is about that one."""
@@ -164,19 +171,31 @@ class Witness:
         """A ledger has taken these."""
         for entry in entries:
             seen = self._seen[TopicPartition(entry.topic, entry.partition)]
-            if isinstance(entry, Note) and entry.kind == "claimed":
-                seen.noted = True
+            if isinstance(entry, Note) and entry.kind == "reset":
+                seen.told = entry.facts["new"]
+            elif isinstance(entry, Note) and entry.kind == "claimed":
+                seen.noted, seen.inside = True, None
                 if entry.facts["position"] is not None:
-                    seen.recorded = entry.facts["position"]
+                    seen.recorded, seen.began = entry.facts["position"], True
+                    self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
+                seen.told = None
             elif isinstance(entry, Settled) and entry.outcome == "landed":
                 seen.recorded = entry.commit
+            elif isinstance(entry, Range):
+                self._known_again(seen, entry.first)
+
+    def _known_again(self, seen: _Seen, offset: int) -> None:
+        """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
+        seen.unaccountable = [
+            replace(one, low=min(one.low, offset), open=False) if one.open else one for one in seen.unaccountable
+        ]
 
     def refused(self, entries: Sequence[Recorded], *, degrade: bool) -> None:
         """A ledger has not taken these; what it is told of events happens all the same, and with `degrade` everything."""
         for entry in entries:
             if isinstance(entry, Note) or (degrade and isinstance(entry, Range | Done)):
                 seen = self._seen[TopicPartition(entry.topic, entry.partition)]
-                seen.unaccountable.append(_Unaccountable(f"{entry} is in no ledger", seen.recorded))
+                seen.unaccountable.append(_Unaccountable(f"{entry} is in no ledger", seen.recorded, open=True))
 
     def _gone(self, gone: Gone) -> None:
         """Records have left the log."""
@@ -187,7 +206,9 @@ class Witness:
             else:
                 seen.handed.pop(record.offset, None)
                 seen.times.pop(record.offset, None)
-        if gone.why == "cut":
+        if gone.why == "deleted":
+            seen.deleted.clear()
+        elif gone.why == "cut":
             seen.was_cut = True
             seen.left_out = _cut_off(seen.left_out, gone.end)
             seen.given_up = {at for at in seen.given_up if at < gone.end}
@@ -202,7 +223,7 @@ class Witness:
         """Return the offsets that retention took before anybody was handed them, and that are committed past; without an
         owner also those that whoever comes next will not find."""
         seen = self._seen[tp]
-        ahead = [(seen.at, 1 << 62)] if owner is None and seen.at is not None else []
+        ahead = [(seen.at, NO_END)] if owner is None and seen.at is not None else []
         return self._never_handed(tp, seen.deleted.values(), union([*seen.passed, *ahead]))
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record], passed: Sequence[OffsetRange]) -> list[int]:
@@ -247,7 +268,7 @@ class Witness:
     def _about(self, tp: TopicPartition, proof: PartitionProof, owner: str | None) -> Iterator[str]:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp, owner)
         yield from self._verdict(tp, proof, lost or deleted)
-        known = proof.proven or 0 if proof.missing else 1 << 62  # from there on, the proof does not say that it knows
+        known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
         offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
         lost, deleted = [o for o in lost if o < known], [o for o in deleted if o < known]
 
@@ -283,7 +304,8 @@ class Witness:
             if wrong:
                 yield f"PROVEN, and nobody was handed {wrong}"
             # What the headline counts.
-            counted = difference([(proof.start or 0, proof.proven or 0)], proof.left_out)
+            known = proof.start is not None and proof.proven is not None
+            counted = difference([(proof.start or 0, proof.proven or 0)] if known else [], proof.left_out)
             never = [r.offset for r in self._kafka.records(tp) if contains(counted, r.offset)]
             if never := [offset for offset in never if not seen.times[offset]]:
                 yield f"PROVEN, and it counts {never}, which nobody was handed"
