@@ -81,6 +81,14 @@ class ResetNote:
     command: str  # its node's path
     old: int | None  # the group's offset before; None: there was none
     new: int
+    #: The group's offset before all moves since the last commit, so that a proof can tell them from what nobody has noted:
+    #: of several it may see the last alone. None: there was none, or that is not known.
+    since: int | None = None
+
+    @classmethod
+    def after(cls, earlier: ResetNote | None, command: str, old: int | None, new: int) -> ResetNote:
+        """Return the note of a move; `earlier` is what stands in the node."""
+        return cls(command, old, new, earlier.since if earlier is not None and earlier.new == old else old)
 
 
 @dataclass(frozen=True)
@@ -201,7 +209,13 @@ def _reset_note(value: Any) -> ResetNote | None:
     if value is None:
         return None
     old = value["old"]
-    return ResetNote(str(value["command"]), None if old is None else int(old), int(value["new"]))
+    since = value.get("since", old)
+    return ResetNote(
+        str(value["command"]),
+        None if old is None else int(old),
+        int(value["new"]),
+        None if since is None else int(since),
+    )
 
 
 def _mapping(value: Any) -> dict[str, Any] | None:

@@ -212,6 +212,9 @@ class Committer:
                 self._requeue(group)
                 self._not_before = parts.clock.now() + RETRY
                 return False
+            for pending in group:
+                if not pending.recorded:
+                    parts.unrecorded(pending.partition.tp, pending.fence.epoch)
         else:
             parts.recorded()
         for pending in group:
@@ -390,8 +393,6 @@ class Committer:
     def _ledger_failed(self, error: LedgerError) -> None:
         parts = self._parts
         parts.ledger_trouble(error, "going on" if parts.degrade else "commits wait for it")
-        if parts.degrade:
-            parts.unrecorded()
 
     def _requeue(self, group: list[Pending]) -> None:
         with self._lock:

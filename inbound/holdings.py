@@ -315,7 +315,10 @@ class Holdings:
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
         which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
-        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, **which)
+        degrades = {"on_failure": "degrade"} if parts.degrade else {}
+        parts.note(
+            "claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, **which, **degrades
+        )
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
         parts.journal.note(
             "claimed", f"claimed, {self.why()}; reading begins {where}", tp,
@@ -337,7 +340,16 @@ class Holdings:
             "reset", f"reset {name} has moved the group's offset from {before} to {reset.new}", tp,
             offset=reset.new, epoch=epoch, old=reset.old, command=reset.command,
         )  # fmt: skip
-        parts.note("reset", tp, epoch, old=reset.old, new=reset.new, reason=BY_COMMAND, command=reset.command)
+        parts.note(
+            "reset",
+            tp,
+            epoch,
+            old=reset.old,
+            new=reset.new,
+            reason=BY_COMMAND,
+            command=reset.command,
+            since=reset.since,
+        )
 
         def on_reset() -> object:
             return (partition.served_by or parts.processor).on_reset(tp, reset.old, reset.new)

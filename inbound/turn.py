@@ -258,7 +258,7 @@ class Turns:
                 partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
                 parts.schedule.put_back(partition, parts.clock.now() + LEDGER_RETRY)
                 return False
-            parts.unrecorded()
+            parts.unrecorded(partition.tp, batch.epoch)
         else:
             parts.recorded()
         return True

@@ -86,7 +86,8 @@ def move_ops(
     for moved in targets:
         epoch = epochs[moved.partition]
         known = EpochInfo(CLAIMANT, 0, _nonce(), epoch.info.topic_id, epoch.info.former)
-        info = replace(known.of_topic(command.topic_id), reset=ResetNote(command.path, moved.old, moved.new))
+        note = ResetNote.after(epoch.info.reset, command.path, moved.old, moved.new)
+        info = replace(known.of_topic(command.topic_id), reset=note)
         ops.append(SetData(paths.offset(topic, moved.partition), encode_offset(moved.new)))
         ops.append(SetData(paths.epoch(topic, moved.partition), info.encode(), epoch.version))
     return ops

@@ -55,7 +55,8 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Event:
     """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
-    `retention`, `truncated`, `withheld`), or a commit that was `fenced` or is `unknown` (facts: `commit`)."""
+    `retention`, `truncated`, `withheld`), a commit that was `fenced` or is `unknown` (facts: `commit`), or `degraded`:
+    there is more that could not be recorded."""
 
     key: PartitionKey
     consumer: str
@@ -77,7 +78,8 @@ class Damage:
     run: str | None
     seq: int | None = None  # the last good line before it
     harmless: bool = False
-    degraded: bool = False  # something done before the line `seq` was not recorded, between lines that are there
+    #: Of earlier releases: something done before the line `seq` was not recorded, between lines that are there.
+    degraded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,15 @@ class LogExtent:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A reset of the group's offset that nobody has noted in a ledger yet: no claim came after it."""
+
+    command: str
+    since: int | None  # the last commit before it, and before others that nobody has noted; None: there was none
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
 class Coordination:
     """What ZooKeeper says of a partition now."""
 
@@ -114,6 +125,7 @@ class Coordination:
     epoch: int | None  # version of the epoch node
     owner: str | None  # the consumer that holds it
     known: bool = True  # whether what it says of the commit is to be held against the ledger
+    moved: Moved | None = None  # by what the commit is where it is, if that is not in a ledger yet
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------

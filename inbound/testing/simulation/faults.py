@@ -307,7 +307,6 @@ def _stranger(stage: Stage, action: Action) -> End:
 def _ledger_fails(stage: Stage, action: Action) -> End:
     """The ledger of one process takes nothing, as a full disk."""
     ledger = stage.pick(stage.living(), action).ledger
-    stage.judge.witness.ledger_failed()
     ledger.fail()
     return ledger.work_again
 

@@ -91,18 +91,20 @@ class Judge:
         """Somebody is about to take the group's offset out of its node: who claims the partition then begins anew."""
         known = self._partitions[tp]
         self._nodes.take(tp, known.tenure if known.current is None else None)
+        self.witness.takes_offset(tp)
         if known.current is None:
             known.outside.append(known.epoch)
 
     def offset_mended(self, tp: TopicPartition) -> None:
         """Somebody is about to write it again."""
         self._nodes.mend(tp)
+        self.witness.mends_offset(tp)
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
-        if self._partitions[tp].commit is None:
-            self.witness.created_anew(tp, None)
+        if self._partitions[tp].of_deleted_topic:
+            self.witness.recreated(tp)
 
     def cut(self, tp: TopicPartition, end: int) -> None:
         """The log loses everything from `end` on: what stands there later are other records."""
@@ -144,8 +146,9 @@ class Judge:
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now(), to
-        )
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), batch.records[0].offset,
+            self.world.clock.now(), to,
+        )  # fmt: skip
         self.handed_out += 1
         self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
@@ -192,6 +195,8 @@ class Judge:
         self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
         given.failed_alone = not taken and given.records == 1
+        if given.failed_alone:
+            self.witness.fails_alone(given.tp, given.first_record, given.epoch)
 
     def answers(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
@@ -213,7 +218,8 @@ class Judge:
         given = self._partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
             self.say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
-            self._answered(given, response, given.first, given.next)
+            if self._answered(given, response, given.first, given.next) and given.failed_alone:
+                self.witness.failure_answered(tp, given.first_record)
 
     def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
         """Take an answer in. Returns whether it is one that can be used."""
@@ -230,7 +236,7 @@ class Judge:
                 return False
             given.position = end if target is None else target
             if given.position > end:
-                self.witness.left_out(given.tp, end, given.position)
+                self.witness.passes_over(given.tp, end, given.position)
                 known.done.update(range(end, given.position))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
@@ -383,7 +389,8 @@ class Judge:
             known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
-            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset: {note}")
+            self.witness.fenced(tp)
+            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
         if (
             who is not None
@@ -396,6 +403,8 @@ class Judge:
         known.holder, known.current = who, None
         if self._nodes.claimed(tp, known.tenure):
             known.outside.append(known.epoch)
+        if who is not None:
+            self.witness.claimed(tp)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
@@ -449,7 +458,9 @@ class Judge:
             known.handed.clear()
             known.done.clear()
             self.cuts.recreated(tp)
-            self.witness.created_anew(tp)
+            self.witness.created_anew(tp, known.epoch)
+            if known.of_deleted_topic:
+                self.witness.recreated(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
             self.say(f"{who} moves the group's offset of {tp} from {before} to {new}")
@@ -460,7 +471,7 @@ class Judge:
             self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
-            self.witness.set_from_outside(tp, new, known.epoch + 1)
+            self.witness.set_from_outside(tp, new)
             return
         anew = self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
         anew &= known.current is None and new != before
@@ -478,7 +489,7 @@ class Judge:
         tenure, answered = known.answered
         passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
         if passed is not None:
-            self.witness.left_out(tp, *passed)
+            self.witness.passes_over_a_cut(tp, *passed)
             known.current = None
             return
         if before is None:

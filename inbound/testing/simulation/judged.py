@@ -19,6 +19,7 @@ class HandOut:
     first: int
     next: int
     records: int
+    first_record: int  # its offset
     began: float
     to: object  # the processor: another one of its class may take over under the same claim, from the commit on
     #: Where the answer left the position; None while there is none.

@@ -116,6 +116,8 @@ class Setup:
     gives_up: str = ""
     #: How often another thread of a process goes on first, where one may be stopped: of 1.
     preempted: float = 0.0
+    #: Who cannot write its ledger goes on without, instead of handing nothing out.
+    degrade: bool = False
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
     #: How many further channels processes may run, each in a group of its own; see `channels`.
@@ -165,6 +167,8 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
     setup = _livelier(setup, rng)
+    if "ledger fails" in chosen:
+        setup = replace(setup, degrade=random.Random(f"ledger {seed}").random() < 0.5)
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 1, 1, 2)))))

@@ -78,6 +78,7 @@ class Run:
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
+        self._disagreements: list[str] = []
         self._probes: Probes | None = None
         stage.lasts = self._lasts
 
@@ -95,6 +96,8 @@ class Run:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
         refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
+        look = random.Random(f"{plan.seed} look").uniform(clock.now() + plan.setup.begins, at)
+        self.stage.scheduler.at(look, self._look)
         at += 0.2 + plan.setup.session + GRACE
         if plan.setup.dispatch is not None:
             at += LONGEST_ENDLESS_WAIT
@@ -129,7 +132,7 @@ class Run:
         for operator in self.stage.operators:
             operator.close()
         judge = self.stage.judge
-        disagreements = [] if judge.violations else judge.witness.disagreements(proofs_of(self.stage.world))
+        self._compare()
         return Outcome(
             plan,
             tuple(judge.violations),
@@ -137,10 +140,25 @@ class Run:
             self.stage.scheduler.steps,
             judge.handed_out,
             judge.repeated,
-            tuple(disagreements),
+            tuple(self._disagreements) if not judge.violations else (),
             self._met,
             failure,
         )
+
+    def _look(self) -> None:
+        """Compare in the midst of all."""
+        self.stage.judge.say("-- a proof is made")
+        self._compare(midst=True)
+
+    def _compare(self, *, midst: bool = False) -> None:
+        """Note where a proof of now and the witness differ."""
+        if self.stage.judge.violations:
+            return
+        owners = self.stage.judge.owners()
+        proofs = proofs_of(self.stage.world)
+        found = self.stage.judge.witness.disagreements(proofs, owners.get, midst=midst)
+        where = f"at {self.stage.world.clock.now():.3f}, " if midst else ""
+        self._disagreements += [f"{where}{what}" for what in found]
 
     def _begin(self, probe: str) -> None:
         if self._probes is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -12,9 +12,11 @@ from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo, decode_member
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
 from inbound.errors import BrokerUnavailableError
+from inbound.ledger.memory import Recorded
 from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
+from inbound.proof.model import LeftOutKind
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
 from inbound.testing.simulation.dispatching import Receivers
@@ -44,6 +46,9 @@ MOST_WATCHES = 3
 #: After so many seconds without a record moody processors are asked what to do.
 IDLE = 2.0
 
+
+#: What a proof calls them then.
+LEFT_OUT_BY: Mapping[str, LeftOutKind] = {"skip": "given-up", "dead-letter": "dead-lettered"}
 
 #: What a partition can be in when something happens to it.
 STATES = (
@@ -106,6 +111,7 @@ class Stage:
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
         self.judge.may_give_up = self._may_give_up
+        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         #: What was sent to the dead letters, and whether nothing more can be.
         self.dead_letters: set[tuple[TopicPartition, int]] = set()
         self.dead_letters_fail = False
@@ -174,11 +180,13 @@ class Stage:
             on_truncation=setup.on_truncation,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
+            degrade=setup.degrade,
             options=self.receivers.options if self.receivers is not None else None,
             open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
             **self.settings,
         )
         observed.consumer = consumer
+        consumer.ledger.on_entries = self._noted
         if setup.resets:
             self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
@@ -220,13 +228,22 @@ class Stage:
             f"{self.plan.seed} {name}", lambda: self.scheduler.calm, end=self.kafka.end, poisoned=self._poisoned
         )
 
+    def _noted(self, entries: Sequence[Recorded], recorded: bool) -> None:
+        """A ledger has taken something, or not."""
+        if recorded:
+            self.judge.witness.wrote(entries)
+        else:
+            self.judge.witness.refused(entries, degrade=self.plan.setup.degrade)
+
     def _poisoned(self, offset: int) -> bool:
         """Whether a record fails with every processor."""
         return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
 
     def _dead_letter(self, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
         self.check_dead_letters()
-        self.dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
+        for record in records:
+            self.dead_letters.add((TopicPartition(topic, partition), record.offset))
+            self.judge.witness.dead_lettered(TopicPartition(topic, partition), record.offset)
 
     def check_dead_letters(self) -> None:
         """Do what a broker does that has the dead-letter topic. Raises BrokerUnavailableError: it does not answer."""
