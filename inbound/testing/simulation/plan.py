@@ -15,7 +15,7 @@ GENTLE = (
     "stranger", "pause", "stuck write", "ledger fails", "dead letters fail", "client fails", "other client",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
-ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
+ROUGH = ("kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
 MOVING = ("retain", "cut", "reposition", "gate", "owner deleted", "recreate")
 EVERYTHING = (*GENTLE, *ROUGH, *MOVING)
@@ -30,14 +30,15 @@ THEMES = (
     ("cut", "leader lost", "retain", "gap", "brokers down"),
     ("cut", "kill", "freeze", "expire", "stuck write", "leave", "join"),
     ("client fails", "other client", "cut", "retain", "pause", "join", "leave"),
-    ("other client", "recreate", "reposition", "restart", "join", "leave"),
+    ("other client", "recreate", "reposition", "dies writing", "join", "leave"),
+    ("cut", "dies writing", "lose answers", "join"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
     "client fails", "other client", "retain", "cut",
-    "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd",
+    "kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "crowd",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
 RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")
