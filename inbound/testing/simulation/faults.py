@@ -83,7 +83,7 @@ def _client_fails(stage: Stage, action: Action) -> End:
     clients = stage.pick(stage.living(), action).log_clients
     if not clients:
         return None
-    verb = ("read", "forget", "pause", "resume")[action.where % 4]
+    verb = ("read", "forget", "pause", "resume", "read")[action.where % 5]
     for _ in range(action.size):
         clients[-1].fail_next(verb, ClientError(verb) if action.flag else BrokerUnavailableError(f"{verb} failed"))
     return clients[-1].work_again

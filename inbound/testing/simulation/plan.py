@@ -126,7 +126,7 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         workers=rng.choice((1, 1, 2)),
         batch=rng.choice((1, 2, 4, 8)),
         latest=rng.random() < 0.2,
-        moody=rng.random() < 0.3,
+        moody=rng.random() < 0.5,
         traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
     setup = _livelier(setup, rng)

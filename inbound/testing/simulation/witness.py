@@ -162,7 +162,7 @@ class Witness:
         if said != lost and not held:
             yield f"lost {said} by the proof, {lost} in truth"
         gone = union([*_ranges(proof, "lost-to-retention"), *_ranges(proof, "lost")])  # whichever came first
-        if not all(contains(gone, offset) for offset in deleted):
+        if not (seen.unaccountable or all(contains(gone, offset) for offset in deleted)):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
         beyond = seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
         if beyond and (seen.at or 0) > self._kafka.end(tp) and not _ranges(proof, "beyond-end"):
