@@ -42,18 +42,23 @@ class CutJudge:
 
     # -- told by the judge ---------------------------------------------------------------------------------------------
 
-    def cut(self, tp: TopicPartition, end: int, *, begun: bool) -> bool:
-        """The log loses everything from `end` on; `begun`: the group is to read all that comes.
+    def cut(self, tp: TopicPartition, end: int, *, begun: bool, begins: bool) -> bool:
+        """The log loses everything from `end` on.
 
+        `begun`: the group is to read all that comes; `begins`: its first position may be resolved, and is not committed yet.
         Returns whether it can be noticed in any case.
         """
         cut = self._cuts[tp]
-        cut.unseen |= begun and cut.blind
-        if begun:
+        cut.unseen |= begins or (begun and cut.blind)
+        if begun or begins:
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
         cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
         return not cut.unseen
+
+    def starts(self, tp: TopicPartition) -> None:
+        """The group's first position is committed."""
+        self._cuts[tp].blind = True
 
     def moved(self, tp: TopicPartition) -> None:
         """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""

@@ -12,6 +12,7 @@ from inbound.testing.kafka import ClientError
 from inbound.testing.simulation.node_faults import NODE_KINDS, End
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
 #: At most so many processes live at once.
@@ -81,7 +82,7 @@ def _client_fails(stage: Stage, action: Action) -> End:
     clients = stage.pick(stage.living(), action).log_clients
     if not clients:
         return None
-    verb = ("read", "forget", "pause", "resume")[action.where % 4]
+    verb = ("read", "forget", "pause", "resume", "read")[action.where % 5]
     for _ in range(action.size):
         clients[-1].fail_next(verb, ClientError(verb) if action.flag else BrokerUnavailableError(f"{verb} failed"))
     return clients[-1].work_again
@@ -110,6 +111,22 @@ def _leave(stage: Stage, action: Action) -> End:
 def _kill(stage: Stage, action: Action) -> End:
     stage.kill(stage.pick(stage.living(), action))
     return None
+
+
+def _dies_writing(stage: Stage, action: Action) -> End:
+    """A process dies when its next commit, or (flag) claim or recovery, is executed, and hears nothing of that."""
+    victim = stage.pick(stage.living(), action)
+    written = f"{stage.paths.root}/{'owners' if action.flag else 'offsets'}/"
+    over: list[bool] = []
+
+    def executed(commit: Commit) -> None:
+        ours = stage.ensemble.clients_of.get(commit.session) == victim.name and not commit.expired
+        if ours and not over and any(path.startswith(written) and commit.after.get(path) for _, path in commit.changed):
+            over.append(True)
+            stage.kill(victim)
+
+    stage.ensemble.observers.append(executed)
+    return lambda: over.append(True)
 
 
 def _restart(stage: Stage, action: Action) -> End:
@@ -338,6 +355,7 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "join": _join,
     "leave": _leave,
     "kill": _kill,
+    "dies writing": _dies_writing,
     "restart": _restart,
     "double": _double,
     "freeze": _freeze,

@@ -110,7 +110,7 @@ class Judge:
         """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
         begun = known.commit is not None or not known.may_start_late
-        if not self.cuts.cut(tp, end, begun=begun) or not (begun or known.holder is None):
+        if not self.cuts.cut(tp, end, begun=begun, begins=not begun and known.holder is not None):
             self.witness.cannot_tell(tp)
         known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
         known.done = {offset for offset in known.done if offset < end}
@@ -495,7 +495,7 @@ class Judge:
         if before is None:
             low = 0
             if known.may_start_late:
-                self.cuts.moved(tp)
+                self.cuts.starts(tp)
                 return
         else:
             low = before

@@ -16,7 +16,7 @@ GENTLE = (
     "stranger", "pause", "stuck write", "ledger fails", "dead letters fail", "client fails", "other client",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
-ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
+ROUGH = ("kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
 MOVING = ("retain", "cut", "reposition", "gate", "owner deleted", "recreate")
 #: Those that take the offset out of its node, or the right to use a node.
@@ -34,14 +34,15 @@ THEMES = (
     ("cut", "leader lost", "retain", "gap", "brokers down"),
     ("cut", "kill", "freeze", "expire", "stuck write", "leave", "join"),
     ("client fails", "other client", "cut", "retain", "pause", "join", "leave"),
-    ("other client", "recreate", "reposition", "restart", "join", "leave"),
+    ("other client", "recreate", "reposition", "dies writing", "join", "leave"),
+    ("cut", "dies writing", "lose answers", "join"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
     "client fails", "other client", "retain", "cut",
-    "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd", "offset refused", "epoch refused",
+    "kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "crowd", "offset refused", "epoch refused",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
 RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")
@@ -163,7 +164,7 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         workers=rng.choice((1, 1, 2)),
         batch=rng.choice((1, 2, 4, 8)),
         latest=rng.random() < 0.2,
-        moody=rng.random() < 0.3,
+        moody=rng.random() < 0.5,
         traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
     setup = _livelier(setup, rng)
