@@ -35,8 +35,8 @@ ON_ERROR = {
 }
 
 
-#: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
-MOST_WATCHES = 3
+#: So many parts of a process may watch one node, who follows members, gates and owners, say; and who carries out each reset.
+MOST_WATCHES = 2
 #: What a partition can be in when something happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
@@ -288,7 +288,7 @@ class Stage:
         for consumer in self.living():
             wire = consumer.zk.wire
             for (what, path), count in (wire.watches if wire is not None else {}).items():
-                if count > MOST_WATCHES:
+                if count > MOST_WATCHES + self.asked:
                     self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
