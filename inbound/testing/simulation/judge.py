@@ -33,6 +33,7 @@ class HandOut:
     first: int
     next: int
     records: int
+    record: int  # the offset of the first one
     began: float
     #: Where the answer left the position; None while there is none.
     position: int | None = None
@@ -198,7 +199,7 @@ class Judge:
     def has_given_up(self, tp: TopicPartition, end: int) -> bool:
         """Whether the last record before `end` was given up: what `next` left uncommitted before that waits for more."""
         given = self._partitions[tp].current
-        return given is not None and given.next >= end and self._given_up(given, given.first)
+        return given is not None and given.next >= end and self._given_up(given, given.record)
 
     def read_at(self, tp: TopicPartition) -> float:
         """Return when it was last handed out to its owner."""
@@ -211,7 +212,14 @@ class Judge:
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now()
+            name,
+            tp,
+            batch.epoch,
+            batch.first_offset,
+            batch.next_offset,
+            len(batch),
+            batch.records[0].offset if batch.records else batch.first_offset,
+            self.world.clock.now(),
         )
         self.handed_out += 1
         self.witness.handed(tp, batch)
@@ -342,7 +350,7 @@ class Judge:
         expected = known.commit
         if before is not None and before.tenure == given.tenure and before.position is not None:
             expected = before.position
-            if self._given_up(before, before.first) and given.first >= before.next:
+            if self._given_up(before, before.record) and given.first >= before.next:
                 expected = before.next
         if before is not None and before.began <= known.cut_when and given.first == known.commit:
             return  # back to the commit, over a cut

@@ -288,7 +288,7 @@ class Stage:
         for consumer in self.living():
             wire = consumer.zk.wire
             for (what, path), count in (wire.watches if wire is not None else {}).items():
-                if count > MOST_WATCHES + self.asked:
+                if path.startswith(f"{self.paths.root}/") and count > MOST_WATCHES + self.asked:
                     self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
