@@ -239,7 +239,8 @@ class Run:
     def _check_others(self) -> None:
         """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
         refused = set(map(str, self.stage.judge.refused))
-        if stalled := [tp for tp in self.stage.stalled() if tp not in refused]:
+        stalled = [tp for tp in self.stage.stalled() if tp not in refused]
+        if stalled and not any(c.controller.fatal for c in self.stage.living()):
             self.stage.judge.violated(f"not committed, although nodes of others are refused: {', '.join(stalled)}")
         for end in self._long_ends:
             end()
