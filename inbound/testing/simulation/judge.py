@@ -40,6 +40,8 @@ class HandOut:
     #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
     advanced: int = 0
     failed_alone: bool = False  # on one record, which `on_error` may give up
+    #: Given up while its callback ran, or its commit could not be written: a reset waits no longer than that.
+    abandoned: bool = False
     #: Handed out by a zombie that could not know: its session had been ended by force.
     unaware: bool = False
     tenure: int = 0
@@ -101,6 +103,8 @@ class Judge:
         self.handed_out = 0
         self.repeated = 0
         self._latest = latest
+        self.patience = float("inf")  # how long a reset waits for what is in hand, in seconds
+        self._closed_at: dict[str, float] = {}  # gates
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
         #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
@@ -266,7 +270,7 @@ class Judge:
         given.position = given.first
         self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
-        given.failed_alone = not taken and given.records == 1
+        given.failed_alone = not taken and given.records == 1 and not given.abandoned
 
     def answers(self, consumer: Consumer, tp: TopicPartition, response: object) -> None:
         """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
@@ -286,6 +290,8 @@ class Judge:
     def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
         """Take an answer in. Returns whether it is one that can be used."""
         known = self._partitions[given.tp]
+        if given.abandoned:
+            return False
         floor = known.commit if known.commit is not None else first
         target = response.offset
         if response.verb is Verb.REVERT:
@@ -381,7 +387,7 @@ class Judge:
             return  # its processor did not advance over it
         if before.began <= known.cut_when:
             return  # reading goes back over a cut
-        if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
+        if before.abandoned or before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
         if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
             return
@@ -412,6 +418,12 @@ class Judge:
             topic, _, number = rest.rpartition("/")
             if family == "ids" and rest:
                 self._id_changed(commit, path, rest, who)
+            elif family == "gates":
+                gate = commit.after.get(path)
+                if gate is None or gate.data == OPEN:
+                    self._closed_at.pop(rest, None)
+                else:
+                    self._closed_at.setdefault(rest, self.world.clock.now())
             elif number.isdigit() and topic and family in ("owners", "offsets", "epochs"):
                 change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
                 change[family](commit, path, TopicPartition(topic, int(number)), who)
@@ -485,6 +497,14 @@ class Judge:
             self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
         if node is None:
             self.releases += 1
+            closed_at = self._closed_at.get(tp.topic, float("inf"))
+            if known.current is not None and self.world.clock.now() >= closed_at + self.patience:
+                self._is_abandoned(known, known.current)
+
+    def _is_abandoned(self, known: _Partition, given: HandOut) -> None:
+        if given.position is None or given.advanced > (known.commit or 0):
+            given.abandoned = True
+            self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]

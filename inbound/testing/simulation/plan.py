@@ -85,6 +85,10 @@ class Setup:
     gives_up: str = ""
     #: How often another thread of a process goes on first, where one may be stopped: of 1.
     preempted: float = 0.0
+    #: How long sending a dead letter takes where processors answer later. Seconds.
+    letters_take: float = 0.0
+    #: `shutdown_timeout`: how long a reset waits for a callback. Seconds.
+    patience: float = 25.0
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
     #: Each process carries resets out.
@@ -177,9 +181,12 @@ def _livelier(setup: Setup, rng: random.Random) -> Setup:
         begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
         preempted=rng.choice((0.0, 0.01, 0.1)),
     )
+    if setup.resets:
+        setup = replace(setup, patience=rng.choice((25.0, 25.0, 1.5)))
     if not setup.moody:
         return setup
-    return replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
+    setup = replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
+    return replace(setup, letters_take=rng.choice((0.0, 0.3, 3.0)) if setup.gives_up == "dead-letter" else 0.0)
 
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:

@@ -188,8 +188,7 @@ class Run:
     def _storm_over(self) -> None:
         for end in self._ends:
             end()
-        self.stage.slow.clear()
-        self.stage.scheduler.calm = True
+        self.stage.be_calm()
         self.stage.judge.calm()
         self.stage.stop_the_fatal()
         seen: set[str] = set()

@@ -15,6 +15,7 @@ from inbound.errors import BrokerUnavailableError
 from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Record
+from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
@@ -60,6 +61,12 @@ def _state(partition: Partition, now: float) -> str:
     return next((state for state, so in of_scheduled.items() if so), "idle")
 
 
+def _letters_take(consumer: Consumer, seconds: float) -> None:
+    wakeup: Any = consumer.channel.parts.worker_wakeup  # of a loop, if its processor is of coroutines
+    if isinstance(getattr(wakeup, "loop", None), FakeLoop):
+        wakeup.loop.executor_takes = seconds
+
+
 class Stage:
     """A world with its judge and scheduler; `run` has what happens on it and when."""
 
@@ -91,6 +98,7 @@ class Stage:
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
+        self.judge.patience = setup.patience
         self.judge.may_give_up = self._may_give_up
         #: What was sent to the dead letters, and whether nothing more can be.
         self.dead_letters: set[tuple[TopicPartition, int]] = set()
@@ -157,11 +165,14 @@ class Stage:
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
+            shutdown_timeout=setup.patience,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
             **settings,
         )
         observed.consumer = consumer
+        if setup.later and not self.scheduler.calm:
+            _letters_take(consumer, setup.letters_take)
         if setup.resets:
             self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
@@ -169,6 +180,13 @@ class Stage:
             make_preemptible(consumer, lambda: self.scheduler.preempt(consumer))
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
         return consumer
+
+    def be_calm(self) -> None:
+        """Nothing takes its time from now on."""
+        self.slow.clear()
+        self.scheduler.calm = True
+        for consumer in self.living() if self.plan.setup.later else ():
+            _letters_take(consumer, 0.0)
 
     def _processor(self, name: str) -> BatchEventProcessor:
         setup = self.plan.setup
