@@ -183,6 +183,7 @@ def _livelier(setup: Setup, rng: random.Random) -> Setup:
     )
     if setup.resets:
         setup = replace(setup, patience=rng.choice((25.0, 25.0, 1.5)))
+        setup = replace(setup, work=4.0) if setup.patience < 4.0 and rng.random() < 0.5 else setup
     if not setup.moody:
         return setup
     setup = replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
