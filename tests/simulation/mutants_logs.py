@@ -89,7 +89,7 @@ def _cut_read_on_once_the_log_has_grown(plant: Plant) -> None:
         partition.problem = None
         partition.buffer.jump()
         self._reader.jump(partition)
-        self._parts.schedule.await_records(partition, out_of_range.NEVER)
+        self._parts.schedule.await_records(partition, schedule.NEVER)
 
     def read(
         original: Original,

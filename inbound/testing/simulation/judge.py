@@ -36,6 +36,8 @@ class Judge:
         self.handed_out = 0
         self.repeated = 0
         self._latest = latest
+        self.patience = float("inf")  # how long a reset waits for what is in hand, in seconds
+        self._closed_at: dict[str, float] = {}  # gates
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
         #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
@@ -133,7 +135,7 @@ class Judge:
     def has_given_up(self, tp: TopicPartition, end: int) -> bool:
         """Whether the last record before `end` was given up: what `next` left uncommitted before that waits for more."""
         given = self._partitions[tp].current
-        return given is not None and given.next >= end and self._given_up(given, given.first)
+        return given is not None and given.next >= end and self._given_up(given, given.first_record)
 
     def read_at(self, tp: TopicPartition) -> float:
         """Return when it was last handed out to its owner."""
@@ -146,7 +148,7 @@ class Judge:
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), batch.records[0].offset,
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), batch.records[0].offset if batch.records else batch.first_offset,
             self.world.clock.now(), to,
         )  # fmt: skip
         self.handed_out += 1
@@ -194,7 +196,7 @@ class Judge:
         given.position = given.first
         self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
-        given.failed_alone = not taken and given.records == 1
+        given.failed_alone = not taken and given.records == 1 and not given.abandoned
         if given.failed_alone:
             self.witness.fails_alone(given.tp, given.first_record, given.epoch)
 
@@ -224,6 +226,8 @@ class Judge:
     def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
         """Take an answer in. Returns whether it is one that can be used."""
         known = self._partitions[given.tp]
+        if given.abandoned:
+            return False
         floor = known.commit if known.commit is not None else first
         target = response.offset
         if response.verb is Verb.REVERT:
@@ -299,7 +303,7 @@ class Judge:
             and before.position is not None
         ):
             expected = before.position
-            if self._given_up(before, before.first) and given.first >= before.next:
+            if self._given_up(before, before.first_record) and given.first >= before.next:
                 expected = before.next
         if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
             return  # back to the commit, over a cut
@@ -329,7 +333,7 @@ class Judge:
             return  # its processor did not advance over it
         if self.cuts.after(given.tp, before.began):
             return  # reading goes back over a cut
-        if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
+        if before.abandoned or before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
         if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
             return
@@ -360,6 +364,12 @@ class Judge:
             topic, _, number = rest.rpartition("/")
             if family == "ids" and rest:
                 self._id_changed(commit, path, rest, who)
+            elif family == "gates":
+                gate = commit.after.get(path)
+                if gate is None or gate.data == OPEN:
+                    self._closed_at.pop(rest, None)
+                else:
+                    self._closed_at.setdefault(rest, self.world.clock.now())
             elif number.isdigit() and topic and family in ("owners", "offsets", "epochs"):
                 change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
                 change[family](commit, path, TopicPartition(topic, int(number)), who)
@@ -439,6 +449,14 @@ class Judge:
             self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
         if node is None:
             self.releases += 1
+            closed_at = self._closed_at.get(tp.topic, float("inf"))
+            if known.current is not None and self.world.clock.now() >= closed_at + self.patience:
+                self._is_abandoned(known, known.current)
+
+    def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
+        if given.position is None or given.advanced > (known.commit or 0):
+            given.abandoned = True
+            self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]

@@ -26,6 +26,8 @@ class HandOut:
     position: int | None = None
     #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
     advanced: int = 0
+    #: Given up while its callback ran, or its commit could not be written: a reset waits no longer than that.
+    abandoned: bool = False
     failed_alone: bool = False  # on one record, which `on_error` may give up
     #: Handed out by a zombie that could not know: its session had been ended by force.
     unaware: bool = False

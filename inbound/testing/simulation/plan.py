@@ -119,6 +119,10 @@ class Setup:
     preempted: float = 0.0
     #: Who cannot write its ledger goes on without, instead of handing nothing out.
     degrade: bool = False
+    #: How long sending a dead letter takes where processors answer later. Seconds.
+    letters_take: float = 0.0
+    #: `shutdown_timeout`: how long a reset waits for a callback. Seconds.
+    patience: float = 25.0
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
     #: How many further channels processes may run, each in a group of its own; see `channels`.
@@ -273,9 +277,13 @@ def _livelier(setup: Setup, rng: random.Random) -> Setup:
         setup, work=rng.choice((0.0, 0.0, 0.02, 0.2)), begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
         preempted=rng.choice((0.0, 0.01, 0.1)), on_truncation=rng.choice(("hold", "earliest", "latest")),
     )  # fmt: skip
+    if setup.resets:
+        setup = replace(setup, patience=rng.choice((25.0, 25.0, 1.5)))
+        setup = replace(setup, work=4.0) if setup.patience < 4.0 and rng.random() < 0.5 else setup
     if not setup.moody:
         return setup
-    return replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
+    setup = replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
+    return replace(setup, letters_take=rng.choice((0.0, 0.3, 3.0)) if setup.gives_up == "dead-letter" else 0.0)
 
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:

@@ -17,6 +17,7 @@ from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
 from inbound.proof.model import LeftOutKind
+from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
 from inbound.testing.simulation.dispatching import Receivers
@@ -37,12 +38,10 @@ ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
-#: Soon enough that processors are asked within a run, in seconds.
-IDLE = 1.5
 
 
-#: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
-MOST_WATCHES = 3
+#: So many parts of a process may watch one node, who follows members, gates and owners, say; and who carries out each reset.
+MOST_WATCHES = 2
 #: After so many seconds without a record moody processors are asked what to do.
 IDLE = 2.0
 
@@ -71,6 +70,12 @@ def _state(partition: Partition, now: float) -> str:
         "due": bool(partition.buffer),
     }
     return next((state for state, so in of_scheduled.items() if so), "idle")
+
+
+def _letters_take(consumer: Consumer, seconds: float) -> None:
+    wakeup: Any = consumer.channel.parts.worker_wakeup  # of a loop, if its processor is of coroutines
+    if isinstance(getattr(wakeup, "loop", None), FakeLoop):
+        wakeup.loop.executor_takes = seconds
 
 
 class Stage:
@@ -110,6 +115,7 @@ class Stage:
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
+        self.judge.patience = setup.patience
         self.judge.may_give_up = self._may_give_up
         self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         #: What was sent to the dead letters, and whether nothing more can be.
@@ -178,6 +184,7 @@ class Stage:
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
+            shutdown_timeout=setup.patience,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
             degrade=setup.degrade,
@@ -187,6 +194,8 @@ class Stage:
         )
         observed.consumer = consumer
         consumer.ledger.on_entries = self._noted
+        if setup.later and not self.scheduler.calm:
+            _letters_take(consumer, setup.letters_take)
         if setup.resets:
             self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
@@ -196,6 +205,13 @@ class Stage:
         if self.further:
             self.reloading[name] = Reloading(self, consumer, self.configuration)
         return consumer
+
+    def be_calm(self) -> None:
+        """Nothing takes its time from now on."""
+        self.slow.clear()
+        self.scheduler.calm = True
+        for consumer in self.living() if self.plan.setup.later else ():
+            _letters_take(consumer, 0.0)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -374,7 +390,7 @@ class Stage:
         for consumer in self.living():
             wire = consumer.zk.wire
             for (what, path), count in (wire.watches if wire is not None else {}).items():
-                if count > MOST_WATCHES:
+                if path.startswith(f"{self.paths.root}/") and count > MOST_WATCHES + self.asked:
                     self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
