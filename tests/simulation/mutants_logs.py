@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound import failures, out_of_range
+from inbound import failures, schedule
 from inbound.committer import Pending
 from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
@@ -256,8 +256,8 @@ def _throttle_believes_what_it_asks_for(plant: Plant) -> None:
 
             return asked
 
-        client.pause = believing("pause", True)  # type: ignore[method-assign]
-        client.resume = believing("resume", False)  # type: ignore[method-assign]
+        client.pause = believing("pause", True)  # type: ignore[method-assign, assignment]
+        client.resume = believing("resume", False)  # type: ignore[method-assign, assignment]
         try:
             original(self, client, streams, *rest)
         finally:
