@@ -18,7 +18,7 @@ from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
 from inbound.proof.model import LeftOutKind
 from inbound.testing.kafka import ID_FORMS
-from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
+from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
 from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
@@ -37,19 +37,12 @@ ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
-#: Soon enough that processors are asked within a run, in seconds.
-IDLE = 1.5
-
-
 #: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
 MOST_WATCHES = 3
 #: After so many seconds without a record moody processors are asked what to do.
 IDLE = 2.0
-
-
 #: What a proof calls them then.
 LEFT_OUT_BY: Mapping[str, LeftOutKind] = {"skip": "given-up", "dead-letter": "dead-lettered"}
-
 #: What a partition can be in when something happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
@@ -89,6 +82,7 @@ class Stage:
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
         self.scheduler.preempted = setup.preempted
         self.judge = Judge(self.world, latest=setup.latest)
+        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
         #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
         #: asked for topics, which is every few seconds.
@@ -111,7 +105,6 @@ class Stage:
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
         self.judge.may_give_up = self._may_give_up
-        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         #: What was sent to the dead letters, and whether nothing more can be.
         self.dead_letters: set[tuple[TopicPartition, int]] = set()
         self.dead_letters_fail = False
@@ -340,18 +333,7 @@ class Stage:
 
     def is_behind(self, tp: TopicPartition) -> bool:
         """Whether something in the log is not committed yet, and is to be."""
-        limits = self.kafka.log_range(tp)
-        if limits is None:
-            return True
-        waits = self._is_held(tp) or self.judge.has_given_up(tp, limits.end)
-        return self.judge.commit_of(tp) != limits.end and not waits
-
-    def _is_held(self, tp: TopicPartition) -> bool:
-        """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
-        if self.judge.cuts.at(tp) is None:
-            return False
-        held = [c.channel.parts.schedule.get(tp) for c in self.living()]
-        return any(partition is not None and partition.held is not None for partition in held)
+        return is_behind(self.judge, tp, [consumer.channel for consumer in self.living()])
 
     def states(self) -> Iterator[str]:
         """Yield of each partition the state that it is in, of those in `STATES`."""
@@ -373,8 +355,11 @@ class Stage:
         """Judge how many callbacks clients keep: all of them are called at once when the connection breaks."""
         for consumer in self.living():
             wire = consumer.zk.wire
+            seats = [group.consumers.get(consumer.name) for group in self.further.values()]
+            # What a channel leaves that goes nobody can take back: it stays until it fires, once for each edit.
+            made = sum(seat.made for seat in seats if seat is not None)
             for (what, path), count in (wire.watches if wire is not None else {}).items():
-                if count > MOST_WATCHES:
+                if count > MOST_WATCHES + made:
                     self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
