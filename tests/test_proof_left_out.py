@@ -231,6 +231,15 @@ def test_what_was_passed_over_stays_so_if_reading_that_went_back_does_not_come_t
     assert (proof.verdict, story.found(), proof.left_out) == (Verdict.PROVEN, [("passed-over", 4, 6)], ((4, 6),))
 
 
+def test_what_was_given_up_stays_so_if_the_processor_skips_it_the_next_time() -> None:
+    """It was handed out, and failed for good; reading went back before it, and nobody was handed it again."""
+    story = Story().log(10)
+    a = story.run("a").claim(1, at=0).begin(3).begin(1).note("skip", **{"from": 3, "to": 4, "reason": "skip: no good"})
+    a.revert(0).begin(3).skip(to=4).answer(4).land().batch(6)
+
+    assert story.found() == [("given-up", 3, 4)]
+
+
 def test_what_was_passed_over_and_is_gone_past_again_without_a_word_is_lost() -> None:
     """The second time nothing says why."""
     story = Story().log(10)

@@ -42,9 +42,54 @@ def test_a_reset_of_a_group_that_never_committed_leaves_it_unclaimed() -> None:
     story = Story().log(10)
     story.zookeeper(5, epoch=2)
     assert story.coordination is not None
-    story.coordination = replace(story.coordination, moved=Moved("/r1", None, 5))
+    story.coordination = replace(story.coordination, moved=Moved("/r1", None, None, 5))
 
     assert brief(story.proof()) == (Verdict.UNCLAIMED, 5, [("unclaimed", 0, 10)])
+
+
+def test_who_claims_after_a_reset_and_has_not_said_so_yet_is_responsible() -> None:
+    """Its ledger may be missing: that is another thing than a partition that nobody ever claimed."""
+    story = Story().log(10)
+    story.zookeeper(5, epoch=3, owner="a")
+    assert story.coordination is not None
+    story.coordination = replace(story.coordination, moved=Moved("/r1", None, None, 5, claimed=True))
+
+    proof = story.proof()
+
+    assert (brief(proof), proof.missing) == (
+        (Verdict.NOT_PROVABLE, None, []),
+        ("the group's commit is 5, and no ledger has a line of this partition; give the ledgers",),
+    )
+
+
+def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
+    """Nothing was committed between the two: the second begins where the first one, which the ledger knows, has ended."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=0).batch(4).releases()
+    told = {"old": 4, "since": 4, "new": 2, "reason": "offsets reset", "command": "/r1"}
+    story.run("b").note("reset", **told).claim(3, at=2).releases()
+    story.zookeeper(3, epoch=5)
+    assert story.coordination is not None
+    story.coordination = replace(story.coordination, moved=Moved("/r2", 2, 4, 3))
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 3, [])
+
+
+def test_a_reset_tells_where_the_group_was_if_its_first_commit_went_unanswered() -> None:
+    """It had begun at 2, and was moved to 5: what lies between was left out."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=None).leave(2).settle("unknown").loses()
+    told = {"old": 2, "since": 2, "new": 5, "reason": "offsets reset", "command": "/r1"}
+    story.run("b").note("reset", **told).claim(4, at=5).batch(5)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.start, story.found(), proof.left_out) == (
+        Verdict.PROVEN,
+        2,
+        [("jumped", 2, 5)],
+        ((2, 5),),
+    )
 
 
 def test_what_a_reset_wants_again_and_retention_deletes_is_lost_to_retention() -> None:

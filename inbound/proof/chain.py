@@ -68,6 +68,7 @@ def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
 
 def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | None:
     """Hold where a claim begins against the commits of `before` and those before it. Returns the position; None: not known."""
+    _take_first_position(evidence, claim)
     position, expected = claim.position, evidence.expected
     for gap in (event for event in claim.before if event.kind == "degraded"):
         evidence.lacks(unwritten(gap), expected)
@@ -90,6 +91,17 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     elif not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_epoch(evidence, claim, expected, position), position, expected)
     return position
+
+
+def _take_first_position(evidence: Evidence, claim: Claim) -> None:
+    """A first position of which no line says that it landed did so, if a reset says that the group was there."""
+    first, position = evidence.anew, claim.position
+    if evidence.expected is not None or first is None or position is None:
+        return
+    reset = _reset_to(claim, position)
+    if reset is not None and first == reset.facts.get("since", reset.facts.get("old")):
+        evidence.expected, evidence.start = first, min(first, position)
+        evidence.floor = evidence.high = max(evidence.high, first)
 
 
 def _began_past(

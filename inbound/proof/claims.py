@@ -118,7 +118,7 @@ def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[C
     moved, epoch, last = coordination.moved, coordination.epoch or 0, claims[-1].items[-1]
     if not coordination.known or coordination.committed != moved.new or epoch <= claims[-1].last_epoch:
         return []
-    facts = {"old": moved.since, "new": moved.new, "command": moved.command}
+    facts = {"old": moved.old, "since": moved.since, "new": moved.new, "command": moved.command}
     reset = Event(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
     return [Claim("", "", epoch, epoch, True, moved.new, items=[replace(reset, kind="claimed")], before=[reset])]
 

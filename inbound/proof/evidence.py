@@ -147,6 +147,7 @@ class Evidence:
     def leave_out(self, left: LeftOut) -> None:
         """Note what is committed past on purpose."""
         if left.first < left.next:
+            self.passed_again(left.first, left.next)
             self.excused.add(left.first, left.next)
             self.left_out.append(left)
 
@@ -180,11 +181,17 @@ class Evidence:
         self._suspended_left_out += _outside(self.left_out, 0, first)
         self.left_out = _outside(self.left_out, first, NO_END)
 
+    def passed_again(self, first: int, end: int) -> None:
+        """Note that reading which had gone back did not come to these: why they were left out counts as before."""
+        for low, high in self._suspended.overlaps(first, end):
+            self.excused.add(low, high)
+        self._suspended.cut(first, end)
+        self.left_out += _outside(_outside(self._suspended_left_out, 0, first), end, NO_END)
+        self._suspended_left_out = _outside(self._suspended_left_out, first, end)
+
     def came_to(self, position: int) -> None:
         """Note where a claim ended that had gone back: what is committed past behind that is as it was."""
-        for low, high in self._suspended.overlaps(position, NO_END):
-            self.excused.add(low, high)
-        self.left_out += _outside(self._suspended_left_out, 0, position)
+        self.passed_again(position, NO_END)
         self._suspended, self._suspended_left_out = Growing(), []
 
 

@@ -8,6 +8,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
+from inbound.coordinators.nodes import EpochInfo
+
 #: Offsets from the first up to but without the second.
 OffsetRange = tuple[int, int]
 
@@ -109,11 +111,21 @@ class LogExtent:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A reset of the group's offset that nobody has noted in a ledger yet: no claim came after it."""
+    """The reset of the group's offset after which nothing was committed; whether a ledger has it is another matter."""
 
     command: str
+    old: int | None  # None: the group had no commit
     since: int | None  # the last commit before it, and before others that nobody has noted; None: there was none
     new: int
+    claimed: bool = False  # somebody has claimed the partition after it
+
+    @classmethod
+    def noted_in(cls, epoch: EpochInfo | None) -> Moved | None:
+        """Return what stands in an epoch node. Claims have a session, moves have none."""
+        if epoch is None or epoch.reset is None:
+            return None
+        reset = epoch.reset
+        return cls(reset.command, reset.old, reset.since, reset.new, claimed=bool(epoch.session))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +137,7 @@ class Coordination:
     epoch: int | None  # version of the epoch node
     owner: str | None  # the consumer that holds it
     known: bool = True  # whether what it says of the commit is to be held against the ledger
-    moved: Moved | None = None  # by what the commit is where it is, if that is not in a ledger yet
+    moved: Moved | None = None  # by what the commit is where it is, if that is a reset
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------

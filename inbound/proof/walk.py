@@ -214,7 +214,7 @@ class Walk:
         if event.kind == "truncated":
             self.evidence.over_cut = facts.get("to")
         elif event.kind == "revert":
-            self._move_back(int(facts["from"]), int(facts["to"]))
+            self._move_back(int(facts["from"]), int(facts["to"]), successor=facts.get("reason") == "successor")
         elif event.kind == "skip":
             self._skip(int(facts["from"]), int(facts["to"]), event)
         elif event.kind == "retention":
@@ -230,8 +230,15 @@ class Walk:
             else:
                 self.unsettled.add(commit)
 
-    def _move_back(self, position: int, target: int) -> None:
-        """A revert: from there to `target`; by the processor, or over a cut."""
+    def _move_back(self, position: int, target: int, *, successor: bool) -> None:
+        """A revert: from there to `target`; by the processor, over a cut, or to the commit, for another processor.
+
+        That one reads on as the next claim would, also where reading had gone back before the commit.
+        """
+        if successor and position < target:
+            self.evidence.came_to(position)
+            self._move_on(target)
+            return
         if self.position is not None and target > self.position:
             return  # none: what is handed out next shows what it passed over
         self.ask(target, max(position, target, self.position or 0))
@@ -256,6 +263,7 @@ class Walk:
         if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
             first = min(first, self.position)
         gone = difference(difference([(first, end)], self.evidence.counts.ranges), self.own.ranges)
+        self.evidence.passed_again(first, end)
         self.evidence.excused.add(first, end)
         self.evidence.found(
             "lost-to-retention", gone,

@@ -105,14 +105,13 @@ def _coordinated(
     if offset is None and epoch is None and owner is None:
         return None
     claim = None if epoch is None else decode_epoch(paths.epoch(*tp), epoch.data)
-    reset = claim.reset if claim is not None else None
     return Coordinated(
         Coordination(
             committed=None if offset is None else decode_offset(paths.offset(*tp), offset.data),
             mzxid=None if offset is None else offset.stat.mzxid,
             epoch=None if epoch is None else epoch.stat.version,
             owner=None if owner is None else owner.data.decode(errors="replace"),
-            moved=None if reset is None else Moved(reset.command, reset.since, reset.new),
+            moved=Moved.noted_in(claim),
         ),
         None if claim is None else claim.topic_id,
     )

@@ -65,7 +65,6 @@ def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
     tree, paths = world.ensemble.tree, world.paths
     offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
     known, claim = True, decode_epoch(paths.epoch(*tp), epoch.data) if epoch is not None else None
-    reset = claim.reset if claim is not None else None
     try:
         committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
     except BadNodeError:
@@ -76,5 +75,5 @@ def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
         epoch.stat.version if epoch is not None else None,
         owner.data.decode() if owner is not None else None,
         known,
-        Moved(reset.command, reset.since, reset.new) if reset is not None else None,
+        Moved.noted_in(claim),
     )

@@ -26,7 +26,7 @@ class _Cut:
     #: The lowest offset at which the log was cut since the group went back for that; None: it was not, or the group had read
     #: nothing of it.
     at: int | None = None
-    when: float = -1.0  # the last time
+    when: float = -1.0  # the last time; or when the group went back for that
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
@@ -111,7 +111,8 @@ class CutJudge:
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self.moved(tp)
-        self._cuts[tp].gone_to = 0
+        # What was handed out before anybody noticed comes again, too.
+        self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at
 
     def of_what_is_there(self, tp: TopicPartition, new: int, skipped: Sequence[int]) -> list[int]:

@@ -29,7 +29,7 @@ class Judge:
     def __init__(self, world: Scene, *, latest: bool, of: str = "") -> None:
         """`of` says before each line which group it is about; the only one needs no name."""
         self.world = world
-        self._of = of
+        self.of = of
         self.violations: list[str] = []
         self.trace: list[tuple[float, str]] = []
         self.releases = 0
@@ -59,12 +59,12 @@ class Judge:
 
     def say(self, what: str) -> None:
         """Note something for the story of the run."""
-        self.trace.append((self.world.clock.now(), self._of + what))
+        self.trace.append((self.world.clock.now(), self.of + what))
 
     def violated(self, what: str) -> None:
         """Note that something happened that must not."""
         self.say(f"VIOLATION: {what}")
-        self.violations.append(self._of + what)
+        self.violations.append(self.of + what)
 
     def initial_partitions(self, tps: list[TopicPartition]) -> None:
         """These exist before anybody reads: with `latest`, what is in them then need not be read."""

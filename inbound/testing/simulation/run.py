@@ -158,11 +158,11 @@ class Run:
         """Note where a proof of now and the witness differ."""
         if self.stage.judge.violations:
             return
-        owners = self.stage.judge.owners()
-        proofs = proofs_of(self.stage.world)
-        found = self.stage.judge.witness.disagreements(proofs, owners.get, midst=midst)
         where = f"at {self.stage.world.clock.now():.3f}, " if midst else ""
-        self._disagreements += [f"{where}{what}" for what in found]
+        for judge in self.stage.judges():
+            owners, proofs = judge.owners(), proofs_of(judge.world)
+            found = judge.witness.disagreements(proofs, owners.get, midst=midst)
+            self._disagreements += [f"{where}{judge.of}{what}" for what in found]
 
     def _begin(self, probe: str) -> None:
         if self._probes is not None:

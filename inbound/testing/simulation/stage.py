@@ -19,7 +19,7 @@ from inbound.processors.batch import Record
 from inbound.proof.model import LeftOutKind
 from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import ID_FORMS
-from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
+from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
 from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
@@ -38,17 +38,12 @@ ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
-
-
 #: So many parts of a process may watch one node, who follows members, gates and owners, say; and who carries out each reset.
 MOST_WATCHES = 2
 #: After so many seconds without a record moody processors are asked what to do.
 IDLE = 2.0
-
-
 #: What a proof calls them then.
 LEFT_OUT_BY: Mapping[str, LeftOutKind] = {"skip": "given-up", "dead-letter": "dead-lettered"}
-
 #: What a partition can be in when something happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
@@ -94,6 +89,7 @@ class Stage:
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
         self.scheduler.preempted = setup.preempted
         self.judge = Judge(self.world, latest=setup.latest)
+        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
         #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
         #: asked for topics, which is every few seconds.
@@ -117,7 +113,6 @@ class Stage:
         self.judge.resets.on_state = self._reset_came_to
         self.judge.patience = setup.patience
         self.judge.may_give_up = self._may_give_up
-        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         #: What was sent to the dead letters, and whether nothing more can be.
         self.dead_letters: set[tuple[TopicPartition, int]] = set()
         self.dead_letters_fail = False
@@ -356,18 +351,7 @@ class Stage:
 
     def is_behind(self, tp: TopicPartition) -> bool:
         """Whether something in the log is not committed yet, and is to be."""
-        limits = self.kafka.log_range(tp)
-        if limits is None:
-            return True
-        waits = self._is_held(tp) or self.judge.has_given_up(tp, limits.end)
-        return self.judge.commit_of(tp) != limits.end and not waits
-
-    def _is_held(self, tp: TopicPartition) -> bool:
-        """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
-        if self.judge.cuts.at(tp) is None:
-            return False
-        held = [c.channel.parts.schedule.get(tp) for c in self.living()]
-        return any(partition is not None and partition.held is not None for partition in held)
+        return is_behind(self.judge, tp, [consumer.channel for consumer in self.living()])
 
     def states(self) -> Iterator[str]:
         """Yield of each partition the state that it is in, of those in `STATES`."""

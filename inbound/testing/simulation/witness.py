@@ -402,7 +402,7 @@ class Witness:
             reasons.append(_Unaccountable("retention has deleted the place of a cut", 0))
         if not reasons:
             yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
-        elif (proof.proven or 0) < min(reason.low for reason in reasons):
+        elif (proof.proven or 0) < min(*(reason.low for reason in reasons), seen.at or 0):
             what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
             yield f"proven up to {proof.proven} alone, although {what}"
 
