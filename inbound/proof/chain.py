@@ -15,8 +15,6 @@ def go_through(claims: Sequence[Claim]) -> Evidence:
     evidence = Evidence()
     unfenced = _unfenced(claims, evidence)
     for before, claim in zip([None, *claims], claims, strict=False):
-        for event in claim.before:
-            evidence.taken_back(event)
         position = _begins(evidence, claim, before)
         walk = Walk(evidence, claim, position, partial(_begins_anew, before=before))
         if position is not None and evidence.late:
@@ -67,6 +65,10 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     for gap in (event for event in claim.before if event.kind == "degraded"):
         evidence.lacks(unwritten(gap), expected)
         evidence.loose = True
+    if expected is not None and position is not None:
+        expected = _stood_at(evidence, claim, expected)
+    for event in claim.before:
+        evidence.taken_back(event)
     if evidence.start is None and position is not None:
         evidence.start = position
         evidence.floor = evidence.high = max(evidence.high, position)
@@ -85,6 +87,17 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     elif not (evidence.loose or _reset_to(claim, position)) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_epoch(evidence, claim, expected, position), position, expected)
     return position
+
+
+def _stood_at(evidence: Evidence, claim: Claim, expected: int) -> int:
+    """Return the last commit before a claim: one that was announced has landed, if a reset found it."""
+    for reset in claim.before:
+        found = reset.facts.get("since", reset.facts.get("old"))
+        if isinstance(found, int) and found > expected and found in evidence.opens:
+            evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
+            evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
+            return found
+    return expected
 
 
 def _began_past(

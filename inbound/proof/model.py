@@ -114,6 +114,7 @@ class Moved:
     command: str
     since: int | None  # the last commit before it, and before others that nobody has noted; None: there was none
     new: int
+    claimed: bool = False  # somebody has claimed the partition since, and committed nothing yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ def _without_a_line(evidence: Evidence, coordination: Coordination, since: int |
 def _never_committed(coordination: Coordination) -> bool:
     """Whether a reset has set the group's first commit. Claims commit where they begin before anything is handed out."""
     moved = coordination.moved
-    return moved is not None and moved.since is None and moved.new == coordination.committed
+    return moved is not None and not moved.claimed and moved.since is None and moved.new == coordination.committed
 
 
 def _no_commit(evidence: Evidence, last: int) -> None:

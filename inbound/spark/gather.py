@@ -112,7 +112,7 @@ def _coordinated(
             mzxid=None if offset is None else offset.stat.mzxid,
             epoch=None if epoch is None else epoch.stat.version,
             owner=None if owner is None else owner.data.decode(errors="replace"),
-            moved=None if reset is None else Moved(reset.command, reset.since, reset.new),
+            moved=None if reset is None else Moved(reset.command, reset.since, reset.new, claim.session != 0),
         ),
         None if claim is None else claim.topic_id,
     )

@@ -75,5 +75,5 @@ def _coordination(world: World, tp: TopicPartition) -> Coordination:
         epoch.stat.version if epoch is not None else None,
         owner.data.decode() if owner is not None else None,
         known,
-        Moved(reset.command, reset.since, reset.new) if reset is not None else None,
+        Moved(reset.command, reset.since, reset.new, claim.session != 0) if reset is not None else None,
     )
