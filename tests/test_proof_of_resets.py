@@ -37,6 +37,16 @@ def test_resets_that_nobody_was_told_of_are_explained_by_their_nodes_and_then_by
     assert brief(proof_of(stage)) == (Verdict.PROVEN, 10, [])
 
 
+def test_a_commit_whose_line_is_missing_has_landed_if_a_reset_found_it() -> None:
+    """Its owner was killed before it could note that, and the reset went back behind it."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=0).begin(8).answer()
+    told = {"old": 8, "new": 2, "reason": "offsets reset", "command": "/r", "since": 8}
+    story.run("b").note("reset", **told).claim(4, at=2).batch(18)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 20, [])
+
+
 def test_a_reset_of_a_group_that_never_committed_leaves_it_unclaimed() -> None:
     """There is a commit, and an epoch, and nobody who was ever responsible."""
     story = Story().log(10)

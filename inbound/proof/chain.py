@@ -15,8 +15,6 @@ def go_through(claims: Sequence[Claim]) -> Evidence:
     evidence = Evidence()
     unfenced = _unfenced(claims, evidence)
     for before, claim in zip([None, *claims], claims, strict=False):
-        for event in claim.before:
-            evidence.taken_back(event)
         position = _begins(evidence, claim, before)
         walk = Walk(evidence, claim, position, partial(_begins_anew, before=before))
         if position is not None and evidence.late:
@@ -68,11 +66,14 @@ def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
 
 def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | None:
     """Hold where a claim begins against the commits of `before` and those before it. Returns the position; None: not known."""
-    _take_first_position(evidence, claim)
     position, expected = claim.position, evidence.expected
     for gap in (event for event in claim.before if event.kind == "degraded"):
         evidence.lacks(unwritten(gap), expected)
         evidence.loose = True
+    if position is not None:
+        expected = _stood_at(evidence, claim, position)
+    for event in claim.before:
+        evidence.taken_back(event)
     if evidence.start is None and position is not None:
         evidence.start = position
         evidence.floor = evidence.high = max(evidence.high, position)
@@ -93,15 +94,20 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     return position
 
 
-def _take_first_position(evidence: Evidence, claim: Claim) -> None:
-    """A first position of which no line says that it landed did so, if a reset says that the group was there."""
-    first, position = evidence.anew, claim.position
-    if evidence.expected is not None or first is None or position is None:
-        return
-    reset = _reset_to(claim, position)
-    if reset is not None and first == reset.facts.get("since", reset.facts.get("old")):
-        evidence.expected, evidence.start = first, min(first, position)
-        evidence.floor = evidence.high = max(evidence.high, first)
+def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
+    """Return the last commit before a claim: one that was announced has landed, if a reset found it."""
+    expected = evidence.expected
+    for reset in claim.before:
+        found = reset.facts.get("since", reset.facts.get("old"))
+        if not isinstance(found, int) or found not in evidence.opens or (expected is not None and found <= expected):
+            continue
+        if expected is not None:
+            evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
+        elif evidence.start is None:  # a first position
+            evidence.start = min(found, position)
+        evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
+        return found
+    return expected
 
 
 def _began_past(

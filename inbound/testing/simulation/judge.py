@@ -147,8 +147,9 @@ class Judge:
         """A processor is handed a batch."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
+        first_record = batch.records[0].offset if batch.records else batch.first_offset
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), batch.records[0].offset if batch.records else batch.first_offset,
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), first_record,
             self.world.clock.now(), to,
         )  # fmt: skip
         self.handed_out += 1

@@ -45,7 +45,8 @@ class _Unaccountable:
 
     what: str
     low: int
-    open: bool = False  # no ledger says yet where it went on
+    unwritten: bool = False  # in a ledger: it may have been done with what is below, too
+    open: bool = False  # and no ledger says yet where it went on
 
 
 @dataclass(eq=False)
@@ -253,7 +254,9 @@ class Witness:
         for entry in entries:
             if isinstance(entry, Note) or (degrade and isinstance(entry, Range | Done)):
                 seen = self._seen[TopicPartition(entry.topic, entry.partition)]
-                seen.unaccountable.append(_Unaccountable(f"{entry} is in no ledger", seen.recorded, open=True))
+                seen.unaccountable.append(
+                    _Unaccountable(f"{entry} is in no ledger", seen.recorded, unwritten=True, open=True)
+                )
 
     def _gone(self, gone: Gone) -> None:
         """Records have left the log."""
@@ -335,6 +338,7 @@ class Witness:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp, owner)
         yield from self._verdict(tp, proof, lost or deleted)
         known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
+        unwritten = any(one.unwritten for one in seen.unaccountable)
         offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
         lost, deleted = [o for o in lost if o < known], [o for o in deleted if o < known]
 
@@ -362,15 +366,15 @@ class Witness:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            if said([kind]) != truth:
+            if said([kind]) != truth and not unwritten:
                 yield f"{kind} {said([kind])} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
         repeats = [(f.first, f.next) for f in proof.findings if f.kind in ("repeated", "duplicate")]
         ranges = union([*repeats, *proof.explained])
         told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
-        # What is missing may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell one
-        # record at an offset from another.
-        if not set(() if proof.missing else again) <= set(told) <= {*again, *seen.cut_off}:
+        # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
+        # one record at an offset from another.
+        if not set(() if unwritten else again) <= set(told) <= {*again, *seen.cut_off}:
             yield f"handed out again {told} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
@@ -402,7 +406,7 @@ class Witness:
             reasons.append(_Unaccountable("retention has deleted the place of a cut", 0))
         if not reasons:
             yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
-        elif (proof.proven or 0) < min(*(reason.low for reason in reasons), seen.at or 0):
+        elif (proof.proven or 0) < min(seen.at or 0, *(reason.low for reason in reasons)):
             what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
             yield f"proven up to {proof.proven} alone, although {what}"
 
