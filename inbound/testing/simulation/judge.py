@@ -119,8 +119,9 @@ class Judge:
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now()
-        )
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now(),
+            batch.records[0].offset,
+        )  # fmt: skip
         self.handed_out += 1
         self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
@@ -252,7 +253,7 @@ class Judge:
         expected = known.commit
         if before is not None and before.tenure == given.tenure and before.position is not None:
             expected = before.position
-            if self._given_up(before, before.first) and given.first >= before.next:
+            if self._given_up(before, before.record) and given.first >= before.next:
                 expected = before.next
         if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
             return  # back to the commit, over a cut

@@ -20,6 +20,7 @@ class HandOut:
     next: int
     records: int
     began: float
+    record: int  # offset of the first one: the batch may begin where there is none
     #: Where the answer left the position; None while there is none.
     position: int | None = None
     #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
