@@ -19,8 +19,8 @@ from inbound.testing.simulation.witness import Witness
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
-#: Within this time of calm, everybody knows what was done to it from outside. Seconds.
-AWARE = 1.5
+#: Within this time of calm, everybody knows what was done to it from outside: a little longer than `membership.PATIENCE`, s.
+AWARE = 2.0
 
 
 class Judge:
