@@ -11,9 +11,10 @@ rewriting what goes to ZooKeeper, and says whether it made a difference:
 from __future__ import annotations
 
 from tests.simulation.mutants_ownership import OWNERSHIP
+from tests.simulation.mutants_releases import RELEASES
 from tests.simulation.mutants_reset import RESETS
 from tests.simulation.mutants_sessions import SESSIONS
 from tests.simulation.mutants_shares import SHARES
 from tests.simulation.planting import Mutant
 
-MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in (*OWNERSHIP, *SESSIONS, *SHARES, *RESETS)}
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in (*OWNERSHIP, *SESSIONS, *SHARES, *RELEASES, *RESETS)}

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from inspect import isawaitable
 
-from inbound.errors import BadResponseError, InboundError, ProcessorError
+from inbound.errors import BadResponseError, InboundError, PartitionLostError, ProcessorError
 from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, is_async
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.simulation.judge import Judge
@@ -58,11 +58,16 @@ class Observed(BatchEventProcessor):
         return self.inner.on_batch_processed(batch)
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
+        if isinstance(error, PartitionLostError):
+            self._scheduler.spend(self.member, self.duration())
         answer = self.inner.on_exception(partition, error)
+        self._failure_answered(partition, error, answer)
+        return answer
+
+    def _failure_answered(self, partition: TopicPartition, error: Exception, answer: object) -> None:
         of_the_batch = not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
         if of_the_batch:  # else an answer means nothing
             self._judge.failure_answered(self.member, partition, answer)
-        return answer
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
         answer = self.inner.on_stream_termination(partition, next_offset)
@@ -109,6 +114,15 @@ class ObservedLater(Observed):
         finally:
             self._judge.ends(given, response)
         return response
+
+    async def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+        if isinstance(error, PartitionLostError):
+            await self._spend(self.duration())
+        answer = self.inner.on_exception(partition, error)
+        if isawaitable(answer):
+            answer = await answer
+        self._failure_answered(partition, error, answer)
+        return answer
 
     async def _spend(self, seconds: float) -> None:
         while seconds > 0 and not self._scheduler.calm:
