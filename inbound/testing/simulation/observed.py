@@ -13,7 +13,7 @@ from functools import cache, partial
 from inspect import isawaitable
 from typing import TypeVar
 
-from inbound.errors import BadResponseError, InboundError, ProcessorError
+from inbound.errors import BadResponseError, InboundError, PartitionLostError, ProcessorError
 from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, has_room, is_async
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.scene import Member
@@ -78,10 +78,11 @@ class Observed(BatchEventProcessor):
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
         self.heard("on_exception")
+        if isinstance(error, PartitionLostError):
+            self._scheduler.spend(self.member, self.duration())
         answer = self.inner.on_exception(partition, error)
-        of_the_batch = not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
         # Else an answer means nothing.
-        return self._telling(answer, partition, self._judge.failure_answered) if of_the_batch else answer
+        return self._telling(answer, partition, self._judge.failure_answered) if _of_the_batch(error) else answer
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
         self.heard("on_stream_termination")
@@ -146,6 +147,17 @@ class ObservedLater(Observed):
             self._judge.ends(given, response)
         return response
 
+    async def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+        self.heard("on_exception")
+        if isinstance(error, PartitionLostError):
+            await self._spend(self.duration())
+        answer = self.inner.on_exception(partition, error)
+        if isawaitable(answer):
+            answer = await answer
+        if _of_the_batch(error):
+            self._judge.failure_answered(self.member, partition, answer)
+        return answer
+
     async def _spend(self, seconds: float) -> None:
         while seconds > 0 and not self._scheduler.calm:
             await asyncio.sleep(min(seconds, LOOK))
@@ -157,6 +169,10 @@ class ObservedRoom(Observed):
 
     def room(self, partition: TopicPartition, committed: int) -> int | None:
         return self.inner.room(partition, committed)
+
+
+def _of_the_batch(error: Exception) -> bool:
+    return not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
 
 
 @cache

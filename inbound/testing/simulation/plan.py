@@ -279,10 +279,16 @@ def _livelier(setup: Setup, rng: random.Random) -> Setup:
     )  # fmt: skip
     if setup.resets:
         setup = replace(setup, patience=rng.choice((25.0, 25.0, 1.5)))
-        setup = replace(setup, work=4.0) if setup.patience < 4.0 and rng.random() < 0.5 else setup
+        if setup.patience < 25.0:  # then callbacks hang, and processors are cancelled
+            setup = replace(setup, work=rng.choice((setup.work, 4.0)), moody=rng.random() < 0.6)
     if not setup.moody:
         return setup
-    setup = replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
+    cancelled = setup.patience < 25.0
+    setup = replace(
+        setup,
+        later=rng.random() < (0.7 if cancelled else 0.4),
+        gives_up=rng.choice(("skip", "dead-letter") if cancelled else ("", "", "skip", "dead-letter")),
+    )
     return replace(setup, letters_take=rng.choice((0.0, 0.3, 3.0)) if setup.gives_up == "dead-letter" else 0.0)
 
 

@@ -32,7 +32,7 @@ RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
 #: Who was refused a node tries it again after as long as it was refused, and so much; but after the second at the latest.
 TRIED, TRIED_AT_LEAST = 6.0, 61.0
 #: So many requests are enough for members at rest, in `BALANCED` seconds: some are refused, and rarely tried again.
-MOST_REQUESTS = 100
+MOST_REQUESTS = 70
 #: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
 LONG = 3.0
 #: A storm waits for the end of its faults at most so long.
