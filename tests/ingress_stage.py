@@ -25,7 +25,7 @@ class MemoryProducer:
     """Takes records; `poll` acknowledges them unless they are `held`, or says what went wrong with those to come."""
 
     name = "memory"
-    splits = True
+    of_batches: frozenset[Cause] = frozenset()
 
     def __init__(self, *topics: str) -> None:
         self.existing = set(topics)
@@ -148,7 +148,9 @@ class Stage:
     def __init__(self, config: IngressConfig | None = None, limits: Limits | None = None, *topics: str) -> None:
         self.loop = Loop()
         self.producer = MemoryProducer(*(topics or ("orders", "returns")))
-        self.watch = TopicWatch(self.producer, lambda: None, config.create_partitions if config else None)
+        self.watch = TopicWatch(
+            self.producer, lambda: None, config.create_partitions if config else None, lambda: self.loop.now
+        )
         self.receiver = Receiver(
             config or IngressConfig(), self.producer, self.watch, lambda: None, clock=lambda: self.loop.now
         )
@@ -158,7 +160,6 @@ class Stage:
     def look(self) -> None:
         """Read the topics anew, now."""
         self.watch._look()
-        self.watch.read_at = self.loop.now
         self.receiver.topics_changed()
 
     def connect(self) -> tuple[Connection, Wire]:

@@ -48,14 +48,15 @@ class Ingress:
         shared: bool = False,
         producer: Producer | None = None,
         tracing: Tracing = NO_TRACING,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._token = token
         self._shared = shared
         self._tls = _context(config.tls) if config.tls is not None else None
         self._producer = producer or make_producer(config, properties)
-        self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions)
-        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, tracing=tracing)
+        self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions, clock)
+        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, clock=clock, tracing=tracing)
         self.receiver.token = token() if token is not None else None
         self._socket: socket.socket | None = None
         self._address: tuple[Any, ...] = ("", 0)
