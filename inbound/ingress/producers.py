@@ -118,7 +118,9 @@ def make_producer(config: IngressConfig, properties: Mapping[str, Any]) -> Produ
 
 
 class ConfluentProducer:
-    """librdkafka's producer. A batch that is too large for its topic fails as a whole. Its callbacks run in `poll`, on the event loop's own thread.
+    """librdkafka's producer. Its callbacks run in `poll`, on the event loop's own thread.
+
+    A batch that is too large for its topic fails as a whole.
 
     After a fatal error (the brokers and librdkafka disagree on what was written) it takes nothing more: another one takes
     its place. What the old one had sent is answered when the brokers answer, or the delivery timeout is over; what it had
@@ -175,12 +177,15 @@ class ConfluentProducer:
         except (confluent_kafka.KafkaException, ValueError) as error:
             raise ConfigError(f"kafka: confluent-kafka cannot be used with these properties: {error}") from None
         self._alone: Any = None  # made when first needed: each record is a batch
+        self._broken: dict[Any, str] = {}  # to be replaced, and why
         self._replaced: list[Any] = []  # until they have answered for all that they took
         self._replaced_at = float("-inf")
 
     def send(
         self, topic: str, records: Sequence[RecordParts], delivered: Sequence[Delivered], *, alone: bool = False
     ) -> tuple[int, Failure | None]:
+        if self._broken:
+            self._replace()
         producer = self._one_by_one() if alone else self._producer
         produce = producer.produce
         taken = 0
@@ -220,19 +225,26 @@ class ConfluentProducer:
         # `produce` raises _FATAL, of which `fatal` is false; `poll` raises the error itself, of which it is true.
         if not (error.fatal() or error.code() == self._kafka.KafkaError._FATAL) or producer in self._replaced:
             return
+        self._broken.setdefault(producer, error.str())
+        self._replace()
+
+    def _replace(self) -> None:
+        """Replace what is broken; at most once a second, for what is fatal for the next one, too."""
         if (now := self._clock()) < self._replaced_at + _REPLACE_EVERY:
-            return  # it was fatal for the last one, too, or is for both: not in a circle
-        log.error(
-            "ingress: the producer can write nothing more (%s): another one takes its place; what it had not sent is "
-            "answered with 503",
-            error.str(),
-        )
-        self._replaced_at = now
-        self._replaced.append(producer)
-        if producer is self._alone:
-            self._alone = None
-        else:
-            self._producer = self._kafka.Producer(self._settings)
+            return
+        broken, self._broken = self._broken, {}
+        for producer, why_broken in broken.items():
+            log.error(
+                "ingress: the producer can write nothing more (%s): another one takes its place; what it had not sent is "
+                "answered with 503",
+                why_broken,
+            )
+            self._replaced_at = now
+            self._replaced.append(producer)
+            if producer is self._alone:
+                self._alone = None
+            else:
+                self._producer = self._kafka.Producer(self._settings)
 
     def failure(self, error: Any) -> Failure:
         return Failure(self._codes.get(error.code(), Cause.REFUSED), f"{error.name()}: {error.str()}")

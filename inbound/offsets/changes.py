@@ -193,7 +193,7 @@ class TopicOffsets:
             before = (decode_epoch(path, node.data) if node is not None else None) or before
         except BadNodeError as error:
             log.warning("%s; what it held is overwritten", error)
-        earlier = before.reset
+        earlier = before.noted()
         note = earlier if old == new else None
         if new is not None and new != old:
             # The next owner tells processor and ledger that the group was moved.

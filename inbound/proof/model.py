@@ -121,11 +121,9 @@ class Moved:
 
     @classmethod
     def noted_in(cls, epoch: EpochInfo | None) -> Moved | None:
-        """Return what stands in an epoch node. Claims have a session, moves have none."""
-        if epoch is None or epoch.reset is None:
-            return None
-        reset = epoch.reset
-        return cls(reset.command, reset.old, reset.since, reset.new, claimed=bool(epoch.session))
+        """Return what stands in an epoch node."""
+        reset = epoch.noted() if epoch is not None else None
+        return None if reset is None else cls(reset.command, reset.old, reset.since, reset.new, reset.claimed)
 
 
 @dataclass(frozen=True, slots=True)
