@@ -352,7 +352,7 @@ class Committer:
         if partition.info is not None:
             partition.info = replace(partition.info, leader_epoch=pending.leader_epoch)
         partition.reverts, partition.reverted_to = 0, None
-        parts.mirror.landed(partition.tp, pending.offset)
+        parts.mirror.landed(partition, pending.offset)
         self.commits += 1
         parts.meters.commit_seconds.observe(parts.clock.now() - pending.since)
         if pending.first:

@@ -324,7 +324,7 @@ class Holdings:
             "claimed", f"claimed, {self.why()}; reading begins {where}", tp,
             offset=claim.offset, epoch=claim.fence.epoch, session=f"{claim.fence.session:#x}",
         )  # fmt: skip
-        parts.mirror.claimed(tp, claim.offset)
+        parts.mirror.claimed(partition, claim.offset)
         parts.schedule.adopt(partition)
         self._reader.open(partition)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tests.simulation.mutants_dispatch import DISPATCH
 from tests.simulation.mutants_logs import LOGS
+from tests.simulation.mutants_mirror import MIRROR
 from tests.simulation.mutants_ownership import OWNERSHIP
 from tests.simulation.mutants_releases import RELEASES
 from tests.simulation.mutants_reload import RELOADS
@@ -21,5 +22,6 @@ from tests.simulation.mutants_shares import SHARES
 from tests.simulation.planting import Mutant
 
 MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant for mutant in (*OWNERSHIP, *SESSIONS, *SHARES, *RELEASES, *RESETS, *RELOADS, *LOGS, *DISPATCH)
+    mutant.name: mutant
+    for mutant in (*OWNERSHIP, *SESSIONS, *SHARES, *RELEASES, *RESETS, *RELOADS, *LOGS, *DISPATCH, *MIRROR)
 }

@@ -75,6 +75,10 @@ class Judge:
         """The servers end a session that its client believes in: what it hands out before it hears of that is its right."""
         self._expired_by_force.add(session)
 
+    def is_unaware(self, member: Member) -> bool:
+        """Whether the servers have ended its session by force: until it hears of that, it does as if they had not."""
+        return member.zk.session is not None and member.zk.session.id in self._expired_by_force
+
     def moved(self, tp: TopicPartition) -> None:
         """Somebody from outside moves the offset."""
         known = self._partitions[tp]
@@ -274,8 +278,7 @@ class Judge:
 
     def _is_owner(self, consumer: Member, known: JudgedPartition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
-        session = consumer.zk.session
-        if session is not None and session.id in self._expired_by_force:
+        if self.is_unaware(consumer):
             return False
         if known.epoch == given.epoch and known.owner == given.consumer:
             return True

@@ -59,6 +59,9 @@ SUBSCRIBERS = (
 MOVES = ("kill", "expire", "freeze", "restart", "leave", "join")
 #: What happens beside that: nobody moves offsets from outside, for what is passed over then need not be posted.
 BESIDE_DISPATCH = tuple(kind for kind in EVERYTHING if kind not in ("reposition", "recreate", "dead letters fail"))
+#: What the coordinator of the Kafka group does that offsets are mirrored to; and what happens beside that.
+MIRRORS = ("groups hang", "groups down", "groups load", "groups live", "groups denied")
+BESIDE_MIRRORS = tuple(kind for kind in EVERYTHING if kind not in ("double", "owner deleted"))
 #: What is looked at once all is well again; each must change no more than it has to.
 PROBES = ("join", "leave", "blink", "outage", "expire all", "pause")
 
@@ -129,6 +132,8 @@ class Setup:
     channels: int = 0
     #: Events are posted to a subscriber, instead of being handed to a processor of the simulator's own.
     dispatch: Dispatch | None = None
+    #: Offsets go to a Kafka group, too.
+    mirror: bool = False
     #: Each process carries resets out.
     resets: bool = False
     #: Each partition of a reset is moved by a transaction of its own, as if all together were too large for one.
@@ -254,20 +259,42 @@ def make_dispatch_plan(seed: int) -> Plan:
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
 
 
+def make_mirror_plan(seed: int) -> Plan:
+    """Draw a plan of a group whose offsets go to Kafka, too."""
+    rng = random.Random(f"mirror plan {seed}")
+    chosen = rng.sample(MIRRORS, rng.choice((0, 1, 1, 2)))
+    chosen += [*rng.sample(MOVES, rng.choice((0, 1, 2))), *rng.sample(BESIDE_MIRRORS, rng.choice((1, 1, 2)))]
+    setup = Setup(
+        topics=(("orders", rng.randint(1, 4)), ("items", rng.randint(1, 2)))[: rng.choice((1, 1, 2))],
+        members=rng.choice((1, 2, 2, 3)),
+        batch=rng.choice((1, 2, 4, 8)),
+        moody=rng.random() < 0.3,
+        traffic=rng.choice((0.1, 0.3, 2.0)),
+        mirror=True,
+    )
+    setup = _livelier(setup, rng)
+    pace = rng.choice(("close", "mixed", "mixed", "wide"))
+    drawn = [_action(rng, chosen, pace) for _ in range(rng.randint(1, 10))]
+    longer = [rng.uniform(4.0, 16.0) if action.kind in MIRRORS else action.seconds for action in drawn]
+    storm = tuple(replace(action, seconds=round(seconds, 3)) for action, seconds in zip(drawn, longer, strict=True))
+    return Plan(seed, setup, storm)
+
+
 #: Kinds of plans by name: what draws one, and the kinds of actions that it draws from.
 PLANS: Mapping[str, tuple[Callable[[int], Plan], tuple[str, ...]]] = {
     "faults": (make_plan, EVERYTHING),
     "reset": (make_reset_plan, (*RESETS, *BESIDE_RESETS)),
     "reload": (make_reload_plan, (*RELOADS, *BESIDE_RELOADS)),
     "dispatch": (make_dispatch_plan, (*SUBSCRIBERS, *BESIDE_DISPATCH)),
+    "mirror": (make_mirror_plan, (*MIRRORS, *BESIDE_MIRRORS)),
 }
-#: The kind of each seed, by its last digit; else `faults`.
-MIXED = {9: "reset", 4: "reload", 6: "dispatch"}
+#: The kind of each seed, by what is left of it when divided by 20; else `faults`.
+MIXED = {9: "reset", 19: "reset", 4: "reload", 14: "reload", 6: "dispatch", 16: "dispatch", 1: "mirror"}
 
 
 def plan_of(seed: int, kind: str = "mixed") -> Plan:
-    """Return the plan of a seed: of a kind of `PLANS`, or `mixed`, where its last digit says of which."""
-    make, _ = PLANS[MIXED.get(seed % 10, "faults") if kind == "mixed" else kind]
+    """Return the plan of a seed: of a kind of `PLANS`, or `mixed`: of the one that `MIXED` says."""
+    make, _ = PLANS[MIXED.get(seed % 20, "faults") if kind == "mixed" else kind]
     return make(seed)
 
 

@@ -13,6 +13,7 @@ from inbound.coordinators.nodes import MemberInfo, decode_member
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
 from inbound.errors import BrokerUnavailableError
 from inbound.ledger.memory import Recorded
+from inbound.mirroring import LAST
 from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
@@ -22,6 +23,7 @@ from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
 from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
+from inbound.testing.simulation.mirrors import Mirrors
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action, Plan
@@ -104,6 +106,8 @@ class Stage:
         self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
         #: Whom events are posted to.
         self.receivers = Receivers(self) if setup.dispatch is not None else None
+        #: What offsets are mirrored to.
+        self.mirrors = Mirrors(self) if setup.mirror else None
         #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
         self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
         self.configuration = begun(plan)
@@ -184,6 +188,7 @@ class Stage:
             dead_letters=self._dead_letter,
             degrade=setup.degrade,
             options=self.receivers.options if self.receivers is not None else None,
+            connect_mirror=self.mirrors.connect(name) if self.mirrors is not None else None,
             open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
             **self.settings,
         )
@@ -213,6 +218,8 @@ class Stage:
         """Of each channel."""
         setup = self.plan.setup
         settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        if self.mirrors is not None:
+            settings["offsets"] = {"mirror": "kafka"}
         return settings | ({"idle_time": IDLE} if setup.moody else {})
 
     def durations(self, name: str) -> Callable[[], float]:
@@ -312,7 +319,9 @@ class Stage:
 
     def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
         if all(call.done for call in leaving):
-            self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer))
+            soon = LAST if self.mirrors is not None else 0.0
+            consumer.channel.parts.mirror.finish()
+            self.scheduler.at_next(soon, lambda: self._end(consumer))
 
     def _end(self, consumer: Consumer) -> None:
         if not consumer.dead:
