@@ -42,6 +42,7 @@ class HandOut:
     #: Handed out by a zombie that could not know: its session had been ended by force.
     unaware: bool = False
     tenure: int = 0
+    ended: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ class _Partition:
     outside: list[int] = field(default_factory=list)
     resets: list[_ByReset] = field(default_factory=list)
     moved_at: float = -1.0  # by a reset
+    placed: tuple[str, int] | None = (
+        None  # a process says where its claim begins, and the group's offset is not there yet
+    )
+    asked: tuple[str, int] | None = None  # whose processor was asked last where its claim begins, and which claim
     untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
     topic_id: str | None = None  # in the epoch node: the topic that the offset is about
     topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0
@@ -104,6 +109,8 @@ class Judge:
         self._latest = latest
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
+        #: A callback that takes longer is given up where somebody waits for its partition.
+        self.patience = float("inf")
         self._calm_from = float("inf")
         self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
@@ -190,8 +197,8 @@ class Judge:
 
     # -- hand-outs -----------------------------------------------------------------------------------------------------
 
-    def begins(self, consumer: Member, batch: Batch, to: object) -> HandOut:
-        """A processor is handed a batch."""
+    def begins(self, consumer: Member, batch: Batch, to: object, *, starts: bool = False) -> HandOut:
+        """A processor is handed a batch; `starts`: it says itself where each claim begins."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         given = HandOut(
@@ -212,6 +219,8 @@ class Judge:
                 self.violated(f"{name} is handed {tp}, and no processor was told that a reset has moved it")
             self._judge_position(known, given)
             known.read_at = given.began
+            if starts and known.asked != (name, known.tenure):
+                self.violated(f"{name} is handed {tp}, and its processor was not asked where this claim begins")
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
         for record in batch.records:
@@ -236,8 +245,17 @@ class Judge:
         if known.untold is not None and (known.untold.old, known.untold.new) == (old, new):
             known.untold = None
 
+    def placed(self, consumer: Member, tp: TopicPartition, offset: object) -> None:
+        """A processor says where its claim begins: the group's offset follows before the first batch."""
+        self.say(f"{consumer.name} begins {tp} at {offset}")
+        known = self._partitions[tp]
+        known.asked = consumer.name, known.tenure
+        if isinstance(offset, int) and offset >= 0:
+            known.placed = consumer.name, offset
+
     def ends(self, given: HandOut, response: object) -> None:
         """The callback has ended: with an answer, or None if it failed."""
+        given.ended = self.world.clock.now()
         self._in_callback.discard((given.consumer, given.tp))
         given.position = given.first
         self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
@@ -370,6 +388,8 @@ class Judge:
             return  # its processor did not advance over it
         if before.began <= known.cut_when:
             return  # reading goes back over a cut
+        if min(before.ended, given.began) - before.began > self.patience:
+            return  # it was given up inside its callback
         if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
         if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
@@ -501,6 +521,8 @@ class Judge:
         if who is None:
             self.witness.set_from_outside(tp, new, known.epoch + 1)
             return
+        if self._follows(tp, known, who, before, new):
+            return
         self.witness.committed(tp, new)
         if known.of_deleted_topic:
             return
@@ -527,6 +549,18 @@ class Judge:
             skipped = [offset for offset in skipped if offset < known.cut_at]
         if skipped:
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
+
+    def _follows(self, tp: TopicPartition, known: _Partition, who: str, before: int | None, new: int) -> bool:
+        """Whether a commit goes to where the processor says that its claim begins, or to the log's start behind that."""
+        limits = self.world.kafka.log_range(tp)
+        by, offset = known.placed or ("", -1)
+        if not (by == who == known.holder and new == max(offset, limits.start if limits is not None else 0)):
+            return False
+        self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
+        known.resets.append(_ByReset(known.epoch, ResetNote("", before, new), None))
+        known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        self.witness.reset(tp, new, known.epoch)
+        return True
 
     def _goes_over_a_cut(self, tp: TopicPartition, new: int) -> bool:
         """Whether a commit goes to where the configuration says that reading goes on when a log was cut below it."""

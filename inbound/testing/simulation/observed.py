@@ -31,6 +31,9 @@ LOOK = 0.25
 class Observed(BatchEventProcessor):
     """Hands everything on to the processor inside, tells the judge, and lets time pass in callbacks."""
 
+    #: Whether it says itself where claims begin.
+    starts = False
+
     def __init__(self, inner: BatchEventProcessor, judge: Judge, scheduler: Scheduler) -> None:
         self.inner = inner
         self.consumer: Member | None = None  # set once it is made
@@ -55,7 +58,7 @@ class Observed(BatchEventProcessor):
 
     def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
         self.heard("on_next_batch")
-        given = self._judge.begins(self.member, batch, self)
+        given = self._judge.begins(self.member, batch, self, starts=self.starts)
         response: object = None
         try:
             seconds = self.duration()
@@ -125,9 +128,11 @@ class Observed(BatchEventProcessor):
 class ObservedStarts(Observed):
     """Of a processor that says itself where claims begin."""
 
+    starts = True
+
     def on_claim(self, partition: TopicPartition, committed: int | None) -> MaybeLater[int | None]:
         self.heard("on_claim")
-        return self.inner.on_claim(partition, committed)
+        return self._telling(self.inner.on_claim(partition, committed), partition, self._judge.placed)
 
 
 class ObservedLater(Observed):
@@ -135,7 +140,7 @@ class ObservedLater(Observed):
 
     async def on_next_batch(self, batch: Batch) -> BatchResponse:
         self.heard("on_next_batch")
-        given = self._judge.begins(self.member, batch, self)
+        given = self._judge.begins(self.member, batch, self, starts=self.starts)
         response: object = None
         try:
             await self._spend(self.duration())
@@ -196,7 +201,7 @@ class Moody(BatchEventProcessor):
             raise RuntimeError("a record that is no good")
         tp, rng = TopicPartition(batch.topic, batch.partition), self._rng
         if self._calm():
-            return BatchResponse.advance()
+            return rng.choice((BatchResponse.advance(), BatchResponse.next(commit_within=0.5)))
         if rng.random() < 0.06 and self._failures.get(tp, 0) < 2:  # after more, the waits get long
             self._failures[tp] = self._failures.get(tp, 0) + 1
             raise RuntimeError("in a bad mood")

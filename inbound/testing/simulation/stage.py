@@ -18,6 +18,7 @@ from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
+from inbound.testing.simulation.databases import Database, Owning, OwningLater
 from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.mirrors import Mirrors
@@ -99,6 +100,11 @@ class Stage:
         #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
         self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
         self.configuration = begun(plan)
+        #: Where processors keep results and offsets, by group.
+        judges = {GROUP: self.judge, **{name: group.judge for name, group in self.further.items()}}
+        self.databases = {name: Database(judge, self.kafka) for name, judge in judges.items()}
+        for judge in judges.values():
+            judge.patience = setup.shutdown or judge.patience
         self.reloading: dict[str, Reloading] = {}
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
@@ -191,6 +197,8 @@ class Stage:
         """Of each channel."""
         setup = self.plan.setup
         settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        if setup.shutdown:
+            settings["shutdown_timeout"] = f"{setup.shutdown}s"
         if self.mirrors is not None:
             settings["offsets"] = {"mirror": "kafka"}
         return settings | ({"idle_time": IDLE} if setup.moody else {})
@@ -212,6 +220,10 @@ class Stage:
         setup = self.plan.setup
         if self.receivers is not None:
             return self.receivers.processor(lambda: self.world.consumers[name])
+        if setup.owns:
+            database = self.databases[name.partition(" ")[2] or GROUP]
+            owning = OwningLater if setup.later else Owning
+            return owning(f"{self.plan.seed} {name}", database, lambda: self.scheduler.calm)
         if not setup.moody:
             return Steady()
         kind = MoodyLater if setup.later else Moody
@@ -280,6 +292,18 @@ class Stage:
             leaving += further.leave()
         for call in leaving:
             call.when_done(lambda: self._left(consumer, leaving))
+        if self.plan.setup.shutdown:
+            self.scheduler.at_next(self.plan.setup.shutdown, lambda: self._leave_behind(consumer, leaving))
+
+    def _leave_behind(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
+        """The time is over in which callbacks may end."""
+        if consumer.paused:
+            self.scheduler.at_next(0.5, lambda: self._leave_behind(consumer, leaving))
+        elif not (consumer.dead or all(call.done for call in leaving)):
+            further = self.reloading.get(consumer.name)
+            for channel in [consumer.channel, *(further.running.channels if further is not None else ())]:
+                channel.abandon()
+            self._end(consumer)
 
     def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
         if all(call.done for call in leaving):
