@@ -18,8 +18,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
+from inbound.coordinators.claim import Fence, current
 from inbound.coordinators.nodes import encode_offset
-from inbound.coordinators.ownership import Fence, current
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     MAX_TRANSACTION_OPS,

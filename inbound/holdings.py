@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from inbound.coordinators.claim import Claim, Fence, OtherTopicError, Verdict
 from inbound.coordinators.nodes import BadNodeError, ResetNote
-from inbound.coordinators.ownership import Claim, Fence, OtherTopicError, Ownership, Verdict
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Op, RefusedError
 from inbound.errors import InboundError, TransientError, ZkNodeError, ZkUnavailableError

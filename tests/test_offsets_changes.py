@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from inbound.coordinators.claim import Fence
 from inbound.coordinators.nodes import EpochInfo, ResetNote, decode_epoch
-from inbound.coordinators.ownership import Fence, Ownership
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Create, Op, SetData, Stat

@@ -11,7 +11,8 @@ from inbound import failures, schedule
 from inbound.committer import Pending
 from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
-from inbound.coordinators.ownership import Claim, Ownership
+from inbound.coordinators.claim import Claim
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.zookeeper import Check, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
 from inbound.kafka import reader

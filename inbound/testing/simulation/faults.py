@@ -17,6 +17,8 @@ from inbound.topic_partition import TopicPartition
 
 #: At most so many processes live at once.
 MOST = 5
+#: How long a callback takes that hangs, in seconds.
+FOREVER = 1e6
 
 
 def _gap(stage: Stage, action: Action) -> End:
@@ -170,6 +172,12 @@ def _freeze(stage: Stage, action: Action) -> End:
 def _slow_callback(stage: Stage, action: Action) -> End:
     """The next callback of one process takes that long."""
     stage.slow[stage.pick(stage.living(), action).name] = action.seconds
+    return None
+
+
+def _hang(stage: Stage, action: Action) -> End:
+    """The next callback of one process does not end before the storm does."""
+    stage.slow[stage.pick(stage.living(), action).name] = FOREVER
     return None
 
 
@@ -360,6 +368,7 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "double": _double,
     "freeze": _freeze,
     "slow callback": _slow_callback,
+    "hang": _hang,
     "disconnect": _disconnect,
     "lose answers": _lose_answers,
     "drop requests": _drop_requests,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, decode_epoch, decode_offset
-from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.processors.batch import Batch
 from inbound.testing.scene import Member, Scene
+from inbound.testing.simulation.answers import Answers
 from inbound.testing.simulation.cut_judge import CutJudge
 from inbound.testing.simulation.judged import HandOut, JudgedPartition
 from inbound.testing.simulation.offset_nodes import OffsetNodes
@@ -36,7 +37,7 @@ class Judge:
         self.handed_out = 0
         self.repeated = 0
         self._latest = latest
-        self.patience = float("inf")  # how long a reset waits for what is in hand, in seconds
+        self.patience = float("inf")  # how long a reset or a shutdown waits for what is in hand, in seconds
         self._closed_at: dict[str, float] = {}  # gates
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
@@ -46,11 +47,11 @@ class Judge:
         self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
         self._expired_by_force: set[int] = set()
-        self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
         self.cuts = CutJudge(world, self.violated)
         self.witness = Witness(world.kafka)
+        self.answers = Answers(self._partitions, self.witness, world.clock, self.say)
         self._nodes = OffsetNodes(latest=latest)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
@@ -147,8 +148,8 @@ class Judge:
 
     # -- hand-outs -----------------------------------------------------------------------------------------------------
 
-    def begins(self, consumer: Member, batch: Batch, to: object) -> HandOut:
-        """A processor is handed a batch."""
+    def begins(self, consumer: Member, batch: Batch, to: object, *, starts: bool = False) -> HandOut:
+        """A processor is handed a batch; `starts`: it says itself where each claim begins."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
         first_record = batch.records[0].offset if batch.records else batch.first_offset
@@ -159,9 +160,9 @@ class Judge:
         self.handed_out += 1
         self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
-        if (name, tp) in self._in_callback:
+        if (name, tp) in self.answers.awaited:
             self.violated(f"{name} is handed {tp} while it has a batch of it")
-        self._in_callback.add((name, tp))
+        self.answers.awaited.add((name, tp))
         if given.epoch == known.epoch and known.holder == name:
             given.tenure = known.tenure
         given.unaware = not self._is_owner(consumer, known, given)
@@ -171,6 +172,8 @@ class Judge:
                 self.violated(f"{name} is handed {tp}, and no processor was told that a reset has moved it")
             self._judge_position(known, given)
             known.read_at = given.began
+            if starts and known.asked != (name, known.tenure):
+                self.violated(f"{name} is handed {tp}, and its processor was not asked where this claim begins")
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
         self._judge_whole(given, batch)
@@ -195,83 +198,13 @@ class Judge:
         if known.untold is not None and (known.untold.old, known.untold.new) == (old, new):
             known.untold = None
 
-    def ends(self, given: HandOut, response: object) -> None:
-        """The callback has ended: with an answer, or None if it failed."""
-        self._in_callback.discard((given.consumer, given.tp))
-        given.position = given.first
-        self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
-        taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
-        given.failed_alone = not taken and given.records == 1 and not given.abandoned
-        if given.failed_alone:
-            self.witness.fails_alone(given.tp, given.first_record, given.epoch)
-
-    def answers(self, consumer: Member, tp: TopicPartition, response: object) -> None:
-        """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
-        given = self._partitions[tp].current
-        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
-            self.say(f"{consumer.name} answers for {tp} without a batch: {_told(response)}")
-            position = given.position if given.position is not None else given.first
-            self._answered(given, response, position, position)
-
-    def finished(self, consumer: Member, batch: Batch, offset: int, by: object) -> None:
-        """A processor that has answered `next` has finished what is before `offset`."""
-        tp = TopicPartition(batch.topic, batch.partition)
-        given = self._partitions[tp].current
-        if given is not None and (given.consumer, given.to) == (consumer.name, by):
-            self._done(given, offset)
-
-    def failure_answered(self, consumer: Member, tp: TopicPartition, response: object) -> None:
-        """`on_exception` says what to do about the batch that failed."""
-        given = self._partitions[tp].current
-        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
-            self.say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
-            if self._answered(given, response, given.first, given.next) and given.failed_alone:
-                self.witness.failure_answered(tp, given.first_record)
-
-    def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
-        """Take an answer in. Returns whether it is one that can be used."""
-        known = self._partitions[given.tp]
-        if given.abandoned:
-            return False
-        floor = known.commit if known.commit is not None else first
-        target = response.offset
-        if response.verb is Verb.REVERT:
-            if target is not None and target > end:
-                return False
-            given.position = min(floor, first) if target is None else target
-        else:
-            advance = response.verb is Verb.ADVANCE
-            if advance and target is not None and (target < floor or (target > end and not response.skip)):
-                return False
-            given.position = end if target is None else target
-            if given.position > end:
-                self.witness.passes_over(given.tp, end, given.position)
-                known.done.update(range(end, given.position))
-            if advance or response.commit_within is not None:
-                self._done(given, given.position)
-        if given.tenure != known.tenure:
-            return True  # another has it now, and may have processed it
-        for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
-            known.done.discard(offset)
-            if offset in known.handed:
-                known.handed[offset].advanced = min(known.handed[offset].advanced, given.position)
-        return True
-
-    def _done(self, given: HandOut, end: int) -> None:
-        """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
-        known = self._partitions[given.tp]
-        given.advanced = end
-        known.answered = max(known.answered, (given.tenure, end))
-        for offset in range(known.commit or 0, end):
-            before = known.handed.get(offset)
-            if before is not None and (before.tenure, before.consumer, before.to) == (
-                given.tenure,
-                given.consumer,
-                given.to,
-            ):
-                before.advanced = max(before.advanced, end)
-                if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
-                    known.done.add(offset)
+    def placed(self, consumer: Member, tp: TopicPartition, offset: object) -> None:
+        """A processor says where its claim begins: the group's offset follows before the first batch."""
+        self.say(f"{consumer.name} begins {tp} at {offset}")
+        known = self._partitions[tp]
+        known.asked = consumer.name, known.tenure
+        if isinstance(offset, int) and offset >= 0:
+            known.placed = consumer.name, offset
 
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
@@ -337,6 +270,8 @@ class Judge:
             return  # its processor did not advance over it
         if self.cuts.after(given.tp, before.began):
             return  # reading goes back over a cut
+        if min(before.ended, given.began) - before.began > self.patience:
+            return  # it was given up inside its callback
         if before.abandoned or before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
         if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
@@ -495,6 +430,8 @@ class Judge:
         if who is None:
             self.witness.set_from_outside(tp, new)
             return
+        if self._follows(tp, known, who, before, new):
+            return
         anew = self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
         anew &= known.current is None and new != before
         self._nodes.written(tp)
@@ -533,9 +470,14 @@ class Judge:
         if known.current is not None:
             self.cuts.processed(tp, new, known.done)
 
-
-def _told(response: object) -> str:
-    if not isinstance(response, BatchResponse):
-        return "it fails"
-    more = [f"{name} {value}" for name in ("offset", "commit_within", "wait") if (value := getattr(response, name))]
-    return ", ".join([response.verb.value, *more])
+    def _follows(self, tp: TopicPartition, known: JudgedPartition, who: str, before: int | None, new: int) -> bool:
+        """Whether a commit goes to where the processor says that its claim begins, or to the log's start behind that."""
+        limits = self.world.kafka.log_range(tp)
+        by, offset = known.placed or ("", -1)
+        if not (by == who == known.holder and new == max(offset, limits.start if limits is not None else 0)):
+            return False
+        self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
+        known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
+        known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        self.witness.reset(tp, new, known.epoch)
+        return True

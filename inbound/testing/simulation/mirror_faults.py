@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from inbound.testing.simulation.faults import End
+from inbound.testing.simulation.node_faults import End
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
 

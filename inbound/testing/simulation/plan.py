@@ -62,6 +62,8 @@ BESIDE_DISPATCH = tuple(kind for kind in EVERYTHING if kind not in ("reposition"
 #: What the coordinator of the Kafka group does that offsets are mirrored to; and what happens beside that.
 MIRRORS = ("groups hang", "groups down", "groups load", "groups live", "groups denied")
 BESIDE_MIRRORS = tuple(kind for kind in EVERYTHING if kind not in ("double", "owner deleted"))
+#: What happens to processors that keep offsets of their own: who deletes a topic deletes those, too.
+BESIDE_OWNED = (*(kind for kind in EVERYTHING if kind not in ("double", "recreate", "dead letters fail")), "hang")
 #: What is looked at once all is well again; each must change no more than it has to.
 PROBES = ("join", "leave", "blink", "outage", "expire all", "pause")
 
@@ -124,7 +126,7 @@ class Setup:
     degrade: bool = False
     #: How long sending a dead letter takes where processors answer later. Seconds.
     letters_take: float = 0.0
-    #: `shutdown_timeout`: how long a reset waits for a callback. Seconds.
+    #: `shutdown_timeout`: how long a callback may take where a reset or a shutdown waits for it. Seconds.
     patience: float = 25.0
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
@@ -132,6 +134,8 @@ class Setup:
     channels: int = 0
     #: Events are posted to a subscriber, instead of being handed to a processor of the simulator's own.
     dispatch: Dispatch | None = None
+    #: Processors keep their offsets beside their results.
+    owns: bool = False
     #: Offsets go to a Kafka group, too.
     mirror: bool = False
     #: Each process carries resets out.
@@ -259,6 +263,28 @@ def make_dispatch_plan(seed: int) -> Plan:
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
 
 
+def make_owned_plan(seed: int) -> Plan:
+    """Draw a plan of processors that keep their offsets beside their results, and whose callbacks may hang."""
+    rng = random.Random(f"owned plan {seed}")
+    theme = [kind for kind in rng.choice(THEMES) if kind in BESIDE_OWNED]
+    chosen = theme if rng.random() < 0.4 else rng.sample(BESIDE_OWNED, rng.choice((1, 2, 3, 5)))
+    setup = Setup(
+        topics=(("orders", rng.randint(1, 4)), ("items", rng.randint(1, 2)))[: rng.choice((1, 1, 2))],
+        members=rng.choice((1, 2, 2, 3)),
+        workers=rng.choice((1, 2)),
+        batch=rng.choice((1, 2, 4, 8)),
+        work=rng.choice((0.0, 0.02, 0.2)),
+        begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
+        later=rng.random() < 0.4,
+        traffic=rng.choice((0.05, 0.1, 0.3)),
+        owns=True,
+        patience=rng.choice((25.0, 2.0)),
+    )
+    pace = rng.choice(("close", "mixed", "mixed", "wide"))
+    storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
+    return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
+
+
 def make_mirror_plan(seed: int) -> Plan:
     """Draw a plan of a group whose offsets go to Kafka, too."""
     rng = random.Random(f"mirror plan {seed}")
@@ -286,10 +312,11 @@ PLANS: Mapping[str, tuple[Callable[[int], Plan], tuple[str, ...]]] = {
     "reset": (make_reset_plan, (*RESETS, *BESIDE_RESETS)),
     "reload": (make_reload_plan, (*RELOADS, *BESIDE_RELOADS)),
     "dispatch": (make_dispatch_plan, (*SUBSCRIBERS, *BESIDE_DISPATCH)),
+    "owned": (make_owned_plan, BESIDE_OWNED),
     "mirror": (make_mirror_plan, (*MIRRORS, *BESIDE_MIRRORS)),
 }
 #: The kind of each seed, by what is left of it when divided by 20; else `faults`.
-MIXED = {9: "reset", 19: "reset", 4: "reload", 14: "reload", 6: "dispatch", 16: "dispatch", 1: "mirror"}
+MIXED = {9: "reset", 19: "reset", 4: "reload", 14: "reload", 6: "dispatch", 16: "dispatch", 1: "mirror", 11: "owned"}
 
 
 def plan_of(seed: int, kind: str = "mixed") -> Plan:

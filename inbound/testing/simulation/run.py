@@ -312,6 +312,8 @@ class Run:
                 self.stage.judge.violated(wrong)
         for group in self.stage.further.values():
             group.check()
+        for database in self.stage.databases.values():
+            database.check()
 
 
 class _Once:

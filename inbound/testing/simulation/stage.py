@@ -21,6 +21,7 @@ from inbound.proof.model import LeftOutKind
 from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
+from inbound.testing.simulation.databases import Database, Owning, OwningLater
 from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.mirrors import Mirrors
@@ -111,11 +112,15 @@ class Stage:
         #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
         self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
         self.configuration = begun(plan)
+        #: Where processors keep results and offsets, by group.
+        judges = {GROUP: self.judge, **{name: group.judge for name, group in self.further.items()}}
+        self.databases = {name: Database(judge, self.kafka) for name, judge in judges.items()}
+        for judge in judges.values():
+            judge.patience = setup.patience
         self.reloading: dict[str, Reloading] = {}
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
-        self.judge.patience = setup.patience
         self.judge.may_give_up = self._may_give_up
         #: What was sent to the dead letters, and whether nothing more can be.
         self.dead_letters: set[tuple[TopicPartition, int]] = set()
@@ -239,6 +244,10 @@ class Stage:
         setup = self.plan.setup
         if self.receivers is not None:
             return self.receivers.processor(lambda: self.world.consumers[name])
+        if setup.owns:
+            database = self.databases[name.partition(" ")[2] or GROUP]
+            owning = OwningLater if setup.later else Owning
+            return owning(f"{self.plan.seed} {name}", database, lambda: self.scheduler.calm)
         if not setup.moody:
             return Steady()
         kind = MoodyLater if setup.later else Moody
@@ -316,6 +325,17 @@ class Stage:
             leaving += further.leave()
         for call in leaving:
             call.when_done(lambda: self._left(consumer, leaving))
+        self.scheduler.at_next(self.plan.setup.patience, lambda: self._leave_behind(consumer, leaving))
+
+    def _leave_behind(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
+        """The time is over in which callbacks may end."""
+        if consumer.paused:
+            self.scheduler.at_next(0.5, lambda: self._leave_behind(consumer, leaving))
+        elif not (consumer.dead or all(call.done for call in leaving)):
+            further = self.reloading.get(consumer.name)
+            for channel in [consumer.channel, *(further.running.channels if further is not None else ())]:
+                channel.abandon()
+            self._end(consumer)
 
     def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
         if all(call.done for call in leaving):
