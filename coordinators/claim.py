@@ -8,6 +8,7 @@ from enum import Enum
 from inbound.coordinators.nodes import BadNodeError, EpochInfo, ResetNote, decode_epoch
 from inbound.coordinators.zookeeper import Node
 from inbound.errors import TransientError
+from inbound.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
