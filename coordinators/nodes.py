@@ -81,6 +81,18 @@ class ResetNote:
     command: str  # its node's path
     old: int | None  # the group's offset before; None: there was none
     new: int
+    #: The group's offset before all moves since the last commit, so that a proof can tell them from what nobody has noted:
+    #: of several it may see the last alone. None: there was none, or that is not known.
+    since: int | None = None
+    #: A member has claimed the partition since then, and committed nothing.
+    claimed: bool = False
+
+    @classmethod
+    def after(cls, earlier: ResetNote | None, command: str, old: int | None, new: int) -> ResetNote:
+        """Return the note of a move; `earlier` is what stands in the node."""
+        if earlier is None or earlier.new != old:
+            return cls(command, old, new, old)
+        return cls(command, old, new, earlier.since, earlier.claimed)
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,10 @@ class EpochInfo:
         if self.topic_id is not None and same_topic(self.topic_id, topic_id):
             return False
         return any(same_topic(known, topic_id) for known in self.former)
+
+    def noted(self) -> ResetNote | None:
+        """Return the reset's note as whoever follows in the node is to keep it: claims are told by their session."""
+        return self.reset if self.reset is None or not self.session else replace(self.reset, claimed=True)
 
     def encode(self) -> bytes:
         body = {"v": FORMAT, **asdict(self)}
@@ -201,7 +217,14 @@ def _reset_note(value: Any) -> ResetNote | None:
     if value is None:
         return None
     old = value["old"]
-    return ResetNote(str(value["command"]), None if old is None else int(old), int(value["new"]))
+    since = value.get("since", old)
+    return ResetNote(
+        str(value["command"]),
+        None if old is None else int(old),
+        int(value["new"]),
+        None if since is None else int(since),
+        bool(value.get("claimed")),
+    )
 
 
 def _mapping(value: Any) -> dict[str, Any] | None:

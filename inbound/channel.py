@@ -358,7 +358,7 @@ class InboundKafkaChannel:
             self._close_processors()
             self._event_loop.close()
         try:
-            parts.ledger.close(clean=parts.mark_gap())
+            parts.ledger.close()
         except LedgerError as error:
             log.error("channel %s: its ledger lacks the mark of a clean end: %s", self.name, error)
 

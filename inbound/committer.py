@@ -18,8 +18,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
+from inbound.coordinators.claim import Fence, current
 from inbound.coordinators.nodes import encode_offset
-from inbound.coordinators.ownership import Fence, current
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     MAX_TRANSACTION_OPS,
@@ -212,6 +212,9 @@ class Committer:
                 self._requeue(group)
                 self._not_before = parts.clock.now() + RETRY
                 return False
+            for pending in group:
+                if not pending.recorded:
+                    parts.unrecorded(pending.partition.tp, pending.fence.epoch)
         else:
             parts.recorded()
         for pending in group:
@@ -349,7 +352,7 @@ class Committer:
         if partition.info is not None:
             partition.info = replace(partition.info, leader_epoch=pending.leader_epoch)
         partition.reverts, partition.reverted_to = 0, None
-        parts.mirror.landed(partition.tp, pending.offset)
+        parts.mirror.landed(partition, pending.offset)
         self.commits += 1
         parts.meters.commit_seconds.observe(parts.clock.now() - pending.since)
         if pending.first:
@@ -390,8 +393,6 @@ class Committer:
     def _ledger_failed(self, error: LedgerError) -> None:
         parts = self._parts
         parts.ledger_trouble(error, "going on" if parts.degrade else "commits wait for it")
-        if parts.degrade:
-            parts.unrecorded()
 
     def _requeue(self, group: list[Pending]) -> None:
         with self._lock:

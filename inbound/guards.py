@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from inbound.coordinators.ownership import Fence, current
+from inbound.coordinators.claim import Fence, current
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, loosely
 from inbound.errors import ZkNodeError

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from inbound.coordinators.claim import Claim, Fence, OtherTopicError, Verdict
 from inbound.coordinators.nodes import BadNodeError, ResetNote
-from inbound.coordinators.ownership import Claim, Fence, OtherTopicError, Ownership, Verdict
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Op, RefusedError
 from inbound.errors import InboundError, TransientError, ZkNodeError, ZkUnavailableError
@@ -315,13 +316,16 @@ class Holdings:
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
         which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
-        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, **which)
+        degrades = {"on_failure": "degrade"} if parts.degrade else {}
+        parts.note(
+            "claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, **which, **degrades
+        )
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
         parts.journal.note(
             "claimed", f"claimed, {self.why()}; reading begins {where}", tp,
             offset=claim.offset, epoch=claim.fence.epoch, session=f"{claim.fence.session:#x}",
         )  # fmt: skip
-        parts.mirror.claimed(tp, claim.offset)
+        parts.mirror.claimed(partition, claim.offset)
         parts.schedule.adopt(partition)
         self._reader.open(partition)
 
@@ -337,7 +341,16 @@ class Holdings:
             "reset", f"reset {name} has moved the group's offset from {before} to {reset.new}", tp,
             offset=reset.new, epoch=epoch, old=reset.old, command=reset.command,
         )  # fmt: skip
-        parts.note("reset", tp, epoch, old=reset.old, new=reset.new, reason=BY_COMMAND, command=reset.command)
+        parts.note(
+            "reset",
+            tp,
+            epoch,
+            old=reset.old,
+            new=reset.new,
+            reason=BY_COMMAND,
+            command=reset.command,
+            since=reset.since,
+        )
 
         def on_reset() -> object:
             return (partition.served_by or parts.processor).on_reset(tp, reset.old, reset.new)

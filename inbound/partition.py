@@ -13,8 +13,8 @@ from enum import Enum, IntEnum
 from typing import NamedTuple
 
 from inbound.buffer import RecordBuffer
+from inbound.coordinators.claim import Fence
 from inbound.coordinators.nodes import EpochInfo
-from inbound.coordinators.ownership import Fence
 from inbound.coordinators.zookeeper import Call
 from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError, UnreadableBatchError
 from inbound.processors.base import BatchEventProcessor

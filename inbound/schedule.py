@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from inbound.clock import Clock
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.claim import Fence
 from inbound.crew import Crew
 from inbound.partition import Fate, Handle, Partition, Place, Step
 from inbound.topic_partition import TopicPartition

@@ -140,6 +140,11 @@ class Turns:
         partition.idle_since, partition.idle_told = None, False
         partition.paused_since = None  # the new one is told, too
         partition.take_deferred()
+        if partition.committed is not None and partition.position != partition.committed:
+            self._parts.note(
+                "revert", partition.tp, partition.fence.epoch, from_=partition.position, to=partition.committed,
+                reason="successor",
+            )  # fmt: skip
         if self._gives_starts:  # it is asked next, and says where to begin
             partition.reopened = True
             partition.buffer.jump()
@@ -258,7 +263,7 @@ class Turns:
                 partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
                 parts.schedule.put_back(partition, parts.clock.now() + LEDGER_RETRY)
                 return False
-            parts.unrecorded()
+            parts.unrecorded(partition.tp, batch.epoch)
         else:
             parts.recorded()
         return True

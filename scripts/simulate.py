@@ -3,7 +3,7 @@
 make simulate SEEDS=20000             seeds from 0 on
 make simulate SEEDS=5000 FROM=100000  others
 make simulate SEED=4711               one seed, cut down to a short story if it fails
-make simulate KIND=reset SEEDS=10000  seeds of one kind: faults, reset (of offsets), reload (of the configuration)
+make simulate KIND=reset SEEDS=10000  seeds of one kind: faults, reset, reload, dispatch, mirror
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this one, told as a story")
     parser.add_argument(
         "--kind", choices=["mixed", *PLANS], default="mixed",
-        help="seeds of one kind only; default: by the last digit of the seed, most of them faults",
+        help="seeds of one kind only; default: of all, most of them faults",
     )  # fmt: skip
     parser.add_argument("--no-mutants", action="store_true", help="do not replay what kills the mutants")
     args = parser.parse_args()

@@ -26,7 +26,7 @@ class MemoryProducer:
     """Takes records; `poll` acknowledges them unless they are `held`, or says what went wrong with those to come."""
 
     name = "memory"
-    splits = True
+    of_batches: frozenset[Cause] = frozenset()
 
     def __init__(self, *topics: str) -> None:
         self.existing = set(topics)
@@ -156,7 +156,9 @@ class Stage:
     def __init__(self, config: IngressConfig | None = None, limits: Limits | None = None, *topics: str) -> None:
         self.loop = Loop()
         self.producer = MemoryProducer(*(topics or ("orders", "returns")))
-        self.watch = TopicWatch(self.producer, lambda: None, config.create_partitions if config else None)
+        self.watch = TopicWatch(
+            self.producer, lambda: None, config.create_partitions if config else None, lambda: self.loop.now
+        )
         self.receiver = Receiver(
             config or IngressConfig(),
             self.producer,
@@ -171,7 +173,6 @@ class Stage:
     def look(self) -> None:
         """Read the topics anew, now."""
         self.watch._look()
-        self.watch.read_at = self.loop.now
         self.receiver.topics_changed()
 
     def connect(self, address: str = "127.0.0.1") -> tuple[Connection, Wire]:

@@ -100,12 +100,20 @@ def test_of_a_batch_only_the_event_that_is_too_large_is_refused(
     assert broker.values("small") == [b"0", b"1", b"2", b"3", b"5"]
 
 
-def test_of_a_batch_what_stands_beside_an_invalid_event_may_come_again(producer: KafkaPythonProducer) -> None:
+def test_of_a_batch_what_stands_beside_an_invalid_event_is_told_from_it(producer: KafkaPythonProducer) -> None:
     """The brokers take none of it: only the event that they name is refused for good."""
     sent = Sent(producer)
     sent.send("compacted", record(b"0"), record(b"1", key=None), record(b"2"))
 
-    assert sent.causes() == [Cause.REFUSED, Cause.INVALID, Cause.REFUSED]
+    assert sent.causes() == [Cause.BESIDE, Cause.INVALID, Cause.BESIDE]
+
+
+def test_what_is_sent_alone_shares_no_batch(broker: ProducerBroker, producer: KafkaPythonProducer) -> None:
+    """So it fails for itself alone."""
+    sent = Sent(producer)
+    sent.send("compacted", record(b"0"), record(b"1", key=None), record(b"2"), alone=True)
+
+    assert (sent.causes(), broker.values("compacted")) == ([None, Cause.INVALID, None], [b"0", b"2"])
 
 
 def test_what_kafka_python_stumbles_over_is_answered_and_its_thread_lives(
@@ -167,7 +175,7 @@ def test_a_producer_that_can_write_nothing_more_is_replaced(
     first = sent.causes()
     sent.send("orders", record(b"3"))
 
-    assert (first, sent.causes()[2]) == ([Cause.AWAY, Cause.AWAY], None)
+    assert (first, sent.causes()[2]) == ([Cause.GIVEN_UP, Cause.GIVEN_UP], None)
     assert "ingress: the producer can write nothing more" in caplog.text
 
 
@@ -189,5 +197,5 @@ def test_a_producer_that_takes_nothing_more_is_replaced(
     sent.send("orders", record(b"3"))
 
     assert refusal is not None
-    assert refusal.cause is Cause.AWAY
+    assert refusal.cause is Cause.GIVEN_UP
     assert confluent._producer is not old

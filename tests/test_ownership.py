@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from inbound import TopicPartition
+from inbound.coordinators.claim import Claim, Fence, Verdict
 from inbound.coordinators.nodes import BadNodeError, EpochInfo, ResetNote, decode_epoch
-from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op, RefusedError, SetData
 from inbound.errors import TransientError, ZkAmbiguousError, ZkUnavailableError

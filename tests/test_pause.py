@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.claim import Fence
 from inbound.coordinators.pauses import OPERATOR, Pause, ask_rebalance, decode_pause, pause
 from inbound.coordinators.zookeeper import Call, Create, Delete
 from inbound.errors import InboundError, TransientError

@@ -181,6 +181,16 @@ def test_what_was_cut_off_and_grew_and_was_deleted_is_lost_to_retention() -> Non
     assert story.found() == [("lost-to-retention", 4, 50)]
 
 
+def test_a_reset_past_a_cut_still_explains_where_a_claim_began() -> None:
+    """Moved from 2 to 9, and the log is cut at 4 later: 2 and 3 were left out on purpose."""
+    story = Story().log(14)
+    story.run("a").claim(1, at=0).batch(2).releases()
+    b = story.run("b").note("reset", old=2, new=9, reason="offsets reset", command="/r").claim(3, at=9).batch(3)
+    moved(b, cut=4, to=4, end=4).batch(10).releases()
+
+    assert story.found() == [("jumped", 2, 4)]
+
+
 def test_a_cut_at_an_unknown_place_is_not_provable() -> None:
     """Brokers that name no leaders: what was handed out before may be something else now. Read from the start, it is."""
 

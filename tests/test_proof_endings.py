@@ -122,7 +122,7 @@ def test_a_ledger_whose_oldest_files_were_deleted_is_proven_from_where_it_begins
 
 
 def test_a_time_without_the_ledger_makes_it_not_provable() -> None:
-    """`on_failure: degrade`: the run says so itself."""
+    """`on_failure: degrade`, an earlier release: something may be missing anywhere in what the run held."""
     story = Story()
     a = story.run("a").claim(1, at=0).batch(10).jump(30).batch(10)
     mark = Damage(

@@ -217,3 +217,33 @@ def test_only_the_last_batch_is_withheld() -> None:
     story.run("b").claim(2, at=0).batch(20)
 
     assert story.found() == [("repeated", 0, 10)]
+
+
+def test_what_was_passed_over_stays_so_if_reading_that_went_back_does_not_come_to_it() -> None:
+    """The processor skipped 4 and 5, went back to 3 later, and gave the partition up there: its commit is behind that."""
+    story = Story().log(10)
+    a = story.run("a").claim(1, at=0).begin(4).skip(to=6).answer(6).land()
+    a.note("revert", **{"from": 6, "to": 3, "reason": "processor"}).jump(3).begin(1).releases()
+    story.run("b").claim(2, at=6).batch(4)
+
+    proof = story.proof()
+
+    assert (proof.verdict, story.found(), proof.left_out) == (Verdict.PROVEN, [("passed-over", 4, 6)], ((4, 6),))
+
+
+def test_what_was_given_up_stays_so_if_the_processor_skips_it_the_next_time() -> None:
+    """It was handed out, and failed for good; reading went back before it, and nobody was handed it again."""
+    story = Story().log(10)
+    a = story.run("a").claim(1, at=0).begin(3).begin(1).note("skip", **{"from": 3, "to": 4, "reason": "skip: no good"})
+    a.revert(0).begin(3).skip(to=4).answer(4).land().batch(6)
+
+    assert story.found() == [("given-up", 3, 4)]
+
+
+def test_what_was_passed_over_and_is_gone_past_again_without_a_word_is_lost() -> None:
+    """The second time nothing says why."""
+    story = Story().log(10)
+    a = story.run("a").claim(1, at=0).begin(4).skip(to=6).answer(6).land()
+    a.note("revert", **{"from": 6, "to": 3, "reason": "processor"}).jump(3).begin(1).jump(6).batch(4)
+
+    assert ("lost", 4, 6) in story.found()

@@ -100,7 +100,7 @@ def test_the_ledger_names_the_reset_before_the_claim_that_begins_there() -> None
     world = world_of("a", partitions=1)
     reset(world, {0: 1}, within=1)
     world.run(1)
-    facts = {"old": 3, "new": 1, "reason": "offsets reset", "command": COMMAND}
+    facts = {"old": 3, "new": 1, "reason": "offsets reset", "command": COMMAND, "since": 3}
     kinds = [getattr(e, "kind", "") for e in world.consumers["a"].ledger.entries]
     last = len(kinds) - 1 - kinds[::-1].index("claimed")
     assert (notes(world, "a", "reset"), kinds[last - 1]) == ([(0, facts)], "reset")

@@ -108,7 +108,7 @@ def test_the_epoch_says_which_reset_it_was_and_keeps_what_stood_there() -> None:
     assert before is not None
     assert after is not None
     assert (after.consumer, after.session, after.topic_id, after.former) == ("reset", 0, before.topic_id, before.former)
-    assert (after.reset, before.topic_id is not None) == (ResetNote(command.path, 10, 3), True)
+    assert (after.reset, before.topic_id is not None) == (ResetNote(command.path, 10, 3, since=10), True)
     assert after.nonce != before.nonce
 
 

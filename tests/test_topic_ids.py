@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from inbound.coordinators.claim import Claim, OtherTopicError
 from inbound.coordinators.nodes import FORMER_IDS, EpochInfo, decode_epoch
-from inbound.coordinators.ownership import Claim, OtherTopicError
 from inbound.coordinators.zookeeper import Delete
 from inbound.errors import TransientError
 from tests.ownership_stage import PATHS, TP, Consumer, Group

@@ -66,7 +66,7 @@ def fence_ops(paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], owned:
     left = frozenset(owned)
     result: list[list[Op]] = []
     for partition, epoch in sorted(epochs.items()):
-        info = replace(epoch.info, consumer=CLAIMANT, session=0, nonce=_nonce())
+        info = replace(epoch.info, consumer=CLAIMANT, session=0, nonce=_nonce(), reset=epoch.info.noted())
         ops: list[Op] = [SetData(paths.epoch(topic, partition), info.encode(), epoch.version)]
         if partition in left:
             ops.append(Delete(paths.owner(topic, partition)))
@@ -86,7 +86,8 @@ def move_ops(
     for moved in targets:
         epoch = epochs[moved.partition]
         known = EpochInfo(CLAIMANT, 0, _nonce(), epoch.info.topic_id, epoch.info.former)
-        info = replace(known.of_topic(command.topic_id), reset=ResetNote(command.path, moved.old, moved.new))
+        note = ResetNote.after(epoch.info.noted(), command.path, moved.old, moved.new)
+        info = replace(known.of_topic(command.topic_id), reset=note)
         ops.append(SetData(paths.offset(topic, moved.partition), encode_offset(moved.new)))
         ops.append(SetData(paths.epoch(topic, moved.partition), info.encode(), epoch.version))
     return ops

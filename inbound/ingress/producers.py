@@ -41,11 +41,13 @@ class Cause(Enum):
     """Why a record was not written, as far as the answer depends on it."""
 
     AWAY = "Kafka did not acknowledge it"
+    GIVEN_UP = "Kafka's client gave it up before it was acknowledged"
     FULL = "too much waits to be written"
     TOO_LARGE = "the topic does not take records of this size"
     INVALID = "the topic does not take such a record; a compacted one takes none without a partitionkey"
     FORBIDDEN = "the ingress may not write to it; give its Kafka user the right to"
     NO_TOPIC = "the topic is gone"
+    BESIDE = "Kafka took nothing of what it was sent with, for another event in it"
     REFUSED = "the brokers refused it"
 
 
@@ -60,9 +62,8 @@ class Producer(Protocol):
     """Writes records. `send` and `poll` by the event loop's thread; neither ever waits."""
 
     name: str
-    #: Whether a batch that is too large for its topic is sent again in parts, until only a record that is itself too
-    #: large fails. Else all records of the batch fail as too large, and none of them was written.
-    splits: bool
+    #: What can be said of a record for the sake of another one that shared its batch; none of the batch is written then.
+    of_batches: frozenset[Cause]
 
     def send(
         self, topic: str, records: Sequence[RecordParts], delivered: Sequence[Delivered], *, alone: bool = False
@@ -119,21 +120,32 @@ def make_producer(config: IngressConfig, properties: Mapping[str, Any]) -> Produ
 class ConfluentProducer:
     """librdkafka's producer. Its callbacks run in `poll`, on the event loop's own thread.
 
+    A batch that is too large for its topic fails as a whole.
+
     After a fatal error (the brokers and librdkafka disagree on what was written) it takes nothing more: another one takes
     its place. What the old one had sent is answered when the brokers answer, or the delivery timeout is over; what it had
     not sent fails at once.
     """
 
     name = "confluent-kafka"
-    splits = False
+    of_batches = frozenset({Cause.TOO_LARGE, Cause.INVALID, Cause.BESIDE})
 
-    def __init__(self, config: IngressConfig, properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        config: IngressConfig,
+        properties: Mapping[str, Any],
+        *,
+        library: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`library` is the client library's module, if not confluent_kafka itself; `clock` returns seconds."""
         import confluent_kafka
 
         from inbound.kafka.confluent_entry import Entry
         from inbound.kafka.confluent_log import log_settings
 
-        self._kafka = confluent_kafka
+        self._kafka = library or confluent_kafka
+        self._clock = clock
         self._codes = _codes(confluent_kafka.KafkaError)
         reading = ("fetch.", "max.partition.fetch", "check.crcs")
         self._entry = Entry(properties)
@@ -160,17 +172,20 @@ class ConfluentProducer:
         self._settings = settings
         self._entry.ready()
         try:
-            self._producer: Any = confluent_kafka.Producer(settings)
+            self._producer: Any = self._kafka.Producer(settings)
             self._admin_settings = {**given, "client.id": "inbound-ingress", "log_level": 0}
         except (confluent_kafka.KafkaException, ValueError) as error:
             raise ConfigError(f"kafka: confluent-kafka cannot be used with these properties: {error}") from None
         self._alone: Any = None  # made when first needed: each record is a batch
+        self._broken: dict[Any, str] = {}  # to be replaced, and why
         self._replaced: list[Any] = []  # until they have answered for all that they took
         self._replaced_at = float("-inf")
 
     def send(
         self, topic: str, records: Sequence[RecordParts], delivered: Sequence[Delivered], *, alone: bool = False
     ) -> tuple[int, Failure | None]:
+        if self._broken:
+            self._replace()
         producer = self._one_by_one() if alone else self._producer
         produce = producer.produce
         taken = 0
@@ -210,19 +225,26 @@ class ConfluentProducer:
         # `produce` raises _FATAL, of which `fatal` is false; `poll` raises the error itself, of which it is true.
         if not (error.fatal() or error.code() == self._kafka.KafkaError._FATAL) or producer in self._replaced:
             return
-        if (now := time.monotonic()) < self._replaced_at + _REPLACE_EVERY:
-            return  # it was fatal for the last one, too, or is for both: not in a circle
-        log.error(
-            "ingress: the producer can write nothing more (%s): another one takes its place; what it had not sent is "
-            "answered with 503",
-            error.str(),
-        )
-        self._replaced_at = now
-        self._replaced.append(producer)
-        if producer is self._alone:
-            self._alone = None
-        else:
-            self._producer = self._kafka.Producer(self._settings)
+        self._broken.setdefault(producer, error.str())
+        self._replace()
+
+    def _replace(self) -> None:
+        """Replace what is broken; at most once a second, for what is fatal for the next one, too."""
+        if (now := self._clock()) < self._replaced_at + _REPLACE_EVERY:
+            return
+        broken, self._broken = self._broken, {}
+        for producer, why_broken in broken.items():
+            log.error(
+                "ingress: the producer can write nothing more (%s): another one takes its place; what it had not sent is "
+                "answered with 503",
+                why_broken,
+            )
+            self._replaced_at = now
+            self._replaced.append(producer)
+            if producer is self._alone:
+                self._alone = None
+            else:
+                self._producer = self._kafka.Producer(self._settings)
 
     def failure(self, error: Any) -> Failure:
         return Failure(self._codes.get(error.code(), Cause.REFUSED), f"{error.name()}: {error.str()}")
@@ -269,31 +291,42 @@ class ConfluentProducer:
 def _codes(error: Any) -> dict[int, Cause]:
     """Return what the codes of confluent-kafka's errors mean; any other is a refusal."""
     away = (
-        "_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_PURGE_QUEUE", "_PURGE_INFLIGHT",
-        "_FATAL", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "_INCONSISTENT",
-        "REQUEST_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "LEADER_NOT_AVAILABLE",
-        "NOT_LEADER_FOR_PARTITION", "BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION",
+        "_MSG_TIMED_OUT", "_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "REQUEST_TIMED_OUT",
+        "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION",
+        "BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION",
+    )  # fmt: skip
+    given_up = (
+        "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_FATAL", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID",
+        "INVALID_PRODUCER_EPOCH", "_INCONSISTENT",
     )  # fmt: skip
     known = {getattr(error, name): Cause.AWAY for name in away}
+    known |= {getattr(error, name): Cause.GIVEN_UP for name in given_up}
     known |= {error._QUEUE_FULL: Cause.FULL, error.TOPIC_AUTHORIZATION_FAILED: Cause.FORBIDDEN}
     known |= dict.fromkeys((error.MSG_SIZE_TOO_LARGE, error.RECORD_LIST_TOO_LARGE), Cause.TOO_LARGE)
     known |= dict.fromkeys((error.INVALID_RECORD, error.INVALID_TIMESTAMP, error.POLICY_VIOLATION), Cause.INVALID)
+    known[error._INVALID_DIFFERENT_RECORD] = Cause.BESIDE
     gone = (error.UNKNOWN_TOPIC_OR_PART, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION)
     return known | dict.fromkeys(gone, Cause.NO_TOPIC)
 
 
 class KafkaPythonProducer:
-    """kafka-python's producer, fed by a thread of its own, for its `send` may wait for brokers."""
+    """kafka-python's producer, fed by a thread of its own, for its `send` may wait for brokers.
+
+    A batch that is too large for its topic it sends again in parts, until only a record that is itself too large fails.
+    """
 
     name = "kafka-python"
-    splits = True
+    of_batches = frozenset({Cause.INVALID, Cause.BESIDE})
 
-    def __init__(self, config: IngressConfig, properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: IngressConfig, properties: Mapping[str, Any], *, library: Any = None, threaded: bool = True
+    ) -> None:
+        """`library` is the client library's module, if not kafka itself. Not `threaded`: `step` is called by the caller."""
         import kafka
 
         from inbound.publishing.topics import settings_for
 
-        self._kafka = kafka
+        self._kafka = library or kafka
         self._admin_settings = {
             "client_id": "inbound-ingress",
             **settings_for(properties, kafka.KafkaAdminClient.DEFAULT_CONFIG),
@@ -312,19 +345,21 @@ class KafkaPythonProducer:
             "max_request_size": max(1_048_576, config.max_event_bytes + _OVERHEAD),
             "request_timeout_ms": max(1, min(6000, timeout - round(config.linger * 1000) - 1)),
         }
-        self._producer: Any = None
+        #: Made when first needed: with batches, and of which each record is a batch.
+        self._producers: dict[bool, Any] = {}
         self._ends_within = config.delivery_timeout + _BLOCKS
-        self._waiting: queue.SimpleQueue[tuple[str, RecordParts, Delivered] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[str, RecordParts, Delivered, bool] | None] = queue.SimpleQueue()
         self._done: deque[tuple[Delivered, Any]] = deque()
         self._stepped_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="ingress-producer", daemon=True)
-        self._thread.start()
+        if threaded:
+            self._thread.start()
 
     def send(
         self, topic: str, records: Sequence[RecordParts], delivered: Sequence[Delivered], *, alone: bool = False
     ) -> tuple[int, Failure | None]:
         for record, answer in zip(records, delivered, strict=True):
-            self._waiting.put((topic, record, answer))
+            self._waiting.put((topic, record, answer, alone))
         return len(records), None
 
     def poll(self) -> None:
@@ -343,6 +378,8 @@ class KafkaPythonProducer:
             cause = Cause.FORBIDDEN
         elif isinstance(error, errors.UnknownTopicOrPartitionError):
             cause = Cause.NO_TOPIC
+        elif type(error) is errors.KafkaError:  # what it gives to those beside a record that the brokers name
+            cause = Cause.BESIDE
         elif isinstance(error, (OSError, errors.KafkaTimeoutError)) or getattr(error, "retriable", False):
             cause = Cause.AWAY
         return Failure(cause, why(self._settings, error))
@@ -372,7 +409,8 @@ class KafkaPythonProducer:
 
     def close(self, seconds: float) -> None:
         self._waiting.put(None)
-        self._thread.join(seconds)
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
 
     def _admin(self) -> Any:
         try:
@@ -381,37 +419,43 @@ class KafkaPythonProducer:
             raise BrokerUnavailableError(why(self._admin_settings, error)) from None
 
     def _run(self) -> None:
-        while True:
-            self._stepped_at = time.monotonic()
-            try:
-                item = self._waiting.get(timeout=1.0)
-            except queue.Empty:
-                continue
-            if item is None:
-                break
-            topic, record, delivered = item
-            try:
-                self._take(topic, record, delivered)
-            except (self._kafka.errors.KafkaError, OSError, ValueError) as error:
-                self._done.append((delivered, error))
-            except Exception as error:  # the thread's end would leave every later event without an answer
-                log.exception("ingress: topic %s: kafka-python failed on an event, which is answered with 503", topic)
-                self._done.append((delivered, error))
-        if self._producer is not None:
-            end(self._producer, self._ends_within)
+        while self.step(1.0):
+            pass
+        for producer in self._producers.values():
+            end(producer, self._ends_within)
 
-    def _take(self, topic: str, record: RecordParts, delivered: Delivered) -> None:
-        if self._producer is None:
+    def step(self, seconds: float) -> bool:
+        """Give the next record to the client; wait for one so long. Returns whether there are more to come."""
+        self._stepped_at = time.monotonic()
+        try:
+            item = self._waiting.get(timeout=seconds) if seconds else self._waiting.get_nowait()
+        except queue.Empty:
+            return True
+        if item is None:
+            return False
+        topic, record, delivered, alone = item
+        try:
+            self._take(topic, record, delivered, alone)
+        except (self._kafka.errors.KafkaError, OSError, ValueError) as error:
+            self._done.append((delivered, error))
+        except Exception as error:  # the thread's end would leave every later event without an answer
+            log.exception("ingress: topic %s: kafka-python failed on an event, which is answered with 503", topic)
+            self._done.append((delivered, error))
+        return True
+
+    def _take(self, topic: str, record: RecordParts, delivered: Delivered, alone: bool) -> None:
+        if alone not in self._producers:
             waiting = self._waiting.qsize()
+            settings = {**self._settings, "batch_size": 0, "linger_ms": 0} if alone else self._settings
             try:
-                self._producer = self._kafka.KafkaProducer(**self._settings)
+                self._producers[alone] = self._kafka.KafkaProducer(**settings)
             except (self._kafka.errors.KafkaError, OSError) as error:
                 self._fail(waiting, error)  # they would wait as long, one after the other
                 raise
         key, value, headers = record
         # The producer takes no null value without a key; an empty key means the same here.
         key = b"" if key is None and value is None else key
-        future = self._producer.send(topic, value=value, key=key, headers=headers)
+        future = self._producers[alone].send(topic, value=value, key=key, headers=headers)
         future.add_callback(self._succeeded, delivered)
         future.add_errback(self._failed, delivered)
 

@@ -35,11 +35,13 @@ _ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
 ASIDE = 64 * 1024
 _STATUS = {
     Cause.AWAY: (503, RETRY_AWAY),
+    Cause.GIVEN_UP: (503, RETRY_AWAY),
     Cause.FULL: (429, RETRY_PRESSED),
     Cause.TOO_LARGE: (413, None),
     Cause.INVALID: (422, None),
     Cause.FORBIDDEN: (403, None),
     Cause.NO_TOPIC: (404, None),
+    Cause.BESIDE: (503, RETRY_AWAY),
     Cause.REFUSED: (503, RETRY_AWAY),
 }
 
@@ -87,6 +89,7 @@ class Receiver:
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
         self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read anew
+        self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
         #: None: no token is asked for.
         self.token: str | None = None
         #: Whether a browser's page may post: only where whoever posts must know or show something.
@@ -185,6 +188,12 @@ class Receiver:
             else:
                 self._respond(request, Answer(404, str(error)))
             return
+        if topic in watch.doubted:
+            why, since = watch.doubted[topic]
+            if topic in self._trying or not watch.answers_since(since):
+                self._respond(request, _away(f"topic {topic}: {why}"))
+                return
+            self._trying.add(topic)
         self._write(request, topic, records)
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -203,14 +212,14 @@ class Receiver:
         if failure is not None:
             writing.refused(failure, taken)
 
-    def sends_alone(self, writing: _Writing, number: int, error: Any) -> bool:
-        """Send a record again by itself, if it failed for the size of the batch that it shared; return whether it is."""
-        if self._producer.splits or number in writing.alone or self._failure(error).cause is not Cause.TOO_LARGE:
-            return False
+    def sends_alone(self, writing: _Writing, number: int, error: Any) -> Any:
+        """Send a record again by itself, if it may have failed for what shared its batch. Returns why not; None: it is sent."""
+        if number in writing.alone or self._failure(error).cause not in self._producer.of_batches:
+            return error
         writing.alone.add(number)
         answer = partial(writing.delivered, number)
-        taken, _ = self._send(writing.topic, [writing.records[number]], [answer], alone=True)
-        return bool(taken)
+        # If it is not taken, that is what became of it: of its batch's fate nothing is known to be its own.
+        return self._send(writing.topic, [writing.records[number]], [answer], alone=True)[1]
 
     def written(self, writing: _Writing) -> None:
         """Every event of a request is acknowledged, or has failed."""
@@ -218,6 +227,9 @@ class Receiver:
         count, failed = len(writing.records), len(writing.failures)
         counters.in_flight_events -= count
         counters.written_events += count - failed
+        self._trying.discard(writing.topic)
+        if failed < count:
+            self._watch.trust(writing.topic)
         if not failed:
             if writing.hop is not None:
                 writing.hop.end(problem=None)
@@ -229,7 +241,8 @@ class Receiver:
         failures = [self._failure(error) for error in writing.failures.values()]
         causes = {failure.cause for failure in failures}
         if Cause.AWAY in causes:
-            self._watch.doubt(next(failure.text for failure in failures if failure.cause is Cause.AWAY))
+            text = next(failure.text for failure in failures if failure.cause is Cause.AWAY)
+            self._watch.doubt(writing.topic, text)
         if Cause.NO_TOPIC in causes:
             self._watch.miss(writing.topic)
         # What is sent again must not be given up for an event beside it that is refused for good.
@@ -347,7 +360,8 @@ class _Writing:
     def delivered(self, number: int, error: Any, _: Any) -> None:
         """One was acknowledged, or failed."""
         if error is not None:
-            if self.receiver.sends_alone(self, number, error):
+            error = self.receiver.sends_alone(self, number, error)
+            if error is None:
                 return
             self.failures[number] = error
         self.left -= 1

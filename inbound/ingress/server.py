@@ -49,14 +49,17 @@ class Ingress:
         shared: bool = False,
         producer: Producer | None = None,
         tracing: Tracing = NO_TRACING,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._token = token
         self._shared = shared
         certificates = Certificates(PemFiles.of_ingress(config.tls), log) if config.tls is not None else None
         self._producer = producer or make_producer(config, properties)
-        self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions)
-        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, self._aside, tracing=tracing)
+        self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions, clock)
+        self.receiver = Receiver(
+            config, self._producer, self._watch, self._begin_polling, self._aside, clock=clock, tracing=tracing
+        )
         self.receiver.token = token() if token is not None else None
         self._parser = ThreadPoolExecutor(1, "ingress-parser")
         self._address: tuple[Any, ...] = ("", 0)

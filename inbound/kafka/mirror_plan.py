@@ -32,6 +32,8 @@ class Held:
 
     commits: Mapping[TopicPartition, int]
     doubtful: Set[TopicPartition]  # held in a session that may have ended: maybe another has claimed them
+    #: Not held any more, and not released either: another has claimed them, or a reset has moved them.
+    lost: Set[TopicPartition] = frozenset()
 
 
 def wait_after(kind: Kind, failures: int) -> float:
@@ -99,9 +101,10 @@ class MirrorPlan:
             self._refused.clear()
         for tp, (offset, noted) in list(self._new.items()):
             ours = tp in held.commits
-            if not ours and tp not in held.doubtful and now - noted > RELEASED_KEPT:
+            released = not ours and tp not in held.doubtful
+            if released and (tp in held.lost or now - noted > RELEASED_KEPT):
                 del self._new[tp]  # its new owner sends what it has
-            elif (ours or tp not in held.doubtful) and tp not in self._refused and len(self._sent) < MOST:
+            elif (ours or released) and tp not in self._refused and len(self._sent) < MOST:
                 self._sent[tp] = (offset, noted)
                 del self._new[tp]
         if not (self._new or self._sent):

@@ -193,12 +193,11 @@ class TopicOffsets:
             before = (decode_epoch(path, node.data) if node is not None else None) or before
         except BadNodeError as error:
             log.warning("%s; what it held is overwritten", error)
-        earlier = before.reset
+        earlier = before.noted()
         note = earlier if old == new else None
         if new is not None and new != old:
-            # The next owner tells processor and ledger that the group was moved: from where they know it to be, if an
-            # earlier move was not told yet.
-            note = ResetNote(IMPORT, earlier.old if earlier is not None and earlier.new == old else old, new)
+            # The next owner tells processor and ledger that the group was moved.
+            note = ResetNote.after(earlier, IMPORT, old, new)
         # The offsets are about the topic as the brokers have it now. Were an older one's id left, the first claim would
         # take the topic for recreated since, and begin at 0.
         return EpochInfo(BY, 0, nonce, before.topic_id, before.former, note).of_topic(self._topic_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from inbound.proof.model import ClaimBar, Coordination, Damage, Event, Run, Span
@@ -30,10 +31,13 @@ class Claim:
     position: int | None = None  # the group's offset, as read when it was claimed
     topic_id: str | None = None  # which topic of that name it was; None: earlier releases, and brokers without ids
     items: list[Span | Event] = field(default_factory=list)  # in the order of the run
-    before: list[Event] = field(default_factory=list)  # noted with the claim, before its `claimed`
+    before: list[Event] = field(default_factory=list)  # noted since the last one ended, before its `claimed`
     ending: Ending = "died"
     blind: list[Damage] = field(default_factory=list)  # what of it is missing
     ended_at: int | None = None  # the line that says so
+    #: It went on where its ledger could not be written (`on_failure: degrade`), and ended without a word: something of its
+    #: end may be missing, and no line says so.
+    unsure: bool = False
 
     @property
     def seq(self) -> int:
@@ -49,8 +53,19 @@ class Claim:
         return min((span.mzxid for span in self.spans if span.mzxid is not None), default=None)
 
     @property
+    def degrades(self) -> bool:
+        """Whether it goes on where its ledger cannot be written."""
+        return any(isinstance(item, Event) and item.facts.get("on_failure") == "degrade" for item in self.items)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether something of it is known to be missing."""
+        events = [item for item in (*self.before, *self.items) if isinstance(item, Event)]
+        return bool(self.blind) or any(event.kind == "degraded" for event in events)
+
+    @property
     def created_anew(self) -> bool:
-        """Whether it begins a topic that was deleted and created anew."""
+        """Whether it says that it begins a topic that was deleted and created anew."""
         return any(event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW for event in self.before)
 
     def bar(self) -> ClaimBar:
@@ -90,8 +105,22 @@ def claims_of(
     later: set[str] = set()  # runs that have a later claim
     for claim in reversed(claims):
         claim.ending = _ending(claim, told, later, coordination)
+        run_goes_on = claim.run in later or (claim.run in told and told[claim.run].ended)
+        claim.unsure = claim.degrades and claim.ended_at is None and not run_goes_on
         later.add(claim.run)
     return claims
+
+
+def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[Claim]:
+    """Return a reset that no claim has come after as the claim that would note it."""
+    if coordination is None or coordination.moved is None or not claims:
+        return []
+    moved, epoch, last = coordination.moved, coordination.epoch or 0, claims[-1].items[-1]
+    if not coordination.known or coordination.committed != moved.new or epoch <= claims[-1].last_epoch:
+        return []
+    facts = {"old": moved.old, "since": moved.since, "new": moved.new, "command": moved.command}
+    reset = Event(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
+    return [Claim("", "", epoch, epoch, True, moved.new, items=[replace(reset, kind="claimed")], before=[reset])]
 
 
 def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:
@@ -118,11 +147,11 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
     claims: list[Claim] = []
     before: list[Event] = []
     for item in items:
-        if isinstance(item, Event) and item.kind == "reset" and item.facts.get("reason") in MOVED_BEFORE:
+        if isinstance(item, Event) and (_moves_before(item) or (item.kind == "degraded" and _is_over(claims))):
             before.append(item)
             continue
         claimed = isinstance(item, Event) and item.kind == "claimed"
-        if claimed or not claims or (_is_hand_out(item) and claims[-1].ended_at is not None) or before:
+        if claimed or (_is_hand_out(item) and _is_over(claims)) or not claims or before:
             facts = item.facts if isinstance(item, Event) and claimed else {}
             position, topic_id = facts.get("position"), facts.get("topic_id")
             claims.append(
@@ -135,6 +164,14 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
         if isinstance(item, Event) and item.kind in ("released", "lost"):
             claim.ended_at = item.seq
     return claims
+
+
+def _moves_before(event: Event) -> bool:
+    return event.kind == "reset" and event.facts.get("reason") in MOVED_BEFORE
+
+
+def _is_over(claims: Sequence[Claim]) -> bool:
+    return not claims or claims[-1].ended_at is not None
 
 
 def _is_hand_out(item: Span | Event) -> bool:

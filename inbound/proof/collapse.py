@@ -189,7 +189,7 @@ class Collapser:
 
     def _of_the_run(self, entry: Entry) -> None:
         if entry.kind == "degraded":
-            self._damage.append(degraded(self._source, entry.seq, entry.facts))
+            self._damage += degraded(self._source, entry.seq, entry.facts)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -223,10 +223,12 @@ class Collapser:
             place.span = None
 
 
-def degraded(source: Source, seq: int, facts: Mapping[str, Any]) -> Damage:
-    """Return the mark of a time in which a run went on without its ledger."""
+def degraded(source: Source, seq: int, facts: Mapping[str, Any]) -> list[Damage]:
+    """Return the mark of a time in which a run went on without its ledger, unless lines follow that name the partitions."""
+    if "partitions" in facts:
+        return []
     what = f"run {source.run} went on without its ledger for a while (on_failure: degrade; {dict(facts)})"
-    return Damage(source.where, what, source.group, source.run, seq, degraded=True)
+    return [Damage(source.where, what, source.group, source.run, seq, degraded=True)]
 
 
 def _epoch(entry: Entry) -> int:

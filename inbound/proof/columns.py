@@ -307,9 +307,10 @@ def collapse_block(block: Block) -> Piece:
     damage = list(block.damage)
     rows = np.flatnonzero(block.place == ABSENT)
     damage += [
-        degraded(source, int(block.seq[row]), block.events[row][1])
+        item
         for row in rows.tolist()
         if row in block.events and block.events[row][0] == "degraded"
+        for item in degraded(source, int(block.seq[row]), block.events[row][1])
     ]
     settled_badly = (block.kind == SETTLED) & (block.outcome != LANDED) & (block.commit >= 0)
     of_places = block.place != ABSENT

@@ -17,7 +17,7 @@ from inbound.proof.intervals import difference, union
 from inbound.proof.model import Event, Span
 
 #: Where the facts of events have offsets.
-_OFFSETS = frozenset({"position", "from", "to", "first", "next", "old", "new", "commit"})
+_OFFSETS = frozenset({"position", "from", "to", "first", "next", "old", "new", "since", "commit"})
 
 
 class Counted(NamedTuple):
@@ -147,6 +147,8 @@ def _span(span: Span, end: int) -> Span:
 
 
 def _event(event: Event, end: int) -> Event:
+    if event.kind == "degraded":
+        return event  # its facts are times
     facts = {
         name: min(value, end) if name in _OFFSETS and isinstance(value, int) else value
         for name, value in event.facts.items()

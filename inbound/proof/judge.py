@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
-from inbound.proof.claims import Claim, claims_of
+from inbound.proof.claims import Claim, claims_of, untold
 from inbound.proof.cuts import without_cut_off
-from inbound.proof.evidence import Log, grouped
+from inbound.proof.evidence import Log, grouped, in_order
 from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
     ANOMALIES,
@@ -92,6 +92,7 @@ def judge(
     )
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
+    last += untold(coordination, last)
     evidence = go_through(last)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
@@ -107,7 +108,7 @@ def judge(
     pending = in_flight(evidence, last, committed)
     uncommitted(evidence, last, coordination, committed)
     findings = [part for finding in evidence.findings for part in log.counted(finding)]
-    findings = grouped([*told, *(f for f in findings if since is None or _concerns(f, since))])
+    findings = in_order([*grouped(told), *grouped(f for f in findings if since is None or _concerns(f, since))])
     missing = [lack for lack in evidence.missing if since is None or lack.high is None or lack.high > since]
     proven = _proven(committed, [lack.low for lack in missing], since)
     start = since if since is not None else evidence.start

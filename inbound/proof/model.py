@@ -8,6 +8,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
+from inbound.coordinators.nodes import EpochInfo
+
 #: Offsets from the first up to but without the second.
 OffsetRange = tuple[int, int]
 
@@ -55,7 +57,8 @@ class Span:
 @dataclass(frozen=True, slots=True)
 class Event:
     """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
-    `retention`, `truncated`, `withheld`), or a commit that was `fenced` or is `unknown` (facts: `commit`)."""
+    `retention`, `truncated`, `withheld`), a commit that was `fenced` or is `unknown` (facts: `commit`), or `degraded`:
+    there is more that could not be recorded."""
 
     key: PartitionKey
     consumer: str
@@ -77,7 +80,8 @@ class Damage:
     run: str | None
     seq: int | None = None  # the last good line before it
     harmless: bool = False
-    degraded: bool = False  # something done before the line `seq` was not recorded, between lines that are there
+    #: Of earlier releases: something done before the line `seq` was not recorded, between lines that are there.
+    degraded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,23 @@ class LogExtent:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """The reset of the group's offset after which nothing was committed; whether a ledger has it is another matter."""
+
+    command: str
+    old: int | None  # None: the group had no commit
+    since: int | None  # the last commit before it, and before others that nobody has noted; None: there was none
+    new: int
+    claimed: bool = False  # somebody has claimed the partition after it
+
+    @classmethod
+    def noted_in(cls, epoch: EpochInfo | None) -> Moved | None:
+        """Return what stands in an epoch node."""
+        reset = epoch.noted() if epoch is not None else None
+        return None if reset is None else cls(reset.command, reset.old, reset.since, reset.new, reset.claimed)
+
+
+@dataclass(frozen=True, slots=True)
 class Coordination:
     """What ZooKeeper says of a partition now."""
 
@@ -114,6 +135,7 @@ class Coordination:
     epoch: int | None  # version of the epoch node
     owner: str | None  # the consumer that holds it
     known: bool = True  # whether what it says of the commit is to be held against the ledger
+    moved: Moved | None = None  # by what the commit is where it is, if that is a reset
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------

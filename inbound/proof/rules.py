@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from inbound.proof.chain import unsure_of
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log
 from inbound.proof.intervals import difference, intersection, union
@@ -46,17 +47,19 @@ def held_against_zookeeper(
         evidence.floor = max(evidence.floor, committed)
         return committed
     unknown = epoch is not None and epoch > evidence.last_epoch
-    if committed > expected and not unknown:
+    if committed > expected and not (unknown or last.unsure):
         evidence.passed([(expected, committed)], COMMITTED, last, wall)
         return committed
     by = (
         f"under epoch {epoch}, of which the ledger has no line" if unknown else "and no line of the ledger says by whom"
     )
-    evidence.lacks(
+    text = (
         f"the commit was moved from {expected} to {committed}, {by}: somebody set the offset from outside, or a consumer's "
-        "ledger is missing; give the ledgers of all consumers of the group",
-        min(expected, committed),
+        "ledger is missing; give the ledgers of all consumers of the group"
     )
+    if committed > expected and not unknown:
+        text = unsure_of(last, expected, committed)
+    evidence.lacks(text, min(expected, committed))
     if committed > expected:
         evidence.excused.add(expected, committed)
     return committed
@@ -65,6 +68,8 @@ def held_against_zookeeper(
 def _without_a_line(evidence: Evidence, coordination: Coordination, since: int | None) -> None:
     """Say what is missing of a partition of which no ledger has a line."""
     committed, epoch = coordination.committed, coordination.epoch
+    if _never_committed(coordination):
+        return
     if committed is None and since is not None:
         _no_commit(evidence, since)
     elif committed not in (None, 0, since):
@@ -73,6 +78,15 @@ def _without_a_line(evidence: Evidence, coordination: Coordination, since: int |
     elif epoch and since is None:
         text = f"the partition was claimed (epoch {epoch}), and no ledger has a line of it; give the ledgers"
         evidence.lacks(text, since)
+
+
+def _never_committed(coordination: Coordination) -> bool:
+    """Whether a reset has set the group's first commit, and nobody came after it.
+
+    Who claimed before it was handed nothing: claims commit where they begin first.
+    """
+    moved = coordination.moved
+    return moved is not None and not moved.claimed and moved.since is None and moved.new == coordination.committed
 
 
 def _no_commit(evidence: Evidence, last: int) -> None:
@@ -87,7 +101,9 @@ def unclaimed(
     evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, coordination: Coordination | None
 ) -> None:
     """Find records for which nobody was ever responsible: no line of the partition, and ZooKeeper knows no claim of it."""
-    if claims or coordination is None or coordination.epoch or coordination.committed or extent is None:
+    if claims or coordination is None or extent is None:
+        return
+    if not _never_committed(coordination) and (coordination.epoch or coordination.committed):
         return
     text = "no consumer of the group has ever claimed the partition"
     evidence.found("unclaimed", [(extent.start, extent.end)] if extent.end > extent.start else [], text, [], None)
@@ -120,8 +136,8 @@ def resolve_holes(evidence: Evidence, committed: int) -> None:
     """Say of each range that was passed over whether it was lost, handed out late, or by others."""
     for hole in evidence.holes:
         ranges = [(hole.first, hole.next)]
-        never = difference(ranges, evidence.handed.ranges)
-        handed = intersection(ranges, evidence.handed.ranges)
+        never = difference(ranges, evidence.counts.ranges)
+        handed = intersection(ranges, evidence.counts.ranges)
         claim, wall = hole.claim, hole.wall
         who = f"{claim.consumer} (epoch {claim.epoch})"
         how = {
@@ -178,7 +194,9 @@ def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, commi
 def past_the_end(evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, committed: int | None) -> None:
     if extent is None:
         return
-    blind = any(claim.blind for claim in claims)  # what was handed out before missing lines may be of a deleted topic
+    blind = any(
+        claim.has_gaps for claim in claims
+    )  # what was handed out before missing lines may be of a deleted topic
     high = max(0 if blind or evidence.start is None else evidence.high, committed or 0)
     if high > extent.end:
         what = f"committed or handed out up to {high}, and the log ends at {extent.end}: the topic was deleted and made anew, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import COMMITTED, PASSED, Evidence, LeftOut
+from inbound.proof.evidence import COMMITTED, NO_END, PASSED, Evidence, LeftOut, unwritten
 from inbound.proof.intervals import Growing, difference, intersection
 from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
 
@@ -82,6 +82,7 @@ class Walk:
             self.evidence.loose = True
         for missed in self._blind:
             self._miss(missed)
+        self.evidence.came_to(self.position if self.position is not None else NO_END)
         self.evidence.handed_by(self.claim, self.own)
 
     # -- hand-outs ---------------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class Walk:
         elif span.first > position:
             self._passed_over(position, span, span.first)
         elif span.first < position:
-            evidence.wanted(span.first)
+            evidence.wanted_from(span.first)
             if self._went_back_for_a_reason(span):
                 self.ask(span.first, position)
         evidence.wanted(span.first, span.next)
@@ -188,7 +189,7 @@ class Walk:
                 "took effect after a newer one", [self.claim], span.wall,
             )  # fmt: skip
         self.unsettled = {commit for commit in self.unsettled if commit > landed}
-        self.landed = landed
+        self.landed, evidence.loose = landed, False
         evidence.floor = max(evidence.floor, landed)
         evidence.high = max(evidence.high, landed)
         if span.last_mzxid is not None and span.last_mzxid > (evidence.last_mzxid or -1):
@@ -213,13 +214,15 @@ class Walk:
         if event.kind == "truncated":
             self.evidence.over_cut = facts.get("to")
         elif event.kind == "revert":
-            self._move_back(int(facts["from"]), int(facts["to"]))
+            self._move_back(int(facts["from"]), int(facts["to"]), successor=facts.get("reason") == "successor")
         elif event.kind == "skip":
             self._skip(int(facts["from"]), int(facts["to"]), event)
         elif event.kind == "retention":
             self._deleted(int(facts["first"]), int(facts["next"]), event)
         elif event.kind == "reset":
             self._reset(facts.get("old"), facts.get("new"), event)
+        elif event.kind == "degraded":
+            self._lose_sight(unwritten(event))
         elif event.kind == "commit" and facts.get("commit") is not None:
             commit = int(facts["commit"])
             if facts.get("outcome") == "fenced":
@@ -227,12 +230,19 @@ class Walk:
             else:
                 self.unsettled.add(commit)
 
-    def _move_back(self, position: int, target: int) -> None:
-        """A revert: from there to `target`; by the processor, or over a cut."""
+    def _move_back(self, position: int, target: int, *, successor: bool) -> None:
+        """A revert: from there to `target`; by the processor, over a cut, or to the commit, for another processor.
+
+        That one reads on as the next claim would, also where reading had gone back before the commit.
+        """
+        if successor and position < target:
+            self.evidence.came_to(position)
+            self._move_on(target)
+            return
         if self.position is not None and target > self.position:
             return  # none: what is handed out next shows what it passed over
         self.ask(target, max(position, target, self.position or 0))
-        self.evidence.wanted(target)
+        self.evidence.wanted_from(target)
         self.evidence.given_back.add(target, max(position, self.position or 0))
         self.position = target
 
@@ -252,7 +262,8 @@ class Walk:
     def _deleted(self, first: int, end: int, event: Event) -> None:
         if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
             first = min(first, self.position)
-        gone = difference(difference([(first, end)], self.evidence.handed.ranges), self.own.ranges)
+        gone = difference(difference([(first, end)], self.evidence.counts.ranges), self.own.ranges)
+        self.evidence.passed_again(first, end)
         self.evidence.excused.add(first, end)
         self.evidence.found(
             "lost-to-retention", gone,
@@ -291,31 +302,43 @@ class Walk:
         self.position = offset
         if evidence.start is None:
             evidence.start = offset
-        elif self._fresh and offset < evidence.floor:  # the group's offset had been deleted: it begins anew
+        elif offset < evidence.floor:  # the group's offset had been deleted: it begins anew; or it was moved unseen
             self.ask(offset, evidence.high)
             evidence.floor = evidence.high = offset
         self._fresh = False
 
     def _look_for_missing_lines(self, item: Span | Event) -> None:
         """From missing lines on, where the next hand-out begins is not known; nor whether it is the same topic."""
-        passed = self._last_seq <= self._blind_until < item.seq
         while self._blind and item.seq > _line_of(self._blind[0]):
             self._miss(self._blind.pop(0))
-            passed = True
-        if passed:
-            self.position, self._fresh = None, False
-            self.ask(0, max(self.evidence.high, self.own.end))
-        if passed or item.seq <= self._blind_until:
-            self.landed = None
+        if self._last_seq <= self._blind_until:
+            self._forget_commit()
+            if item.seq > self._blind_until:
+                self._forget_position()
         self._last_seq = item.last_seq if isinstance(item, Span) else item.seq
 
     def _miss(self, item: Damage) -> None:
-        evidence = self.evidence
-        if not (evidence.by_claim or self.claim.known or item.seq):
-            return  # before the beginning of all evidence: its files were deleted, by retention
-        evidence.loose = True
-        committed = self.landed if self.landed is not None else evidence.expected
-        evidence.lacks(f"{item.what}; restore it, or begin after it", committed)
+        if self.evidence.by_claim or self.claim.known or item.seq:
+            self._lose_sight(f"{item.what}; restore it, or begin after it")
+        else:  # before the beginning of all evidence: its files were deleted, by retention
+            self.position, self._fresh = None, False
+
+    def _lose_sight(self, text: str) -> None:
+        """From here on it is not known what it does, until it is handed something, or a commit of it lands."""
+        self._forget_commit()
+        self.evidence.lacks(text, self.evidence.expected)
+        self.evidence.loose = True
+        self._forget_position()
+
+    def _forget_commit(self) -> None:
+        """Another commit may have landed since, of another topic even."""
+        if self.landed is not None:
+            self.evidence.landed(self.landed)
+        self.landed = None
+
+    def _forget_position(self) -> None:
+        self.position, self._fresh = None, False
+        self.ask(0, max(self.evidence.high, self.own.end))
 
 
 def _line_of(item: Damage) -> int:

@@ -20,7 +20,7 @@ from inbound.errors import BrokerUnavailableError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.kafka_python import KafkaPythonClient
-from inbound.proof.model import Coordination
+from inbound.proof.model import Coordination, Moved
 from inbound.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -111,6 +111,7 @@ def _coordinated(
             mzxid=None if offset is None else offset.stat.mzxid,
             epoch=None if epoch is None else epoch.stat.version,
             owner=None if owner is None else owner.data.decode(errors="replace"),
+            moved=Moved.noted_in(claim),
         ),
         None if claim is None else claim.topic_id,
     )

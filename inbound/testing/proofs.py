@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from inbound.coordinators.nodes import BadNodeError, decode_offset
+from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
 from inbound.ledger.base import Done, Range, Settled
-from inbound.ledger.memory import Gap, MemoryLedger
+from inbound.ledger.memory import MemoryLedger
 from inbound.ledger.reader import Entry
 from inbound.proof.collapse import Collapser, Source, joined
 from inbound.proof.intervals import union
 from inbound.proof.judge import judge
-from inbound.proof.model import Coordination, LogExtent, PartitionKey, PartitionProof
+from inbound.proof.model import Coordination, LogExtent, Moved, PartitionKey, PartitionProof
 from inbound.testing.scene import Scene
 from inbound.topic_partition import TopicPartition
 
 #: What lines of a ledger are called that are no notes.
-KINDS = {Range: "begun", Done: "done", Settled: "settled", Gap: "degraded"}
+KINDS = {Range: "begun", Done: "done", Settled: "settled"}
 
 
 def proofs_of(world: Scene, piece: int = 1 << 30) -> dict[TopicPartition, PartitionProof]:
@@ -50,8 +50,6 @@ def _entries(group: str, name: str, consumer_id: str, ledger: MemoryLedger) -> I
     for seq, noted in enumerate(ledger.entries, start=1):
         members: dict[str, Any] = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
         kind = members.pop("kind", KINDS.get(type(noted)))
-        if isinstance(noted, Gap):
-            members = {"facts": members}
         yield Entry(Path(name), seq, kind, name, seq, group, consumer_id, float(seq), **members)
 
 
@@ -66,7 +64,7 @@ def _extent(world: Scene, tp: TopicPartition) -> LogExtent | None:
 def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
     tree, paths = world.ensemble.tree, world.paths
     offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
-    known = True
+    known, claim = True, decode_epoch(paths.epoch(*tp), epoch.data) if epoch is not None else None
     try:
         committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
     except BadNodeError:
@@ -77,4 +75,5 @@ def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
         epoch.stat.version if epoch is not None else None,
         owner.data.decode() if owner is not None else None,
         known,
+        Moved.noted_in(claim),
     )

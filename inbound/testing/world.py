@@ -27,6 +27,7 @@ from inbound.coordinators.tasks import Tasks
 from inbound.driver import Part, Wakeup
 from inbound.errors import InboundError
 from inbound.failures import DeadLetters
+from inbound.kafka.mirror_base import Connect
 from inbound.ledger.memory import MemoryLedger
 from inbound.processors.base import BatchEventProcessor, TopicWriter, no_topics
 from inbound.processors.batch import Batch, BatchResponse, Record
@@ -140,6 +141,7 @@ class World:
         coordinator: ZkCoordinator | None = None,
         dead_letters: DeadLetters | None = None,
         open_topic: Callable[[str], TopicWriter] = no_topics,
+        connect_mirror: Connect | None = None,
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
         degrade: bool = False,
         who: Who = NOBODY,
@@ -182,7 +184,7 @@ class World:
             dead_letters=dead_letters,
             open_topic=open_topic,
             owner_is_dead=owner_is_dead,
-            connect_mirror=self.groups.connect,
+            connect_mirror=connect_mirror or self.groups.connect,
             new_loop=lambda: FakeLoop(self.clock),
             tracing=self.tracing,
         )

@@ -37,6 +37,7 @@ class FakeZooKeeper(ZooKeeper):
         self.where = "ZooKeeper (fake)"
         self.name = name
         self.who = who
+        self.requests = 0  # sent so far
         self.session: Session | None = None
         self.wire: Wire | None = None
         #: Which of the requests from now on (0 is the next) are to be executed without an answer, or to be lost.
@@ -112,6 +113,7 @@ class FakeZooKeeper(ZooKeeper):
         if self._connection is None or self.wire is None:
             call.fail(unavailable(what))
         else:
+            self.requests += 1
             call.sent_in = self._connection.session.id
             # One that is broken without our knowledge takes it all the same.
             self.wire.requests.append(Request(call, execute, self.clock.now(), size))

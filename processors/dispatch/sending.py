@@ -40,7 +40,7 @@ from inbound.processors.dispatch.retry import Verdict, asked_for, is_refusal, ju
 from inbound.processors.dispatch.targets import Targets
 from inbound.processors.dispatch.traces import Traces
 from inbound.processors.dispatch.transport import Answer, Target, Transport
-from inbound.processors.dispatch.window import Entry, lanes, offsets
+from inbound.processors.dispatch.window import Entry, in_turn, offsets
 from inbound.topic_partition import TopicPartition
 
 
@@ -243,20 +243,14 @@ class Sender:
 
     def _split(self, job: Job, parts: list[list[Entry]], attempt: int = 0) -> None:
         """Go on with these parts of a job, each with so many failures: one after the other, where they share a lane."""
-        waiting: list[list[Entry]] = []
-        apart: list[list[Entry]] = []
-        taken = lanes(parts[0]).union(*(lanes(part) for part, _ in job.rest))
-        for part in parts[1:]:
-            (waiting if taken & lanes(part) else apart).append(part)
-            taken |= lanes(part)
-        job.rest = [*((part, attempt) for part in waiting), *job.rest]
-        job.entries, job.attempt, job.problem = parts[0], attempt, None
+        first, *others = in_turn([*((part, attempt) for part in parts), *job.rest])
+        job.problem = None
         if job.work is not None:
             self._traces.end(job)
-        others = [self._job(job.claim, part) for part in apart]
-        for other in others:
-            other.attempt = attempt
-        for each in (job, *others):
+        jobs = [job, *(self._job(job.claim, other[0][0]) for other in others)]
+        for each, ((entries, failures), *rest) in zip(jobs, (first, *others), strict=True):
+            each.entries, each.attempt, each.rest = entries, failures, rest
+        for each in jobs:
             self._deliver(each)
 
     # -- replies -----------------------------------------------------------------------------------------------------

@@ -10,8 +10,11 @@ rewriting what goes to ZooKeeper, and says whether it made a difference:
 
 from __future__ import annotations
 
+from tests.simulation.mutants_dispatch import DISPATCH
 from tests.simulation.mutants_logs import LOGS
+from tests.simulation.mutants_mirror import MIRROR
 from tests.simulation.mutants_ownership import OWNERSHIP
+from tests.simulation.mutants_releases import RELEASES
 from tests.simulation.mutants_reload import RELOADS
 from tests.simulation.mutants_reset import RESETS
 from tests.simulation.mutants_sessions import SESSIONS
@@ -19,5 +22,6 @@ from tests.simulation.mutants_shares import SHARES
 from tests.simulation.planting import Mutant
 
 MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant for mutant in (*OWNERSHIP, *SESSIONS, *SHARES, *RESETS, *RELOADS, *LOGS)
+    mutant.name: mutant
+    for mutant in (*OWNERSHIP, *SESSIONS, *SHARES, *RELEASES, *RESETS, *RELOADS, *LOGS, *DISPATCH, *MIRROR)
 }

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound import failures, out_of_range
+from inbound import failures, schedule
 from inbound.committer import Pending
 from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
-from inbound.coordinators.ownership import Claim, Ownership
+from inbound.coordinators.claim import Claim
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.zookeeper import Check, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
 from inbound.kafka import reader
@@ -89,7 +90,7 @@ def _cut_read_on_once_the_log_has_grown(plant: Plant) -> None:
         partition.problem = None
         partition.buffer.jump()
         self._reader.jump(partition)
-        self._parts.schedule.await_records(partition, out_of_range.NEVER)
+        self._parts.schedule.await_records(partition, schedule.NEVER)
 
     def read(
         original: Original,
@@ -256,8 +257,8 @@ def _throttle_believes_what_it_asks_for(plant: Plant) -> None:
 
             return asked
 
-        client.pause = believing("pause", True)  # type: ignore[method-assign]
-        client.resume = believing("resume", False)  # type: ignore[method-assign]
+        client.pause = believing("pause", True)  # type: ignore[method-assign, assignment]
+        client.resume = believing("resume", False)  # type: ignore[method-assign, assignment]
         try:
             original(self, client, streams, *rest)
         finally:

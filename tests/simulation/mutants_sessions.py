@@ -11,9 +11,10 @@ from inbound.channel import InboundKafkaChannel
 from inbound.committer import Committer
 from inbound.controller.kafka_controller import KafkaController
 from inbound.controller.session import State
+from inbound.coordinators.claim import Claim, Fence, Verdict
 from inbound.coordinators.members import Membership, Registration
 from inbound.coordinators.nodes import decode_offset
-from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.zookeeper import Check, Create, Delete, Node, Op, RefusedError, Session, SetData, ZooKeeper
 from inbound.errors import ConsumerIdTakenError
 from inbound.holdings import Holdings

@@ -10,9 +10,10 @@ import inbound.coordinators.dynamic as dynamic
 import inbound.coordinators.members as members
 from inbound.coordinators.assignment import share
 from inbound.coordinators.base import GroupView, Member, Plan
+from inbound.coordinators.claim import Claim
 from inbound.coordinators.members import Members, Membership, Registration
 from inbound.coordinators.nodes import BadNodeError, MemberInfo
-from inbound.coordinators.ownership import Claim, Ownership
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.parameters import STATIC
 from inbound.coordinators.rights import Portion, TopicRights
 from inbound.coordinators.zookeeper import Call, Delete, Node

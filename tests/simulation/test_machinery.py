@@ -66,6 +66,18 @@ def test_processes_are_told_to_run_other_channels() -> None:
     assert (planned, told) == (set(PLANS["reload"][1]), True)
 
 
+def test_subscribers_have_every_temper() -> None:
+    """And everything happens beside that."""
+    plans = [plan_of(seed, "dispatch") for seed in range(400)]
+    assert {action.kind for plan in plans for action in plan.storm} == set(PLANS["dispatch"][1])
+
+
+def test_the_coordinator_of_a_kafka_group_has_every_temper() -> None:
+    """And everything happens beside that."""
+    plans = [plan_of(seed, "mirror") for seed in range(400)]
+    assert {action.kind for plan in plans for action in plan.storm} == set(PLANS["mirror"][1])
+
+
 def test_a_failing_seed_is_cut_down_and_told() -> None:
     """With two processes that commit under one epoch, the story is short, says what is wrong, and plays again."""
     with MUTANTS["ours-by-name"].plant():

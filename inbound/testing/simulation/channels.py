@@ -6,7 +6,7 @@ in `Spec`s. Each further group has a judge of its own, which knows nothing of co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from inbound.coordinators.zookeeper import Call
 from inbound.driver import Part, Wakeup
 from inbound.errors import ConfigError
 from inbound.kafka.base import LogClient
-from inbound.ledger.memory import MemoryLedger
+from inbound.ledger.memory import MemoryLedger, Recorded
 from inbound.planning import PlannedChannel
 from inbound.processors.base import BatchEventProcessor, Context
 from inbound.reconfiguration import Reconfiguration
@@ -170,6 +170,7 @@ class Further:
         self.judge = Judge(self, latest=False, of=f"{name}: ")
         self.judge.trace, self.judge.violations = stage.judge.trace, stage.judge.violations
         self.judge.may_give_up = self._may_give_up
+        self.judge.witness.gives_up = stage.judge.witness.gives_up
         self._dead_letters: set[tuple[TopicPartition, int]] = set()
         self._calm_from = 0.0
 
@@ -192,13 +193,21 @@ class Further:
     def run_of(self, seat: Seat) -> MemoryLedger:
         """Return the ledger of a channel that is made anew."""
         ledger = MemoryLedger()
+        ledger.on_entries = self._noted
         self._runs.append((f"{seat.name} {seat.made}", seat.consumer_id, ledger))
         return ledger
+
+    def _noted(self, entries: Sequence[Recorded], recorded: bool) -> None:
+        """A ledger has taken something; these ledgers always do."""
+        assert recorded
+        self.judge.witness.wrote(entries)
 
     def dead_letter(self, topic: str, partition: int, records: Sequence[Any], why: str) -> None:
         """Take records that are given up."""
         self._stage.check_dead_letters()
-        self._dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
+        for record in records:
+            self._dead_letters.add((TopicPartition(topic, partition), record.offset))
+            self.judge.witness.dead_lettered(TopicPartition(topic, partition), record.offset)
 
     def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
         to = self._stage.plan.setup.gives_up
@@ -242,8 +251,8 @@ class Further:
         return found
 
     def _is_behind(self, tp: TopicPartition) -> bool:
-        limits = self.kafka.log_range(tp)
-        return limits is None or self.judge.commit_of(tp) != limits.end
+        channels = [seat.channel for seat in self.consumers.values() if seat.channel is not None and not seat.dead]
+        return is_behind(self.judge, tp, channels)
 
     def _check_shares(self, reads: Mapping[str, tuple[str, ...]]) -> None:
         topics = next(iter(reads.values()))
@@ -251,6 +260,20 @@ class Further:
         wrong = wrong_shares([Rights(name, "dynamic", 0) for name in reads], counts, self.judge.owners())
         if wrong is not None:
             self.judge.violated(f"{wrong}; members {', '.join(reads)}")
+
+
+def is_behind(judge: Judge, tp: TopicPartition, channels: Iterable[InboundKafkaChannel]) -> bool:
+    """Return whether something in the log is not committed yet, and is to be by one of the group's channels."""
+    limits = judge.world.kafka.log_range(tp)
+    if limits is None:
+        return True
+    if judge.commit_of(tp) == limits.end or judge.has_given_up(tp, limits.end):
+        return False
+    if judge.cuts.at(tp) is None:
+        return True
+    # The log was cut below the commit: its owner may read nothing of it before somebody acts.
+    held = [channel.parts.schedule.get(tp) for channel in channels]
+    return not any(partition is not None and partition.held is not None for partition in held)
 
 
 class Reloading:

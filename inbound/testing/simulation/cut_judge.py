@@ -26,7 +26,7 @@ class _Cut:
     #: The lowest offset at which the log was cut since the group went back for that; None: it was not, or the group had read
     #: nothing of it.
     at: int | None = None
-    when: float = -1.0  # the last time
+    when: float = -1.0  # the last time; or when the group went back for that
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
@@ -42,18 +42,23 @@ class CutJudge:
 
     # -- told by the judge ---------------------------------------------------------------------------------------------
 
-    def cut(self, tp: TopicPartition, end: int, *, begun: bool) -> bool:
-        """The log loses everything from `end` on; `begun`: the group is to read all that comes.
+    def cut(self, tp: TopicPartition, end: int, *, begun: bool, begins: bool) -> bool:
+        """The log loses everything from `end` on.
 
+        `begun`: the group is to read all that comes; `begins`: its first position may be resolved, and is not committed yet.
         Returns whether it can be noticed in any case.
         """
         cut = self._cuts[tp]
-        cut.unseen |= begun and cut.blind
-        if begun:
+        cut.unseen |= begins or (begun and cut.blind)
+        if begun or begins:
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
         cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
         return not cut.unseen
+
+    def starts(self, tp: TopicPartition) -> None:
+        """The group's first position is committed."""
+        self._cuts[tp].blind = True
 
     def moved(self, tp: TopicPartition) -> None:
         """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""
@@ -106,7 +111,8 @@ class CutJudge:
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self.moved(tp)
-        self._cuts[tp].gone_to = 0
+        # What was handed out before anybody noticed comes again, too.
+        self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at
 
     def of_what_is_there(self, tp: TopicPartition, new: int, skipped: Sequence[int]) -> list[int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from inbound.coordinators.nodes import BadNodeError, decode_offset
-from inbound.processors.batch import PlainRecord
+from inbound.processors.batch import Batch, BatchResponse, PlainRecord
 from inbound.processors.dispatch.processor import DispatchProcessor
 from inbound.processors.dispatch.transport import Answer, Done, Target, Transport
 from inbound.testing.world import Consumer
@@ -74,7 +74,7 @@ class Request:
     url: str
     ids: tuple[str, ...]
     done: Done
-    tenure: int
+    claim: object  # under which its events were handed out
     said: Mapping[str, str]  # attributes, of a single event
     timer: asyncio.TimerHandle | None = None
     over: bool = False
@@ -124,6 +124,19 @@ class SimulatedTransport(Transport):
         """Nobody is told any more."""
 
 
+class Heard(DispatchProcessor):
+    """Tells the receivers under which claim each event was handed to it."""
+
+    def __init__(self, receivers: Receivers, host: Callable[[], Consumer]) -> None:
+        super().__init__(partial(SimulatedTransport, receivers, host))
+        self._told = receivers.handed
+        self._host = host
+
+    async def on_next_batch(self, batch: Batch) -> BatchResponse:
+        self._told(self._host().name, batch)
+        return await super().on_next_batch(batch)
+
+
 @dataclass
 class _Writer:
     """Publishes to the dead letter topic."""
@@ -149,8 +162,9 @@ class Receivers:
         self._events: dict[str, Event] = {}
         self._commits: dict[TopicPartition, int] = {}
         self._under_way: list[Request] = []
-        self._sent: dict[tuple[int, SimulatedTransport, str], _Sent] = defaultdict(_Sent)
-        self._posted: dict[tuple[int, SimulatedTransport, TopicPartition], set[int]] = defaultdict(set)
+        self._claims: dict[tuple[str, str], object] = {}  # by process and event
+        self._sent: dict[tuple[object, SimulatedTransport, str], _Sent] = defaultdict(_Sent)
+        self._posted: dict[tuple[object, SimulatedTransport, TopicPartition], set[int]] = defaultdict(set)
         stage.kafka.stamp = self._stamp
         stage.ensemble.observers.append(self._committed)
 
@@ -173,7 +187,11 @@ class Receivers:
 
     def processor(self, host: Callable[[], Consumer]) -> DispatchProcessor:
         """Return a processor of a process, which is there when it begins."""
-        return DispatchProcessor(partial(SimulatedTransport, self, host))
+        return Heard(self, host)
+
+    def handed(self, process: str, batch: Batch) -> None:
+        """A dispatcher is handed a batch."""
+        self._claims.update({(process, _id_of(record.value)): batch.claim for record in batch.records})
 
     def open_topic(self, topic: str) -> _Writer:
         """Return what publishes dead letters."""
@@ -201,9 +219,7 @@ class Receivers:
     def posted(self, by: SimulatedTransport, url: str, headers: Mapping[str, str], body: bytes, done: Done) -> Request:
         """A process sends a request: it arrives a little later, or never."""
         ids, said = _read(headers, body)
-        tps = {self._events[one].tp for one in ids if one in self._events}
-        tenure = self.stage.judge.tenures()[min(tps)] if tps else 0
-        request = Request(by, url, ids, done, tenure, said)
+        request = Request(by, url, ids, done, self._claims.get((by.host().name, ids[0])), said)
         if url == SUBSCRIBER:
             self._judge_sending(request)
         self._under_way = [one for one in self._under_way if not one.over]
@@ -216,7 +232,7 @@ class Receivers:
         now = self.stage.world.clock.now()
         for one in request.ids:
             if request.url == SUBSCRIBER:
-                sent = self._sent[request.tenure, request.by, one]
+                sent = self._sent[request.claim, request.by, one]
                 sent.answer, sent.not_before = answer, now + (answer.retry_after or 0.0)
 
     def _arrives(self, request: Request) -> None:
@@ -247,7 +263,7 @@ class Receivers:
         else:
             answer = self._takes(request)
         if what == "cuts":
-            answer = answer._replace(problem="the connection broke")
+            answer = answer._replace(problem="the connection broke", body=b"")
         self._after(LATENCY, lambda: request.by.came_back(request, answer))
 
     def _takes(self, request: Request) -> Answer:
@@ -270,6 +286,9 @@ class Receivers:
 
     def _replied(self, ids: Sequence[str]) -> None:
         for name in ids:
+            if not name.startswith("re:"):
+                self.stage.judge.violated(f"{name!r} is posted as a reply, and is none")
+                return
             for one in name.removeprefix("re:").split("|"):
                 self._events[one].replied = True
 
@@ -299,14 +318,14 @@ class Receivers:
         ours = [
             o
             for o in self._under_way
-            if not o.over and (o.by, o.tenure, o.url) == (request.by, request.tenure, SUBSCRIBER)
+            if not o.over and (o.by, o.claim, o.url) == (request.by, request.claim, SUBSCRIBER)
         ]
         lanes = {self._events[one].lane for other in ours for one in other.ids}
         for one in request.ids:
             event = self._events[one]
             sent, posted = (
-                self._sent[request.tenure, request.by, one],
-                self._posted[request.tenure, request.by, event.tp],
+                self._sent[request.claim, request.by, one],
+                self._posted[request.claim, request.by, event.tp],
             )
             sent.posts += 1
             posted.add(event.offset)

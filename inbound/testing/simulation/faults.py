@@ -12,10 +12,13 @@ from inbound.testing.kafka import ClientError
 from inbound.testing.simulation.node_faults import NODE_KINDS, End
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
 #: At most so many processes live at once.
 MOST = 5
+#: How long a callback takes that hangs, in seconds.
+FOREVER = 1e6
 
 
 def _gap(stage: Stage, action: Action) -> End:
@@ -81,7 +84,7 @@ def _client_fails(stage: Stage, action: Action) -> End:
     clients = stage.pick(stage.living(), action).log_clients
     if not clients:
         return None
-    verb = ("read", "forget", "pause", "resume")[action.where % 4]
+    verb = ("read", "forget", "pause", "resume", "read")[action.where % 5]
     for _ in range(action.size):
         clients[-1].fail_next(verb, ClientError(verb) if action.flag else BrokerUnavailableError(f"{verb} failed"))
     return clients[-1].work_again
@@ -110,6 +113,22 @@ def _leave(stage: Stage, action: Action) -> End:
 def _kill(stage: Stage, action: Action) -> End:
     stage.kill(stage.pick(stage.living(), action))
     return None
+
+
+def _dies_writing(stage: Stage, action: Action) -> End:
+    """A process dies when its next commit, or (flag) claim or recovery, is executed, and hears nothing of that."""
+    victim = stage.pick(stage.living(), action)
+    written = f"{stage.paths.root}/{'owners' if action.flag else 'offsets'}/"
+    over: list[bool] = []
+
+    def executed(commit: Commit) -> None:
+        ours = stage.ensemble.clients_of.get(commit.session) == victim.name and not commit.expired
+        if ours and not over and any(path.startswith(written) and commit.after.get(path) for _, path in commit.changed):
+            over.append(True)
+            stage.kill(victim)
+
+    stage.ensemble.observers.append(executed)
+    return lambda: over.append(True)
 
 
 def _restart(stage: Stage, action: Action) -> End:
@@ -153,6 +172,12 @@ def _freeze(stage: Stage, action: Action) -> End:
 def _slow_callback(stage: Stage, action: Action) -> End:
     """The next callback of one process takes that long."""
     stage.slow[stage.pick(stage.living(), action).name] = action.seconds
+    return None
+
+
+def _hang(stage: Stage, action: Action) -> End:
+    """The next callback of one process does not end before the storm does."""
+    stage.slow[stage.pick(stage.living(), action).name] = FOREVER
     return None
 
 
@@ -307,7 +332,6 @@ def _stranger(stage: Stage, action: Action) -> End:
 def _ledger_fails(stage: Stage, action: Action) -> End:
     """The ledger of one process takes nothing, as a full disk."""
     ledger = stage.pick(stage.living(), action).ledger
-    stage.judge.witness.ledger_failed()
     ledger.fail()
     return ledger.work_again
 
@@ -339,10 +363,12 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "join": _join,
     "leave": _leave,
     "kill": _kill,
+    "dies writing": _dies_writing,
     "restart": _restart,
     "double": _double,
     "freeze": _freeze,
     "slow callback": _slow_callback,
+    "hang": _hang,
     "disconnect": _disconnect,
     "lose answers": _lose_answers,
     "drop requests": _drop_requests,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, decode_epoch, decode_offset
-from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.processors.batch import Batch
 from inbound.testing.scene import Member, Scene
+from inbound.testing.simulation.answers import Answers
 from inbound.testing.simulation.cut_judge import CutJudge
 from inbound.testing.simulation.judged import HandOut, JudgedPartition
 from inbound.testing.simulation.offset_nodes import OffsetNodes
@@ -19,8 +20,8 @@ from inbound.testing.simulation.witness import Witness
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
-#: Within this time of calm, everybody knows what was done to it from outside. Seconds.
-AWARE = 1.5
+#: Within this time of calm, everybody knows what was done to it from outside: a little longer than `membership.PATIENCE`, s.
+AWARE = 2.0
 
 
 class Judge:
@@ -29,13 +30,15 @@ class Judge:
     def __init__(self, world: Scene, *, latest: bool, of: str = "") -> None:
         """`of` says before each line which group it is about; the only one needs no name."""
         self.world = world
-        self._of = of
+        self.of = of
         self.violations: list[str] = []
         self.trace: list[tuple[float, str]] = []
         self.releases = 0
         self.handed_out = 0
         self.repeated = 0
         self._latest = latest
+        self.patience = float("inf")  # how long a reset or a shutdown waits for what is in hand, in seconds
+        self._closed_at: dict[str, float] = {}  # gates
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
         #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
@@ -44,11 +47,11 @@ class Judge:
         self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
         self._expired_by_force: set[int] = set()
-        self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
         self.cuts = CutJudge(world, self.violated)
         self.witness = Witness(world.kafka)
+        self.answers = Answers(self._partitions, self.witness, world.clock, self.say)
         self._nodes = OffsetNodes(latest=latest)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
@@ -57,12 +60,12 @@ class Judge:
 
     def say(self, what: str) -> None:
         """Note something for the story of the run."""
-        self.trace.append((self.world.clock.now(), self._of + what))
+        self.trace.append((self.world.clock.now(), self.of + what))
 
     def violated(self, what: str) -> None:
         """Note that something happened that must not."""
         self.say(f"VIOLATION: {what}")
-        self.violations.append(self._of + what)
+        self.violations.append(self.of + what)
 
     def initial_partitions(self, tps: list[TopicPartition]) -> None:
         """These exist before anybody reads: with `latest`, what is in them then need not be read."""
@@ -72,6 +75,10 @@ class Judge:
     def forced(self, session: int) -> None:
         """The servers end a session that its client believes in: what it hands out before it hears of that is its right."""
         self._expired_by_force.add(session)
+
+    def is_unaware(self, member: Member) -> bool:
+        """Whether the servers have ended its session by force: until it hears of that, it does as if they had not."""
+        return member.zk.session is not None and member.zk.session.id in self._expired_by_force
 
     def moved(self, tp: TopicPartition) -> None:
         """Somebody from outside moves the offset."""
@@ -91,24 +98,26 @@ class Judge:
         """Somebody is about to take the group's offset out of its node: who claims the partition then begins anew."""
         known = self._partitions[tp]
         self._nodes.take(tp, known.tenure if known.current is None else None)
+        self.witness.takes_offset(tp)
         if known.current is None:
             known.outside.append(known.epoch)
 
     def offset_mended(self, tp: TopicPartition) -> None:
         """Somebody is about to write it again."""
         self._nodes.mend(tp)
+        self.witness.mends_offset(tp)
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
         self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
-        if self._partitions[tp].commit is None:
-            self.witness.created_anew(tp, None)
+        if self._partitions[tp].of_deleted_topic:
+            self.witness.recreated(tp)
 
     def cut(self, tp: TopicPartition, end: int) -> None:
         """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
         begun = known.commit is not None or not known.may_start_late
-        if not self.cuts.cut(tp, end, begun=begun) or not (begun or known.holder is None):
+        if not self.cuts.cut(tp, end, begun=begun, begins=not begun and known.holder is not None):
             self.witness.cannot_tell(tp)
         known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
         known.done = {offset for offset in known.done if offset < end}
@@ -131,7 +140,7 @@ class Judge:
     def has_given_up(self, tp: TopicPartition, end: int) -> bool:
         """Whether the last record before `end` was given up: what `next` left uncommitted before that waits for more."""
         given = self._partitions[tp].current
-        return given is not None and given.next >= end and self._given_up(given, given.first)
+        return given is not None and given.next >= end and self._given_up(given, given.first_record)
 
     def read_at(self, tp: TopicPartition) -> float:
         """Return when it was last handed out to its owner."""
@@ -139,19 +148,21 @@ class Judge:
 
     # -- hand-outs -----------------------------------------------------------------------------------------------------
 
-    def begins(self, consumer: Member, batch: Batch, to: object) -> HandOut:
-        """A processor is handed a batch."""
+    def begins(self, consumer: Member, batch: Batch, to: object, *, starts: bool = False) -> HandOut:
+        """A processor is handed a batch; `starts`: it says itself where each claim begins."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
+        first_record = batch.records[0].offset if batch.records else batch.first_offset
         given = HandOut(
-            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), self.world.clock.now(), to
-        )
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), first_record,
+            self.world.clock.now(), to,
+        )  # fmt: skip
         self.handed_out += 1
         self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
-        if (name, tp) in self._in_callback:
+        if (name, tp) in self.answers.awaited:
             self.violated(f"{name} is handed {tp} while it has a batch of it")
-        self._in_callback.add((name, tp))
+        self.answers.awaited.add((name, tp))
         if given.epoch == known.epoch and known.holder == name:
             given.tenure = known.tenure
         given.unaware = not self._is_owner(consumer, known, given)
@@ -161,6 +172,8 @@ class Judge:
                 self.violated(f"{name} is handed {tp}, and no processor was told that a reset has moved it")
             self._judge_position(known, given)
             known.read_at = given.began
+            if starts and known.asked != (name, known.tenure):
+                self.violated(f"{name} is handed {tp}, and its processor was not asked where this claim begins")
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
         self._judge_whole(given, batch)
@@ -185,86 +198,20 @@ class Judge:
         if known.untold is not None and (known.untold.old, known.untold.new) == (old, new):
             known.untold = None
 
-    def ends(self, given: HandOut, response: object) -> None:
-        """The callback has ended: with an answer, or None if it failed."""
-        self._in_callback.discard((given.consumer, given.tp))
-        given.position = given.first
-        self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
-        taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
-        given.failed_alone = not taken and given.records == 1
-
-    def answers(self, consumer: Member, tp: TopicPartition, response: object) -> None:
-        """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
-        given = self._partitions[tp].current
-        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
-            self.say(f"{consumer.name} answers for {tp} without a batch: {_told(response)}")
-            position = given.position if given.position is not None else given.first
-            self._answered(given, response, position, position)
-
-    def finished(self, consumer: Member, batch: Batch, offset: int, by: object) -> None:
-        """A processor that has answered `next` has finished what is before `offset`."""
-        tp = TopicPartition(batch.topic, batch.partition)
-        given = self._partitions[tp].current
-        if given is not None and (given.consumer, given.to) == (consumer.name, by):
-            self._done(given, offset)
-
-    def failure_answered(self, consumer: Member, tp: TopicPartition, response: object) -> None:
-        """`on_exception` says what to do about the batch that failed."""
-        given = self._partitions[tp].current
-        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
-            self.say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
-            self._answered(given, response, given.first, given.next)
-
-    def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
-        """Take an answer in. Returns whether it is one that can be used."""
-        known = self._partitions[given.tp]
-        floor = known.commit if known.commit is not None else first
-        target = response.offset
-        if response.verb is Verb.REVERT:
-            if target is not None and target > end:
-                return False
-            given.position = min(floor, first) if target is None else target
-        else:
-            advance = response.verb is Verb.ADVANCE
-            if advance and target is not None and (target < floor or (target > end and not response.skip)):
-                return False
-            given.position = end if target is None else target
-            if given.position > end:
-                self.witness.left_out(given.tp, end, given.position)
-                known.done.update(range(end, given.position))
-            if advance or response.commit_within is not None:
-                self._done(given, given.position)
-        if given.tenure != known.tenure:
-            return True  # another has it now, and may have processed it
-        for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
-            known.done.discard(offset)
-            if offset in known.handed:
-                known.handed[offset].advanced = min(known.handed[offset].advanced, given.position)
-        return True
-
-    def _done(self, given: HandOut, end: int) -> None:
-        """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
-        known = self._partitions[given.tp]
-        given.advanced = end
-        known.answered = max(known.answered, (given.tenure, end))
-        for offset in range(known.commit or 0, end):
-            before = known.handed.get(offset)
-            if before is not None and (before.tenure, before.consumer, before.to) == (
-                given.tenure,
-                given.consumer,
-                given.to,
-            ):
-                before.advanced = max(before.advanced, end)
-                if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
-                    known.done.add(offset)
+    def placed(self, consumer: Member, tp: TopicPartition, offset: object) -> None:
+        """A processor says where its claim begins: the group's offset follows before the first batch."""
+        self.say(f"{consumer.name} begins {tp} at {offset}")
+        known = self._partitions[tp]
+        known.asked = consumer.name, known.tenure
+        if isinstance(offset, int) and offset >= 0:
+            known.placed = consumer.name, offset
 
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
 
     def _is_owner(self, consumer: Member, known: JudgedPartition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
-        session = consumer.zk.session
-        if session is not None and session.id in self._expired_by_force:
+        if self.is_unaware(consumer):
             return False
         if known.epoch == given.epoch and known.owner == given.consumer:
             return True
@@ -293,7 +240,7 @@ class Judge:
             and before.position is not None
         ):
             expected = before.position
-            if self._given_up(before, before.first) and given.first >= before.next:
+            if self._given_up(before, before.first_record) and given.first >= before.next:
                 expected = before.next
         if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
             return  # back to the commit, over a cut
@@ -323,7 +270,9 @@ class Judge:
             return  # its processor did not advance over it
         if self.cuts.after(given.tp, before.began):
             return  # reading goes back over a cut
-        if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
+        if min(before.ended, given.began) - before.began > self.patience:
+            return  # it was given up inside its callback
+        if before.abandoned or before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
         if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
             return
@@ -354,6 +303,12 @@ class Judge:
             topic, _, number = rest.rpartition("/")
             if family == "ids" and rest:
                 self._id_changed(commit, path, rest, who)
+            elif family == "gates":
+                gate = commit.after.get(path)
+                if gate is None or gate.data == OPEN:
+                    self._closed_at.pop(rest, None)
+                else:
+                    self._closed_at.setdefault(rest, self.world.clock.now())
             elif number.isdigit() and topic and family in ("owners", "offsets", "epochs"):
                 change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
                 change[family](commit, path, TopicPartition(topic, int(number)), who)
@@ -383,7 +338,8 @@ class Judge:
             known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
-            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset: {note}")
+            self.witness.fenced(tp)
+            self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
         if (
             who is not None
@@ -396,6 +352,8 @@ class Judge:
         known.holder, known.current = who, None
         if self._nodes.claimed(tp, known.tenure):
             known.outside.append(known.epoch)
+        if who is not None:
+            self.witness.claimed(tp)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
@@ -430,6 +388,14 @@ class Judge:
             self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
         if node is None:
             self.releases += 1
+            closed_at = self._closed_at.get(tp.topic, float("inf"))
+            if known.current is not None and self.world.clock.now() >= closed_at + self.patience:
+                self._is_abandoned(known, known.current)
+
+    def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
+        if given.position is None or given.advanced > (known.commit or 0):
+            given.abandoned = True
+            self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
@@ -449,7 +415,9 @@ class Judge:
             known.handed.clear()
             known.done.clear()
             self.cuts.recreated(tp)
-            self.witness.created_anew(tp)
+            self.witness.created_anew(tp, known.epoch)
+            if known.of_deleted_topic:
+                self.witness.recreated(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
             self.say(f"{who} moves the group's offset of {tp} from {before} to {new}")
@@ -460,7 +428,9 @@ class Judge:
             self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
-            self.witness.set_from_outside(tp, new, known.epoch + 1)
+            self.witness.set_from_outside(tp, new)
+            return
+        if self._follows(tp, known, who, before, new):
             return
         anew = self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
         anew &= known.current is None and new != before
@@ -478,13 +448,13 @@ class Judge:
         tenure, answered = known.answered
         passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
         if passed is not None:
-            self.witness.left_out(tp, *passed)
+            self.witness.passes_over_a_cut(tp, *passed)
             known.current = None
             return
         if before is None:
             low = 0
             if known.may_start_late:
-                self.cuts.moved(tp)
+                self.cuts.starts(tp)
                 return
         else:
             low = before
@@ -500,9 +470,14 @@ class Judge:
         if known.current is not None:
             self.cuts.processed(tp, new, known.done)
 
-
-def _told(response: object) -> str:
-    if not isinstance(response, BatchResponse):
-        return "it fails"
-    more = [f"{name} {value}" for name in ("offset", "commit_within", "wait") if (value := getattr(response, name))]
-    return ", ".join([response.verb.value, *more])
+    def _follows(self, tp: TopicPartition, known: JudgedPartition, who: str, before: int | None, new: int) -> bool:
+        """Whether a commit goes to where the processor says that its claim begins, or to the log's start behind that."""
+        limits = self.world.kafka.log_range(tp)
+        by, offset = known.placed or ("", -1)
+        if not (by == who == known.holder and new == max(offset, limits.start if limits is not None else 0)):
+            return False
+        self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
+        known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
+        known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        self.witness.reset(tp, new, known.epoch)
+        return True

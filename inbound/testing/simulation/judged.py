@@ -19,16 +19,20 @@ class HandOut:
     first: int
     next: int
     records: int
+    first_record: int  # its offset
     began: float
     to: object  # the processor: another one of its class may take over under the same claim, from the commit on
     #: Where the answer left the position; None while there is none.
     position: int | None = None
     #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
     advanced: int = 0
+    #: Given up while its callback ran, or its commit could not be written: a reset waits no longer than that.
+    abandoned: bool = False
     failed_alone: bool = False  # on one record, which `on_error` may give up
     #: Handed out by a zombie that could not know: its session had been ended by force.
     unaware: bool = False
     tenure: int = 0
+    ended: float = float("inf")
 
 
 @dataclass(eq=False)
@@ -49,6 +53,9 @@ class JudgedPartition:
     outside: list[int] = field(default_factory=list)
     resets: list[ByReset] = field(default_factory=list)
     moved_at: float = -1.0  # by a reset
+    #: A process says where its claim begins, and the group's offset is not there yet.
+    placed: tuple[str, int] | None = None
+    asked: tuple[str, int] | None = None  # whose processor was asked last where its claim begins, and which claim
     untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
     topic_id: str | None = None  # in the epoch node: the topic that the offset is about
     topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0

@@ -13,7 +13,7 @@ from functools import cache, partial
 from inspect import isawaitable
 from typing import TypeVar
 
-from inbound.errors import BadResponseError, InboundError, ProcessorError
+from inbound.errors import BadResponseError, InboundError, PartitionLostError, ProcessorError
 from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, has_room, is_async
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.scene import Member
@@ -31,6 +31,9 @@ LOOK = 0.25
 class Observed(BatchEventProcessor):
     """Hands everything on to the processor inside, tells the judge, and lets time pass in callbacks."""
 
+    #: Whether it says itself where claims begin.
+    starts = False
+
     def __init__(self, inner: BatchEventProcessor, judge: Judge, scheduler: Scheduler) -> None:
         self.inner = inner
         self.consumer: Member | None = None  # set once it is made
@@ -45,7 +48,7 @@ class Observed(BatchEventProcessor):
         return self.inner.open(replace(context, commit=partial(self._finished, context.commit)))
 
     def _finished(self, commit: Callable[[Batch, int], None], batch: Batch, offset: int) -> None:
-        self._judge.finished(self.member, batch, offset, self)
+        self._judge.answers.finished(self.member, batch, offset, self)
         commit(batch, offset)
 
     def heard(self, what: str) -> None:
@@ -55,7 +58,7 @@ class Observed(BatchEventProcessor):
 
     def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
         self.heard("on_next_batch")
-        given = self._judge.begins(self.member, batch, self)
+        given = self._judge.begins(self.member, batch, self, starts=self.starts)
         response: object = None
         try:
             seconds = self.duration()
@@ -63,7 +66,7 @@ class Observed(BatchEventProcessor):
                 self._scheduler.spend(self.member, seconds)
             response = answer = self.inner.on_next_batch(batch)
         finally:
-            self._judge.ends(given, response)
+            self._judge.answers.ends(given, response)
         return answer
 
     @property
@@ -78,14 +81,17 @@ class Observed(BatchEventProcessor):
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
         self.heard("on_exception")
+        if isinstance(error, PartitionLostError):
+            self._scheduler.spend(self.member, self.duration())
         answer = self.inner.on_exception(partition, error)
-        of_the_batch = not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
         # Else an answer means nothing.
-        return self._telling(answer, partition, self._judge.failure_answered) if of_the_batch else answer
+        return self._telling(answer, partition, self._judge.answers.after_a_failure) if _of_the_batch(error) else answer
 
     def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
         self.heard("on_stream_termination")
-        return self._telling(self.inner.on_stream_termination(partition, next_offset), partition, self._judge.answers)
+        return self._telling(
+            self.inner.on_stream_termination(partition, next_offset), partition, self._judge.answers.without_a_batch
+        )
 
     def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> MaybeLater[None]:
         self.heard("on_reset")
@@ -94,7 +100,7 @@ class Observed(BatchEventProcessor):
 
     def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
         self.heard("on_idle")
-        return self._telling(self.inner.on_idle(partition), partition, self._judge.answers)
+        return self._telling(self.inner.on_idle(partition), partition, self._judge.answers.without_a_batch)
 
     def _telling(self, answer: MaybeLater[T], tp: TopicPartition, tell: Tell) -> MaybeLater[T]:
         """Tell the judge of an answer when it is there."""
@@ -125,9 +131,11 @@ class Observed(BatchEventProcessor):
 class ObservedStarts(Observed):
     """Of a processor that says itself where claims begin."""
 
+    starts = True
+
     def on_claim(self, partition: TopicPartition, committed: int | None) -> MaybeLater[int | None]:
         self.heard("on_claim")
-        return self.inner.on_claim(partition, committed)
+        return self._telling(self.inner.on_claim(partition, committed), partition, self._judge.placed)
 
 
 class ObservedLater(Observed):
@@ -135,7 +143,7 @@ class ObservedLater(Observed):
 
     async def on_next_batch(self, batch: Batch) -> BatchResponse:
         self.heard("on_next_batch")
-        given = self._judge.begins(self.member, batch, self)
+        given = self._judge.begins(self.member, batch, self, starts=self.starts)
         response: object = None
         try:
             await self._spend(self.duration())
@@ -143,8 +151,19 @@ class ObservedLater(Observed):
             if isawaitable(response):
                 response = await response
         finally:
-            self._judge.ends(given, response)
+            self._judge.answers.ends(given, response)
         return response
+
+    async def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+        self.heard("on_exception")
+        if isinstance(error, PartitionLostError):
+            await self._spend(self.duration())
+        answer = self.inner.on_exception(partition, error)
+        if isawaitable(answer):
+            answer = await answer
+        if _of_the_batch(error):
+            self._judge.answers.after_a_failure(self.member, partition, answer)
+        return answer
 
     async def _spend(self, seconds: float) -> None:
         while seconds > 0 and not self._scheduler.calm:
@@ -157,6 +176,10 @@ class ObservedRoom(Observed):
 
     def room(self, partition: TopicPartition, committed: int) -> int | None:
         return self.inner.room(partition, committed)
+
+
+def _of_the_batch(error: Exception) -> bool:
+    return not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
 
 
 @cache
@@ -196,7 +219,7 @@ class Moody(BatchEventProcessor):
             raise RuntimeError("a record that is no good")
         tp, rng = TopicPartition(batch.topic, batch.partition), self._rng
         if self._calm():
-            return BatchResponse.advance()
+            return rng.choice((BatchResponse.advance(), BatchResponse.next(commit_within=0.5)))
         if rng.random() < 0.06 and self._failures.get(tp, 0) < 2:  # after more, the waits get long
             self._failures[tp] = self._failures.get(tp, 0) + 1
             raise RuntimeError("in a bad mood")

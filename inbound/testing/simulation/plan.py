@@ -16,7 +16,7 @@ GENTLE = (
     "stranger", "pause", "stuck write", "ledger fails", "dead letters fail", "client fails", "other client",
 )  # fmt: skip
 #: Those that cost a process its session, or its life.
-ROUGH = ("kill", "freeze", "cut off", "expire", "expire all", "restart", "double")
+ROUGH = ("kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "double")
 #: Those that move positions from outside.
 MOVING = ("retain", "cut", "reposition", "gate", "owner deleted", "recreate")
 #: Those that take the offset out of its node, or the right to use a node.
@@ -34,14 +34,15 @@ THEMES = (
     ("cut", "leader lost", "retain", "gap", "brokers down"),
     ("cut", "kill", "freeze", "expire", "stuck write", "leave", "join"),
     ("client fails", "other client", "cut", "retain", "pause", "join", "leave"),
-    ("other client", "recreate", "reposition", "restart", "join", "leave"),
+    ("other client", "recreate", "reposition", "dies writing", "join", "leave"),
+    ("cut", "dies writing", "lose answers", "join"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
     "client fails", "other client", "retain", "cut",
-    "kill", "freeze", "cut off", "expire", "expire all", "restart", "crowd", "offset refused", "epoch refused",
+    "kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "crowd", "offset refused", "epoch refused",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
 RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")
@@ -54,8 +55,15 @@ SUBSCRIBERS = (
     "subscriber refuses", "subscriber fails", "subscriber busy", "subscriber hangs", "subscriber late", "subscriber cuts",
     "subscriber dead", "replies refuses", "replies fails", "replies cuts", "dead letters fail",
 )  # fmt: skip
+#: What makes others post the same events, or the same process once more.
+MOVES = ("kill", "expire", "freeze", "restart", "leave", "join")
 #: What happens beside that: nobody moves offsets from outside, for what is passed over then need not be posted.
 BESIDE_DISPATCH = tuple(kind for kind in EVERYTHING if kind not in ("reposition", "recreate", "dead letters fail"))
+#: What the coordinator of the Kafka group does that offsets are mirrored to; and what happens beside that.
+MIRRORS = ("groups hang", "groups down", "groups load", "groups live", "groups denied")
+BESIDE_MIRRORS = tuple(kind for kind in EVERYTHING if kind not in ("double", "owner deleted"))
+#: What happens to processors that keep offsets of their own: who deletes a topic deletes those, too.
+BESIDE_OWNED = (*(kind for kind in EVERYTHING if kind not in ("double", "recreate", "dead letters fail")), "hang")
 #: What is looked at once all is well again; each must change no more than it has to.
 PROBES = ("join", "leave", "blink", "outage", "expire all", "pause")
 
@@ -114,12 +122,22 @@ class Setup:
     gives_up: str = ""
     #: How often another thread of a process goes on first, where one may be stopped: of 1.
     preempted: float = 0.0
+    #: Who cannot write its ledger goes on without, instead of handing nothing out.
+    degrade: bool = False
+    #: How long sending a dead letter takes where processors answer later. Seconds.
+    letters_take: float = 0.0
+    #: `shutdown_timeout`: how long a callback may take where a reset or a shutdown waits for it. Seconds.
+    patience: float = 25.0
     #: Seconds between two publications to some partition, while the storm lasts.
     traffic: float = 0.2
     #: How many further channels processes may run, each in a group of its own; see `channels`.
     channels: int = 0
     #: Events are posted to a subscriber, instead of being handed to a processor of the simulator's own.
     dispatch: Dispatch | None = None
+    #: Processors keep their offsets beside their results.
+    owns: bool = False
+    #: Offsets go to a Kafka group, too.
+    mirror: bool = False
     #: Each process carries resets out.
     resets: bool = False
     #: Each partition of a reset is moved by a transaction of its own, as if all together were too large for one.
@@ -159,10 +177,12 @@ def make_plan(seed: int, *, kinds: tuple[str, ...] = EVERYTHING) -> Plan:
         workers=rng.choice((1, 1, 2)),
         batch=rng.choice((1, 2, 4, 8)),
         latest=rng.random() < 0.2,
-        moody=rng.random() < 0.3,
+        moody=rng.random() < 0.5,
         traffic=rng.choice((0.05, 0.1, 0.3, 2.0)),
     )
     setup = _livelier(setup, rng)
+    if "ledger fails" in chosen:
+        setup = replace(setup, degrade=random.Random(f"ledger {seed}").random() < 0.5)
     pace = rng.choice(("close", "mixed", "mixed", "wide"))
     storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 1, 1, 2)))))
@@ -218,10 +238,8 @@ def make_reload_plan(seed: int) -> Plan:
 def make_dispatch_plan(seed: int) -> Plan:
     """Draw a plan of a group that posts its events to a subscriber."""
     rng = random.Random(f"dispatch plan {seed}")
-    chosen = [
-        *rng.sample(SUBSCRIBERS, rng.choice((1, 1, 2, 3))),
-        *rng.sample(BESIDE_DISPATCH, rng.choice((0, 1, 1, 2))),
-    ]
+    chosen = rng.sample(SUBSCRIBERS, rng.choice((1, 1, 2, 3)))
+    chosen += [*rng.sample(MOVES, rng.choice((0, 1, 2))), *rng.sample(BESIDE_DISPATCH, rng.choice((0, 0, 1, 2)))]
     batch = rng.choice((0, 0, 3))
     dispatch = Dispatch(
         ordering=rng.choice(("partition", "partition", "key", "none")),
@@ -245,20 +263,65 @@ def make_dispatch_plan(seed: int) -> Plan:
     return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
 
 
+def make_owned_plan(seed: int) -> Plan:
+    """Draw a plan of processors that keep their offsets beside their results, and whose callbacks may hang."""
+    rng = random.Random(f"owned plan {seed}")
+    theme = [kind for kind in rng.choice(THEMES) if kind in BESIDE_OWNED]
+    chosen = theme if rng.random() < 0.4 else rng.sample(BESIDE_OWNED, rng.choice((1, 2, 3, 5)))
+    setup = Setup(
+        topics=(("orders", rng.randint(1, 4)), ("items", rng.randint(1, 2)))[: rng.choice((1, 1, 2))],
+        members=rng.choice((1, 2, 2, 3)),
+        workers=rng.choice((1, 2)),
+        batch=rng.choice((1, 2, 4, 8)),
+        work=rng.choice((0.0, 0.02, 0.2)),
+        begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
+        later=rng.random() < 0.4,
+        traffic=rng.choice((0.05, 0.1, 0.3)),
+        owns=True,
+        patience=rng.choice((25.0, 2.0)),
+    )
+    pace = rng.choice(("close", "mixed", "mixed", "wide"))
+    storm = tuple(_action(rng, chosen, pace) for _ in range(rng.randint(2, 12)))
+    return Plan(seed, setup, storm, tuple(rng.sample(PROBES, rng.choice((0, 0, 1)))))
+
+
+def make_mirror_plan(seed: int) -> Plan:
+    """Draw a plan of a group whose offsets go to Kafka, too."""
+    rng = random.Random(f"mirror plan {seed}")
+    chosen = rng.sample(MIRRORS, rng.choice((0, 1, 1, 2)))
+    chosen += [*rng.sample(MOVES, rng.choice((0, 1, 2))), *rng.sample(BESIDE_MIRRORS, rng.choice((1, 1, 2)))]
+    setup = Setup(
+        topics=(("orders", rng.randint(1, 4)), ("items", rng.randint(1, 2)))[: rng.choice((1, 1, 2))],
+        members=rng.choice((1, 2, 2, 3)),
+        batch=rng.choice((1, 2, 4, 8)),
+        moody=rng.random() < 0.3,
+        traffic=rng.choice((0.1, 0.3, 2.0)),
+        mirror=True,
+    )
+    setup = _livelier(setup, rng)
+    pace = rng.choice(("close", "mixed", "mixed", "wide"))
+    drawn = [_action(rng, chosen, pace) for _ in range(rng.randint(1, 10))]
+    longer = [rng.uniform(4.0, 16.0) if action.kind in MIRRORS else action.seconds for action in drawn]
+    storm = tuple(replace(action, seconds=round(seconds, 3)) for action, seconds in zip(drawn, longer, strict=True))
+    return Plan(seed, setup, storm)
+
+
 #: Kinds of plans by name: what draws one, and the kinds of actions that it draws from.
 PLANS: Mapping[str, tuple[Callable[[int], Plan], tuple[str, ...]]] = {
     "faults": (make_plan, EVERYTHING),
     "reset": (make_reset_plan, (*RESETS, *BESIDE_RESETS)),
     "reload": (make_reload_plan, (*RELOADS, *BESIDE_RELOADS)),
     "dispatch": (make_dispatch_plan, (*SUBSCRIBERS, *BESIDE_DISPATCH)),
+    "owned": (make_owned_plan, BESIDE_OWNED),
+    "mirror": (make_mirror_plan, (*MIRRORS, *BESIDE_MIRRORS)),
 }
-#: The kind of each seed, by its last digit; else `faults`.
-MIXED = {9: "reset", 4: "reload", 6: "dispatch"}
+#: The kind of each seed, by what is left of it when divided by 20; else `faults`.
+MIXED = {9: "reset", 19: "reset", 4: "reload", 14: "reload", 6: "dispatch", 16: "dispatch", 1: "mirror", 11: "owned"}
 
 
 def plan_of(seed: int, kind: str = "mixed") -> Plan:
-    """Return the plan of a seed: of a kind of `PLANS`, or `mixed`, where its last digit says of which."""
-    make, _ = PLANS[MIXED.get(seed % 10, "faults") if kind == "mixed" else kind]
+    """Return the plan of a seed: of a kind of `PLANS`, or `mixed`: of the one that `MIXED` says."""
+    make, _ = PLANS[MIXED.get(seed % 20, "faults") if kind == "mixed" else kind]
     return make(seed)
 
 
@@ -268,9 +331,19 @@ def _livelier(setup: Setup, rng: random.Random) -> Setup:
         setup, work=rng.choice((0.0, 0.0, 0.02, 0.2)), begins=round(rng.choice((2.0, rng.uniform(2.5, 6.0))), 3),
         preempted=rng.choice((0.0, 0.01, 0.1)), on_truncation=rng.choice(("hold", "earliest", "latest")),
     )  # fmt: skip
+    if setup.resets:
+        setup = replace(setup, patience=rng.choice((25.0, 25.0, 1.5)))
+        if setup.patience < 25.0:  # then callbacks hang, and processors are cancelled
+            setup = replace(setup, work=rng.choice((setup.work, 4.0)), moody=rng.random() < 0.6)
     if not setup.moody:
         return setup
-    return replace(setup, later=rng.random() < 0.4, gives_up=rng.choice(("", "", "skip", "dead-letter")))
+    cancelled = setup.patience < 25.0
+    setup = replace(
+        setup,
+        later=rng.random() < (0.7 if cancelled else 0.4),
+        gives_up=rng.choice(("skip", "dead-letter") if cancelled else ("", "", "skip", "dead-letter")),
+    )
+    return replace(setup, letters_take=rng.choice((0.0, 0.3, 3.0)) if setup.gives_up == "dead-letter" else 0.0)
 
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:

@@ -12,6 +12,7 @@ from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op
 from inbound.testing.simulation.dispatch_faults import DISPATCH_KINDS
 from inbound.testing.simulation.faults import KINDS, MOST
+from inbound.testing.simulation.mirror_faults import MIRROR_KINDS
 from inbound.testing.simulation.node_faults import End
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action
@@ -243,4 +244,10 @@ RESET_KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "at step": _at_step,
     "crowd": _crowd,
 }
-EVERY_KIND: Mapping[str, Callable[[Stage, Action], End]] = {**KINDS, **RESET_KINDS, **RELOAD_KINDS, **DISPATCH_KINDS}
+EVERY_KIND: Mapping[str, Callable[[Stage, Action], End]] = {
+    **KINDS,
+    **RESET_KINDS,
+    **RELOAD_KINDS,
+    **DISPATCH_KINDS,
+    **MIRROR_KINDS,
+}

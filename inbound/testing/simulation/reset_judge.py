@@ -62,6 +62,8 @@ class ResetJudge:
         self._gates: dict[str, bytes] = {}
         #: What was moved in the group that is simulated: told to `on_reset` it is right, anything else is not.
         self.moves: set[tuple[TopicPartition, int | None, int]] = set()
+        #: Where the group was when something of it was committed last, and where the last move has brought it.
+        self._since: dict[TopicPartition, tuple[int | None, int]] = {}
         #: Told of each step: name, state.
         self.on_state: Callable[[str, State], None] = lambda name, state: None
         #: Moved by the transaction that is being looked at.
@@ -122,9 +124,14 @@ class ResetJudge:
         return by_reset
 
     def exact(self, tp: TopicPartition, note: ResetNote, commit: int | None) -> None:
-        """Judge a move's old offset; `commit` is the last that has landed."""
+        """Judge a move's old offsets; `commit` is the last that has landed, or the last move."""
+        name, since = _name(note.command), self._since.get(tp, (commit, commit))
         if note.old != commit:
-            self._violated(f"reset {_name(note.command)} says that {tp} was at {note.old}; it was at {commit}")
+            self._violated(f"reset {name} says that {tp} was at {note.old}; it was at {commit}")
+        first = since[0] if since[1] == commit else commit
+        if note.since != first:
+            self._violated(f"reset {name} says that {tp} was at {note.since} before all moves; it was at {first}")
+        self._since[tp] = first, note.new
 
     def overtakes(self, tp: TopicPartition, commit: Commit, owner: str | None) -> None:
         """Judge that a reset takes an owner's node down, rather than wait for it."""

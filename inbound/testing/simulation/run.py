@@ -14,11 +14,13 @@ from inbound.processors.base import BatchEventProcessor
 from inbound.processors.dispatch.retry import LONGEST_ENDLESS_WAIT
 from inbound.testing.proofs import proofs_of
 from inbound.testing.simulation.judge import AWARE
+from inbound.testing.simulation.mirrors import SETTLED
 from inbound.testing.simulation.node_faults import REFUSALS
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
 from inbound.testing.simulation.reset_faults import EVERY_KIND
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.world import Consumer
 from inbound.topic_partition import TopicPartition
 
 #: A partition is read again so long after the fault's end: the session, and this. Seconds of virtual time.
@@ -30,6 +32,8 @@ BALANCED = 4.0
 RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
 #: Who was refused a node tries it again after as long as it was refused, and so much; but after the second at the latest.
 TRIED, TRIED_AT_LEAST = 6.0, 61.0
+#: So many requests are enough for members at rest, in `BALANCED` seconds: some are refused, and rarely tried again.
+MOST_REQUESTS = 70
 #: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
 LONG = 3.0
 #: A storm waits for the end of its faults at most so long.
@@ -75,9 +79,11 @@ class Run:
         self._ends: list[Callable[[], None]] = []
         self._long_ends: list[Callable[[], None]] = []
         self._all_right = False  # no node is refused any more, and nobody waits for that
+        self._requests: dict[str, int] = {}  # of each process, when all that is not refused was to be well
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
+        self._disagreements: list[str] = []
         self._probes: Probes | None = None
         stage.lasts = self._lasts
 
@@ -95,6 +101,8 @@ class Run:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
         refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
+        look = random.Random(f"{plan.seed} look").uniform(clock.now() + plan.setup.begins, at)
+        self.stage.scheduler.at(look, self._look)
         at += 0.2 + plan.setup.session + GRACE
         if plan.setup.dispatch is not None:
             at += LONGEST_ENDLESS_WAIT
@@ -113,6 +121,9 @@ class Run:
             self.stage.scheduler.at(at, self._check_read)
             at += BALANCED
         self.stage.scheduler.at(at, self._check_balance)
+        if self.stage.mirrors is not None:
+            at += SETTLED
+            self.stage.scheduler.at(at, self.stage.mirrors.check)
         for probe in plan.probes:
             self.stage.scheduler.at(at + 0.01, partial(self._begin, probe))
             at += 0.01 + PROBE
@@ -129,7 +140,7 @@ class Run:
         for operator in self.stage.operators:
             operator.close()
         judge = self.stage.judge
-        disagreements = [] if judge.violations else judge.witness.disagreements(proofs_of(self.stage.world))
+        self._compare()
         return Outcome(
             plan,
             tuple(judge.violations),
@@ -137,10 +148,25 @@ class Run:
             self.stage.scheduler.steps,
             judge.handed_out,
             judge.repeated,
-            tuple(disagreements),
+            tuple(self._disagreements) if not judge.violations else (),
             self._met,
             failure,
         )
+
+    def _look(self) -> None:
+        """Compare in the midst of all."""
+        self.stage.judge.say("-- a proof is made")
+        self._compare(midst=True)
+
+    def _compare(self, *, midst: bool = False) -> None:
+        """Note where a proof of now and the witness differ."""
+        if self.stage.judge.violations:
+            return
+        where = f"at {self.stage.world.clock.now():.3f}, " if midst else ""
+        for judge in self.stage.judges():
+            owners, proofs = judge.owners(), proofs_of(judge.world)
+            found = judge.witness.disagreements(proofs, owners.get, midst=midst)
+            self._disagreements += [f"{where}{judge.of}{what}" for what in found]
 
     def _begin(self, probe: str) -> None:
         if self._probes is not None:
@@ -191,8 +217,7 @@ class Run:
     def _storm_over(self) -> None:
         for end in self._ends:
             end()
-        self.stage.slow.clear()
-        self.stage.scheduler.calm = True
+        self.stage.be_calm()
         self.stage.judge.calm()
         for group in self.stage.further.values():
             group.storm_over()
@@ -214,8 +239,11 @@ class Run:
                 self._unread.append(tp)
 
     def _publish_everywhere(self) -> None:
+        # Without another commit what is in a Kafka group comes of claims alone.
+        quiet = self.stage.mirrors is not None and self.stage.plan.seed % 4 < 2
         for tp in self.stage.partitions():
-            self.stage.kafka.publish(*tp, [b"after the storm"])
+            if not quiet or self.stage.is_behind(tp):
+                self.stage.kafka.publish(*tp, [b"after the storm"])
 
     def _check_gates(self) -> None:
         if closed := self.stage.judge.resets.closed():
@@ -227,6 +255,7 @@ class Run:
             self.stage.judge.violated(f"resets that do not end: {', '.join(unfinished)}")
 
     def _check_read(self) -> None:
+        self._requests = {c.name: self._asked(c) for c in self.stage.living()}
         if any(c.controller.fatal for c in self.stage.living()):
             return  # of two with one id, the one that came back too late: it takes whoever restarts it to go on
         unread = [
@@ -241,11 +270,22 @@ class Run:
                 f"not read {self.stage.plan.setup.session + GRACE} s after the last fault's end: {', '.join(unread)}"
             )
 
+    def _asked(self, consumer: Consumer) -> int:
+        """Return how many requests a process has sent that were no commit."""
+        return consumer.zk.requests - consumer.channel.committer.commits
+
     def _check_others(self) -> None:
         """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
         refused = set(map(str, self.stage.judge.refused))
-        if stalled := [tp for tp in self.stage.stalled() if tp not in refused]:
+        stalled = [tp for tp in self.stage.stalled() if tp not in refused]
+        if stalled and not any(c.controller.fatal for c in self.stage.living()):
             self.stage.judge.violated(f"not committed, although nodes of others are refused: {', '.join(stalled)}")
+        for consumer in self.stage.living():
+            asked = self._asked(consumer) - self._requests.get(consumer.name, self._asked(consumer))
+            if asked > MOST_REQUESTS:
+                self.stage.judge.violated(
+                    f"{consumer.name} has asked ZooKeeper {asked} times in {BALANCED} s, with nothing to do"
+                )
         for end in self._long_ends:
             end()
         self._all_right = True
@@ -272,6 +312,8 @@ class Run:
                 self.stage.judge.violated(wrong)
         for group in self.stage.further.values():
             group.check()
+        for database in self.stage.databases.values():
+            database.check()
 
 
 class _Once:

@@ -73,6 +73,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, setup=replace(setup, moody=False))
     if setup.channels > 1:
         yield replace(plan, setup=replace(setup, channels=setup.channels - 1))
+    if setup.patience < 25.0:
+        yield replace(plan, setup=replace(setup, patience=25.0))
     if setup.chunked:
         yield replace(plan, setup=replace(setup, chunked=False))
     if setup.preempted:

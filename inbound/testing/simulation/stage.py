@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -12,13 +12,19 @@ from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo, decode_member
 from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
 from inbound.errors import BrokerUnavailableError
+from inbound.ledger.memory import Recorded
+from inbound.mirroring import LAST
 from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
+from inbound.proof.model import LeftOutKind
+from inbound.testing.event_loop import FakeLoop
 from inbound.testing.kafka import ID_FORMS
-from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun
+from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
+from inbound.testing.simulation.databases import Database, Owning, OwningLater
 from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
+from inbound.testing.simulation.mirrors import Mirrors
 from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action, Plan
@@ -35,16 +41,12 @@ ON_ERROR = {
     "skip": {"max_attempts": 1, "then": "skip"},
     "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
 }
-#: Soon enough that processors are asked within a run, in seconds.
-IDLE = 1.5
-
-
-#: So many parts of a process may watch one node: who follows members, gates and owners, and who carries resets out.
-MOST_WATCHES = 3
+#: So many parts of a process may watch one node, who follows members, gates and owners, say; and who carries out each reset.
+MOST_WATCHES = 2
 #: After so many seconds without a record moody processors are asked what to do.
 IDLE = 2.0
-
-
+#: What a proof calls them then.
+LEFT_OUT_BY: Mapping[str, LeftOutKind] = {"skip": "given-up", "dead-letter": "dead-lettered"}
 #: What a partition can be in when something happens to it.
 STATES = (
     "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
@@ -68,6 +70,12 @@ def _state(partition: Partition, now: float) -> str:
     return next((state for state, so in of_scheduled.items() if so), "idle")
 
 
+def _letters_take(consumer: Consumer, seconds: float) -> None:
+    wakeup: Any = consumer.channel.parts.worker_wakeup  # of a loop, if its processor is of coroutines
+    if isinstance(getattr(wakeup, "loop", None), FakeLoop):
+        wakeup.loop.executor_takes = seconds
+
+
 class Stage:
     """A world with its judge and scheduler; `run` has what happens on it and when."""
 
@@ -84,6 +92,7 @@ class Stage:
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
         self.scheduler.preempted = setup.preempted
         self.judge = Judge(self.world, latest=setup.latest)
+        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
         #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
         #: asked for topics, which is every few seconds.
@@ -98,9 +107,16 @@ class Stage:
         self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
         #: Whom events are posted to.
         self.receivers = Receivers(self) if setup.dispatch is not None else None
+        #: What offsets are mirrored to.
+        self.mirrors = Mirrors(self) if setup.mirror else None
         #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
         self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
         self.configuration = begun(plan)
+        #: Where processors keep results and offsets, by group.
+        judges = {GROUP: self.judge, **{name: group.judge for name, group in self.further.items()}}
+        self.databases = {name: Database(judge, self.kafka) for name, judge in judges.items()}
+        for judge in judges.values():
+            judge.patience = setup.patience
         self.reloading: dict[str, Reloading] = {}
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
@@ -172,13 +188,19 @@ class Stage:
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
+            shutdown_timeout=setup.patience,
             reader={"max_batch_records": setup.batch},
             dead_letters=self._dead_letter,
+            degrade=setup.degrade,
             options=self.receivers.options if self.receivers is not None else None,
+            connect_mirror=self.mirrors.connect(name) if self.mirrors is not None else None,
             open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
             **self.settings,
         )
         observed.consumer = consumer
+        consumer.ledger.on_entries = self._noted
+        if setup.later and not self.scheduler.calm:
+            _letters_take(consumer, setup.letters_take)
         if setup.resets:
             self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
@@ -189,11 +211,20 @@ class Stage:
             self.reloading[name] = Reloading(self, consumer, self.configuration)
         return consumer
 
+    def be_calm(self) -> None:
+        """Nothing takes its time from now on."""
+        self.slow.clear()
+        self.scheduler.calm = True
+        for consumer in self.living() if self.plan.setup.later else ():
+            _letters_take(consumer, 0.0)
+
     @property
     def settings(self) -> dict[str, Any]:
         """Of each channel."""
         setup = self.plan.setup
         settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        if self.mirrors is not None:
+            settings["offsets"] = {"mirror": "kafka"}
         return settings | ({"idle_time": IDLE} if setup.moody else {})
 
     def durations(self, name: str) -> Callable[[], float]:
@@ -213,6 +244,10 @@ class Stage:
         setup = self.plan.setup
         if self.receivers is not None:
             return self.receivers.processor(lambda: self.world.consumers[name])
+        if setup.owns:
+            database = self.databases[name.partition(" ")[2] or GROUP]
+            owning = OwningLater if setup.later else Owning
+            return owning(f"{self.plan.seed} {name}", database, lambda: self.scheduler.calm)
         if not setup.moody:
             return Steady()
         kind = MoodyLater if setup.later else Moody
@@ -220,13 +255,22 @@ class Stage:
             f"{self.plan.seed} {name}", lambda: self.scheduler.calm, end=self.kafka.end, poisoned=self._poisoned
         )
 
+    def _noted(self, entries: Sequence[Recorded], recorded: bool) -> None:
+        """A ledger has taken something, or not."""
+        if recorded:
+            self.judge.witness.wrote(entries)
+        else:
+            self.judge.witness.refused(entries, degrade=self.plan.setup.degrade)
+
     def _poisoned(self, offset: int) -> bool:
         """Whether a record fails with every processor."""
         return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
 
     def _dead_letter(self, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
         self.check_dead_letters()
-        self.dead_letters.update((TopicPartition(topic, partition), record.offset) for record in records)
+        for record in records:
+            self.dead_letters.add((TopicPartition(topic, partition), record.offset))
+            self.judge.witness.dead_lettered(TopicPartition(topic, partition), record.offset)
 
     def check_dead_letters(self) -> None:
         """Do what a broker does that has the dead-letter topic. Raises BrokerUnavailableError: it does not answer."""
@@ -281,10 +325,23 @@ class Stage:
             leaving += further.leave()
         for call in leaving:
             call.when_done(lambda: self._left(consumer, leaving))
+        self.scheduler.at_next(self.plan.setup.patience, lambda: self._leave_behind(consumer, leaving))
+
+    def _leave_behind(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
+        """The time is over in which callbacks may end."""
+        if consumer.paused:
+            self.scheduler.at_next(0.5, lambda: self._leave_behind(consumer, leaving))
+        elif not (consumer.dead or all(call.done for call in leaving)):
+            further = self.reloading.get(consumer.name)
+            for channel in [consumer.channel, *(further.running.channels if further is not None else ())]:
+                channel.abandon()
+            self._end(consumer)
 
     def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
         if all(call.done for call in leaving):
-            self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer))
+            soon = LAST if self.mirrors is not None else 0.0
+            consumer.channel.parts.mirror.finish()
+            self.scheduler.at_next(soon, lambda: self._end(consumer))
 
     def _end(self, consumer: Consumer) -> None:
         if not consumer.dead:
@@ -323,18 +380,7 @@ class Stage:
 
     def is_behind(self, tp: TopicPartition) -> bool:
         """Whether something in the log is not committed yet, and is to be."""
-        limits = self.kafka.log_range(tp)
-        if limits is None:
-            return True
-        waits = self._is_held(tp) or self.judge.has_given_up(tp, limits.end)
-        return self.judge.commit_of(tp) != limits.end and not waits
-
-    def _is_held(self, tp: TopicPartition) -> bool:
-        """Whether its owner reads nothing of it before somebody acts: the log was cut below the commit."""
-        if self.judge.cuts.at(tp) is None:
-            return False
-        held = [c.channel.parts.schedule.get(tp) for c in self.living()]
-        return any(partition is not None and partition.held is not None for partition in held)
+        return is_behind(self.judge, tp, [consumer.channel for consumer in self.living()])
 
     def states(self) -> Iterator[str]:
         """Yield of each partition the state that it is in, of those in `STATES`."""
@@ -357,7 +403,7 @@ class Stage:
         for consumer in self.living():
             wire = consumer.zk.wire
             for (what, path), count in (wire.watches if wire is not None else {}).items():
-                if count > MOST_WATCHES:
+                if path.startswith(f"{self.paths.root}/") and count > MOST_WATCHES + self.asked:
                     self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:

@@ -1,20 +1,52 @@
 """What became of every record, by somebody who saw each hand-out and each byte of the log; the proof must say the same.
 
 It knows neither ledger nor epoch of a commit: a record counts as handed out if that very record was in a batch, not one that
-later stood at its offset. Where the proof says PROVEN and the witness knows of a record that was passed over, the proof is wrong.
+later stood at its offset. Where the proof says PROVEN and the witness knows of a record that was passed over, the proof is wrong;
+where it says that it cannot tell, something must have happened that no ledger could tell, and it must be right up to there.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from inbound.ledger.base import Done, Range, Settled
+from inbound.ledger.memory import Note, Recorded
 from inbound.processors.batch import Batch, Record
+from inbound.proof.evidence import NO_END
 from inbound.proof.intervals import contains, difference, intersection, union
-from inbound.proof.model import ANOMALIES, Finding, FindingKind, OffsetRange, PartitionProof, Verdict
+from inbound.proof.model import (
+    ANOMALIES,
+    LEFT_OUT,
+    Finding,
+    FindingKind,
+    LeftOutKind,
+    OffsetRange,
+    PartitionProof,
+    Verdict,
+)
 from inbound.testing.kafka import FakeKafka, Gone
 from inbound.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Offsets that nobody need be handed, and why."""
+
+    first: int
+    next: int
+    kind: LeftOutKind
+
+
+@dataclass(frozen=True)
+class _Unaccountable:
+    """Something happened that no ledger could tell; what is below `low` is known all the same."""
+
+    what: str
+    low: int
+    unwritten: bool = False  # in a ledger: it may have been done with what is below, too
+    open: bool = False  # and no ledger says yet where it went on
 
 
 @dataclass(eq=False)
@@ -22,103 +54,209 @@ class _Seen:
     """One partition, since its topic was created."""
 
     at: int | None = None  # the group's offset; None: it never had one
+    began: bool = False  # a consumer has begun to read it
+    since: int = 0  # the epoch under which the group began this topic
+    #: Where it was, and what was passed, before somebody from outside has set it, as long as no consumer has seen that.
+    inside: tuple[int | None, list[OffsetRange]] | None = None
     #: What commits have gone past: each record of it was handed out, or somebody said why not.
     passed: list[OffsetRange] = field(default_factory=list)
     handed: dict[int, Record] = field(default_factory=dict)
     times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
-    #: What a processor or a reset has left out.
-    left_out: list[OffsetRange] = field(default_factory=list)
-    #: What claims that found no offset of the group have jumped over: nobody has committed what was handed out of it.
-    jumped: list[OffsetRange] = field(default_factory=list)
+    left_out: list[_LeftOut] = field(default_factory=list)
+    #: What claims that found no offset of the group have begun behind: nobody has committed what was handed out of it.
+    began_past: list[OffsetRange] = field(default_factory=list)
+    newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
+    failed: set[int] = field(default_factory=set)  # what failed alone then
+    given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
-    #: What stood at an offset before the log was cut, or the topic was deleted.
-    gone: dict[int, list[Record]] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)  # where the log was cut
-    handed_to: int = 0  # one past the highest offset that was handed out
+    cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
+    unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
+    offset_taken: bool = False  # somebody has taken the group's offset out of its node
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
-    #: What happened that no ledger could tell.
-    unaccountable: list[str] = field(default_factory=list)
-    untold: bool = False  # it was cut, and nobody had to notice: the proof may say anything
+    unaccountable: list[_Unaccountable] = field(default_factory=list)
+    claimed: bool = False  # by a consumer of the group
+    noted: bool = True  # no ledger lacks the last claim
+    handed_to: int = 0  # one past the highest offset that was handed out
+    recorded: int = 0  # the last commit that a ledger knows
+    told: int | None = None  # where a reset has moved the next claim, as its ledger says
+    #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
+    former: list[tuple[int | None, int] | None] = field(default_factory=list)
+    gone: bool = False  # its topic is deleted, and the group has not begun another one
+
+    def moves_to(self, offset: int) -> None:
+        """The group's offset is set, by whom the ledgers name."""
+        self.at, self.inside, self.offset_taken = offset, None, False
+
+    def wants_from(self, offset: int) -> None:
+        """What lies behind this is to be handed out, whatever was said of it."""
+        self.left_out = _cut_off(self.left_out, offset)
+        self.given_up = {at for at in self.given_up if at < offset}
+        self.failed = {at for at in self.failed if at < offset}
 
     def explains(self, finding: Finding) -> bool:
         """Whether what was passed over was passed over because a claim found no offset of the group."""
         passed = (finding.first, finding.next)
-        return finding.kind == "skipped" and intersection([passed], self.jumped) == [passed]
+        return finding.kind == "skipped" and intersection([passed], self.began_past) == [passed]
 
 
 class Witness:
-    """Told by the judge; asked when all is over."""
+    """Told by the judge; asked when all is over, and in the midst of it."""
 
     def __init__(self, kafka: FakeKafka) -> None:
         self._kafka = kafka
         self._seen: dict[TopicPartition, _Seen] = defaultdict(_Seen)
-        self._ledgers_failed = False
+        #: What becomes of records that fail alone; None: they are tried again.
+        self.gives_up: LeftOutKind | None = None
         kafka.observers.append(self._gone)
 
     # -- what it sees --------------------------------------------------------------------------------------------------
 
+    def claimed(self, tp: TopicPartition) -> None:
+        """A consumer of the group has claimed the partition; its ledger will say so, unless it dies before."""
+        self._seen[tp].claimed, self._seen[tp].noted = True, False
+
+    def fenced(self, tp: TopicPartition) -> None:
+        """A reset has moved the epoch on. Of a partition that nobody ever claimed the epoch does not say by whom."""
+        self._seen[tp].noted &= self._seen[tp].claimed
+
     def handed(self, tp: TopicPartition, batch: Batch) -> None:
         """A processor is handed these."""
         seen = self._seen[tp]
+        if batch.epoch < seen.since:
+            return  # of the topic that is deleted
         seen.handed_to = max(seen.handed_to, batch.next_offset)
-        there = [r for r in batch.records if all(gone is not r for gone in seen.gone.get(r.offset, ()))]
+        # It may have been read before the log was cut.
+        there = [r for r in batch.records if all(gone is not r for gone in seen.cut_off.get(r.offset, ()))]
         seen.times.update(record.offset for record in there)
         if batch.epoch >= seen.counts_from:
             seen.handed.update((record.offset, record) for record in there)
+        for record in there:
+            if seen.newest.get(record.offset, 0) <= batch.epoch:
+                seen.newest[record.offset] = batch.epoch
+                seen.failed.discard(record.offset)
+                seen.given_up.discard(record.offset)
 
-    def left_out(self, tp: TopicPartition, first: int, end: int) -> None:
+    def fails_alone(self, tp: TopicPartition, offset: int, epoch: int) -> None:
+        """A processor failed on this one record, and had nothing to say to that."""
+        seen = self._seen[tp]
+        if seen.newest.get(offset) == epoch:
+            seen.failed.add(offset)
+            if self.gives_up == "given-up":
+                seen.given_up.add(offset)
+
+    def dead_lettered(self, tp: TopicPartition, offset: int) -> None:
+        """The dead-letter topic has it."""
+        if offset in self._seen[tp].failed:
+            self._seen[tp].given_up.add(offset)
+
+    def failure_answered(self, tp: TopicPartition, offset: int) -> None:
+        """It says after the failure what is to be done."""
+        self._seen[tp].failed.discard(offset)
+        self._seen[tp].given_up.discard(offset)
+
+    def passes_over(self, tp: TopicPartition, first: int, end: int) -> None:
         """A processor says that nobody needs these."""
-        self._seen[tp].left_out.append((first, end))
+        self._seen[tp].left_out.append(_LeftOut(first, end, "passed-over"))
+
+    def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
+        """The group goes on behind a cut, as it is configured to, and leaves these out."""
+        self._seen[tp].left_out.append(_LeftOut(first, end, "jumped"))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
         """The group's offset is set by who owns the partition."""
         seen = self._seen[tp]
         if seen.at is not None:
             seen.passed = union([*_below(seen.passed, offset), (seen.at, offset)])
-        seen.at = offset
+        seen.began = True
+        seen.moves_to(offset)
 
     def begins_anew(self, tp: TopicPartition, offset: int) -> None:
         """The owner of the partition found no offset of the group, and begins here."""
         seen = self._seen[tp]
-        seen.left_out = _below(seen.left_out, offset)
+        seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
-            seen.passed = union([*seen.passed, (seen.at, offset)])
-            seen.jumped.append((seen.at, offset))
-        seen.at = offset
+            seen.began_past.append((seen.at, offset))
+        self.committed(tp, offset)
 
     def reset(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not."""
         seen = self._seen[tp]
-        seen.left_out = _below(seen.left_out, offset)
-        if seen.at is not None and offset > seen.at:
-            seen.left_out.append((seen.at, offset))
-        self._wanted_from(seen, offset, epoch)
+        seen.wants_from(offset)
+        if seen.at is not None and seen.began and offset > seen.at:
+            seen.left_out.append(_LeftOut(seen.at, offset, "jumped"))
+        seen.counts_from = epoch
+        seen.moves_to(offset)
+        seen.passed = _below(seen.passed, offset)
+        seen.handed = {at: record for at, record in seen.handed.items() if at < offset}
 
-    def set_from_outside(self, tp: TopicPartition, offset: int, epoch: int) -> None:
-        """Somebody has set the group's offset who writes no ledger."""
+    def takes_offset(self, tp: TopicPartition) -> None:
+        """Somebody takes the group's offset out of its node: nobody can say where it is."""
+        self._seen[tp].offset_taken = True
+
+    def mends_offset(self, tp: TopicPartition) -> None:
+        """He puts it back."""
+        self._seen[tp].offset_taken = False
+
+    def set_from_outside(self, tp: TopicPartition, offset: int) -> None:
+        """Somebody has set the group's offset who writes no ledger: whether he wants something again nobody can say."""
         seen = self._seen[tp]
-        seen.unaccountable.append(f"set to {offset} from outside")
-        if seen.at is not None and offset > seen.at:
-            seen.passed = union([*seen.passed, (seen.at, offset)])
-        self._wanted_from(seen, offset, epoch)
-
-    def created_anew(self, tp: TopicPartition, at: int | None = 0) -> None:
-        """The group begins at the start of a topic that was created anew; `at` None: it had not begun to read the old one."""
-        before = self._seen[tp]
-        self._seen[tp] = _Seen(at=at, unaccountable=before.unaccountable, gone=before.gone)
+        known = [seen.recorded, offset, *([seen.at] if seen.at is not None else [])]
+        seen.unaccountable.append(_Unaccountable(f"set to {offset} from outside", min(known)))
+        if seen.inside is None:
+            seen.inside = seen.at, seen.passed
+        at, passed = seen.inside  # of several such moves, the group sees what the last one has come to
+        seen.passed = union([*_below(passed, offset), *([(at, offset)] if at is not None and at < offset else [])])
+        seen.at, seen.offset_taken = offset, False
 
     def cannot_tell(self, tp: TopicPartition) -> None:
         """A log was cut below a commit of which nobody knows under which leader the records before it were written."""
-        self._seen[tp].untold = True
+        self._seen[tp].unnoticed = True
 
-    def ledger_failed(self) -> None:
-        """A ledger takes nothing for a while: then the proof may say that it cannot tell."""
-        self._ledgers_failed = True
+    def recreated(self, tp: TopicPartition) -> None:
+        """The topic is deleted; what the group knows is about that one."""
+        self._seen[tp].gone = True
 
-    def _wanted_from(self, seen: _Seen, offset: int, epoch: int) -> None:
-        seen.at, seen.counts_from = offset, epoch
-        seen.passed = _below(seen.passed, offset)
-        seen.handed = {at: record for at, record in seen.handed.items() if at < offset}
+    def created_anew(self, tp: TopicPartition, epoch: int) -> None:
+        """The group begins at the start of a topic that was created anew."""
+        old = self._seen[tp]
+        # What was handed out behind a cut says nothing of that topic, if its ledger came to note the cut.
+        told = (old.at, old.handed_to) if old.noted and not (old.unaccountable or old.cuts) else None
+        self._seen[tp] = _Seen(
+            at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted
+        )
+
+    def wrote(self, entries: Sequence[Recorded]) -> None:
+        """A ledger has taken these."""
+        for entry in entries:
+            seen = self._seen[TopicPartition(entry.topic, entry.partition)]
+            if isinstance(entry, Note) and entry.kind == "reset":
+                seen.told = entry.facts["new"]
+            elif isinstance(entry, Note) and entry.kind == "claimed":
+                seen.noted, seen.inside = True, None
+                if entry.facts["position"] is not None:
+                    seen.recorded, seen.began = entry.facts["position"], True
+                    self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
+                seen.told = None
+            elif isinstance(entry, Settled) and entry.outcome == "landed":
+                seen.recorded = entry.commit
+            elif isinstance(entry, Range):
+                self._known_again(seen, entry.first)
+
+    def _known_again(self, seen: _Seen, offset: int) -> None:
+        """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
+        seen.unaccountable = [
+            replace(one, low=min(one.low, offset), open=False) if one.open else one for one in seen.unaccountable
+        ]
+
+    def refused(self, entries: Sequence[Recorded], *, degrade: bool) -> None:
+        """A ledger has not taken these; what it is told of events happens all the same, and with `degrade` everything."""
+        for entry in entries:
+            if isinstance(entry, Note) or (degrade and isinstance(entry, Range | Done)):
+                seen = self._seen[TopicPartition(entry.topic, entry.partition)]
+                seen.unaccountable.append(
+                    _Unaccountable(f"{entry} is in no ledger", seen.recorded, unwritten=True, open=True)
+                )
 
     def _gone(self, gone: Gone) -> None:
         """Records have left the log."""
@@ -129,12 +267,15 @@ class Witness:
             else:
                 seen.handed.pop(record.offset, None)
                 seen.times.pop(record.offset, None)
-                seen.gone.setdefault(record.offset, []).append(record)
         if gone.why == "deleted":
             seen.deleted.clear()
-        if gone.why == "cut":
+            seen.cuts.clear()
+            seen.cut_off.clear()
+        elif gone.why == "cut":
             seen.cuts.append(gone.end)
-            seen.left_out = _below(seen.left_out, gone.end)
+            for record in gone.records:
+                seen.cut_off.setdefault(record.offset, []).append(record)
+            seen.wants_from(gone.end)
             if seen.at is not None:  # also where the group began behind that: others stand there now
                 seen.passed = union([*seen.passed, (gone.end, seen.at)])
 
@@ -142,64 +283,154 @@ class Witness:
 
     def lost(self, tp: TopicPartition) -> list[int]:
         """Return the offsets that are committed past and in the log, and whose record nobody was handed."""
-        return self._never_handed(tp, self._kafka.records(tp))
+        return self._never_handed(tp, self._kafka.records(tp), self._seen[tp].passed)
 
-    def deleted(self, tp: TopicPartition) -> list[int]:
-        """Return the offsets that retention took before anybody was handed them, and that are committed past."""
-        seen = self._seen[tp]  # where retention has deleted the place of a cut, nobody can tell what stood behind it
-        return self._never_handed(tp, [r for r in seen.deleted.values() if all(r.offset < end for end in seen.cuts)])
-
-    def _never_handed(self, tp: TopicPartition, records: Iterable[Record]) -> list[int]:
-        """Return the offsets of those that are committed past although nobody was handed them, or said that nobody need be."""
+    def deleted(self, tp: TopicPartition, owner: str | None) -> list[int]:
+        """Return the offsets that retention took before anybody was handed them, and that are committed past; without an
+        owner also those that whoever comes next will not find."""
         seen = self._seen[tp]
-        wanted = difference(seen.passed, union(seen.left_out))
+        ahead = [(seen.at, NO_END)] if owner is None and seen.at is not None else []
+        # Where retention has deleted the place of a cut, nobody can tell what stood behind it.
+        deleted = [record for record in seen.deleted.values() if all(record.offset < end for end in seen.cuts)]
+        return self._never_handed(tp, deleted, union([*seen.passed, *ahead]))
+
+    def _never_handed(self, tp: TopicPartition, records: Iterable[Record], passed: Sequence[OffsetRange]) -> list[int]:
+        """Return the offsets of those that nobody was handed, although nobody said that nobody need be."""
+        seen = self._seen[tp]
+        wanted = difference(passed, union((left.first, left.next) for left in seen.left_out))
         return sorted(r.offset for r in records if contains(wanted, r.offset) and seen.handed.get(r.offset) is not r)
 
-    def disagreements(self, proofs: Mapping[TopicPartition, PartitionProof]) -> Iterator[str]:
-        """Yield where proofs, made of the same moment, and what was seen differ."""
-        for tp, proof in proofs.items():
-            if not self._seen[tp].untold:
-                yield from (f"{tp}: {what}" for what in self._about(tp, proof))
+    def left_out(self, tp: TopicPartition, kind: LeftOutKind) -> set[int]:
+        """Return the offsets that are committed past on purpose, of those that the log has."""
+        seen = self._seen[tp]
+        there = {record.offset for record in self._kafka.records(tp)}
+        if kind in ("given-up", "dead-lettered"):
+            return (
+                {offset for offset in seen.given_up & there if offset < (seen.at or 0)}
+                if kind == self.gives_up
+                else set()
+            )
+        ranges = union((left.first, left.next) for left in seen.left_out if left.kind == kind)
+        done = intersection(ranges, [(0, seen.at)] if seen.at else [])
+        return {offset for offset in there if contains(done, offset) and not seen.times[offset]}
 
-    def _about(self, tp: TopicPartition, proof: PartitionProof) -> Iterator[str]:
-        seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp)
-        if proof.verdict is Verdict.PROVEN and (lost or deleted):
-            yield f"PROVEN, and nobody was handed {lost or deleted}"
-        if proof.verdict is Verdict.NOT_PROVABLE:
-            deleted_cut = any(end <= self._kafka.start(tp) for end in seen.cuts)
-            if not (seen.unaccountable or self._ledgers_failed or deleted_cut):
-                yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
-            return
-        said = [record.offset for record in self._kafka.records(tp) if contains(_ranges(proof, "lost"), record.offset)]
+    def unclaimed(self, tp: TopicPartition) -> bool:
+        """Whether there are records, or were some, and nobody was ever responsible for them."""
+        limits = self._kafka.log_range(tp)
+        return not self._seen[tp].claimed and bool(self._kafka.records(tp) or (limits is not None and limits.start))
+
+    def disagreements(
+        self,
+        proofs: Mapping[TopicPartition, PartitionProof],
+        owner: Callable[[TopicPartition], str | None],
+        *,
+        midst: bool = False,
+    ) -> Iterator[str]:
+        """Yield where proofs, made of the same moment, and what was seen differ; in the midst of faults some cannot be told."""
+        for tp, proof in proofs.items():
+            seen = self._seen[tp]
+            # Until a cut is noticed, offsets tell old records from new ones no more.
+            unknown = seen.gone or self._kafka.log_range(tp) is None or (midst and bool(seen.cuts))
+            if not (unknown or seen.unnoticed):
+                yield from (f"{tp}: {what}" for what in self._about(tp, proof, owner(tp)))
+
+    def _about(self, tp: TopicPartition, proof: PartitionProof, owner: str | None) -> Iterator[str]:
+        seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp, owner)
+        yield from self._verdict(tp, proof, lost or deleted)
+        known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
+        unwritten = any(one.unwritten for one in seen.unaccountable)
+        offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
+        lost, deleted = [o for o in lost if o < known], [o for o in deleted if o < known]
+
+        def said(kinds: Collection[FindingKind]) -> list[int]:
+            ranges = union((f.first, f.next) for f in proof.findings if f.kind in kinds and not _of_former(f.cause))
+            return [offset for offset in offsets if contains(ranges, offset)]
+
         # What is held because of a cut is not looked at again: where it is cut once more below, more is lost than is said.
-        held = (
-            len(seen.cuts) > 1 and proof.verdict is Verdict.ANOMALIES and set(said) <= set(lost) <= {*said, *seen.gone}
-        )
-        if said != lost and not held:
-            yield f"lost {said} by the proof, {lost} in truth"
-        gone = union([*_ranges(proof, "lost-to-retention"), *_ranges(proof, "lost")])  # whichever came first
+        held = len(seen.cuts) > 1 and proof.verdict is Verdict.ANOMALIES
+        named = said(["lost"])
+        if named != lost and not (held and set(named) <= set(lost) <= {*named, *seen.cut_off}):
+            yield f"lost {named} by the proof, {lost} in truth"
+        # Whichever came first: that the commit went past it, or that it was deleted.
+        gone = union((f.first, f.next) for f in proof.findings if f.kind in ("lost", "lost-to-retention"))
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
-        beyond = seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp)
-        if beyond and (seen.at or 0) > self._kafka.end(tp) and not _ranges(proof, "beyond-end"):
-            yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
-        others = [
-            f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and not seen.explains(f)
-        ]
-        others = [finding for finding in others if not (beyond and finding.kind == "beyond-end")]
-        if others and not seen.unaccountable:
+        others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
+        others = [finding for finding in others if not seen.explains(finding)]
+        if seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp):
+            beyond = [finding for finding in others if finding.kind == "beyond-end"]
+            others = [finding for finding in others if finding not in beyond]
+            if (seen.at or 0) > self._kafka.end(tp) and not beyond:
+                yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
+        if others:
             yield f"nothing of this happened: {others}"
-        again = sorted(offset for offset, times in seen.times.items() if times > 1)
-        named = union([*_ranges(proof, "repeated"), *_ranges(proof, "duplicate"), *proof.explained])
-        told = sorted(offset for offset in seen.times if contains(named, offset))
-        # Where nobody had to notice a cut, the ledgers cannot tell one record at an offset from another.
-        if not set(again) <= set(told) <= {*again, *seen.gone}:
+        for kind in LEFT_OUT:
+            truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
+            if said([kind]) != truth and not unwritten:
+                yield f"{kind} {said([kind])} by the proof, {truth} in truth"
+        again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
+        repeats = [(f.first, f.next) for f in proof.findings if f.kind in ("repeated", "duplicate")]
+        ranges = union([*repeats, *proof.explained])
+        told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
+        # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
+        # one record at an offset from another.
+        if not set(() if unwritten else again) <= set(told) <= {*again, *seen.cut_off}:
             yield f"handed out again {told} by the proof, {again} in truth"
+        if seen.noted and not seen.unaccountable:
+            yield from self._former(seen, proof)
+
+    def _verdict(self, tp: TopicPartition, proof: PartitionProof, wrong: list[int]) -> Iterator[str]:
+        seen = self._seen[tp]
+        if proof.verdict is Verdict.PROVEN:
+            if wrong:
+                yield f"PROVEN, and nobody was handed {wrong}"
+            # What the headline counts.
+            known = proof.start is not None and proof.proven is not None
+            counted = difference([(proof.start or 0, proof.proven or 0)] if known else [], proof.left_out)
+            never = [r.offset for r in self._kafka.records(tp) if contains(counted, r.offset)]
+            if never := [offset for offset in never if not seen.times[offset]]:
+                yield f"PROVEN, and it counts {never}, which nobody was handed"
+        told = (Verdict.ANOMALIES, Verdict.NOT_PROVABLE, Verdict.UNCLAIMED)
+        if proof.verdict not in told if self.unclaimed(tp) else proof.verdict is Verdict.UNCLAIMED:
+            yield f"{proof.verdict.name}, and somebody has {'' if seen.claimed else 'never '}claimed it"
+        if not proof.missing:
+            if proof.committed != seen.at and seen.at is not None:
+                yield f"committed is {proof.committed} by the proof, {seen.at} in truth"
+            return
+        reasons = list(seen.unaccountable)
+        if not seen.noted:
+            reasons.append(_Unaccountable("who claimed it has not said so, or died before it could", 0))
+        if seen.offset_taken:
+            reasons.append(_Unaccountable("the group's offset is in no node", min(seen.recorded, seen.at or 0)))
+        if any(end <= self._kafka.start(tp) for end in seen.cuts):
+            reasons.append(_Unaccountable("retention has deleted the place of a cut", 0))
+        if not reasons:
+            yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
+        elif (proof.proven or 0) < min(seen.at or 0, *(reason.low for reason in reasons)):
+            what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
+            yield f"proven up to {proof.proven} alone, although {what}"
+
+    def _former(self, seen: _Seen, proof: PartitionProof) -> Iterator[str]:
+        """What is said of deleted topics: a commit whose line is missing may be left out."""
+        said = [(former.committed, former.handed_to) for former in proof.former]
+        known = [former for former in seen.former if former is not None]
+        if len(known) < len(seen.former):
+            return
+        same = len(said) == len(known) and all(
+            (told or 0) <= (at or 0) and handed_to == end
+            for (told, handed_to), (at, end) in zip(said, known, strict=False)
+        )
+        if not same:
+            yield f"of deleted topics {said} was committed and handed out by the proof, {known} in truth"
+
+
+def _of_former(cause: str) -> bool:
+    return cause.startswith("in the topic that was deleted")
 
 
 def _below(ranges: Iterable[OffsetRange], end: int) -> list[OffsetRange]:
     return intersection(union(ranges), [(0, end)]) if end > 0 else []
 
 
-def _ranges(proof: PartitionProof, kind: FindingKind) -> list[OffsetRange]:
-    return union((finding.first, finding.next) for finding in proof.findings if finding.kind == kind)
+def _cut_off(left_out: Iterable[_LeftOut], end: int) -> list[_LeftOut]:
+    return [replace(left, next=min(left.next, end)) for left in left_out if left.first < end]

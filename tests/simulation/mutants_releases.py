@@ -1,0 +1,206 @@
+"""Mutants of refused nodes, releases, abandoned turns and watches: a partition that stays where it is, or keeps others there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from inbound.async_worker import AsyncWorker
+from inbound.committer import RETRY, Committer, Pending
+from inbound.coordinators.watch import Watch
+from inbound.coordinators.zookeeper import Call, ZooKeeper
+from inbound.failures import FailurePolicy
+from inbound.holdings import Holdings
+from inbound.partition import Fate, Partition, Place, Step
+from inbound.partition_backoff import PartitionBackoff
+from inbound.processors.batch import Batch
+from inbound.schedule import Schedule
+from inbound.settle import Outcome
+from inbound.topic_partition import TopicPartition
+from inbound.turn import Turns
+from tests.simulation.planting import Mutant, Plant
+
+Original = Callable[..., Any]
+
+
+# -- what ZooKeeper refuses for one node -------------------------------------------------------------------------------
+
+
+def _sent_with_the_others(plant: Plant) -> None:
+    def set_apart(original: Original, self: Committer, pending: Pending, why: str) -> None:
+        plant.bite()
+        self._requeue([pending])
+        self._not_before = self._parts.clock.now() + RETRY
+
+    plant.around(Committer, "_set_apart", set_apart)
+
+
+def _refused_without_backoff(plant: Plant) -> None:
+    def set_apart(original: Original, self: Committer, pending: Pending, why: str) -> None:
+        original(self, pending, why)
+        plant.bite()
+        pending.not_before = 0.0
+
+    plant.around(Committer, "_set_apart", set_apart)
+
+
+def _claimed_without_backoff(plant: Plant) -> None:
+    def rests(original: Original, self: PartitionBackoff, tp: TopicPartition) -> bool:
+        if original(self, tp):
+            plant.bite()
+        return False
+
+    plant.around(PartitionBackoff, "rests", rests)
+
+
+# -- releases ----------------------------------------------------------------------------------------------------------
+
+
+def _release_begins_late(plant: Plant) -> None:
+    """A release belongs to a topic and partition, and listens for the drain from its first step on."""
+    under_way: WeakKeyDictionary[Holdings, dict[TopicPartition, Call[None]]] = WeakKeyDictionary()
+
+    def release(original: Original, self: Holdings, partition: Partition) -> Call[None]:
+        running = under_way.setdefault(self, {})
+        if partition.tp not in running or running[partition.tp].done:
+            running[partition.tp] = self._tasks.spawn(self._give_up(partition), f"release of {partition.tp}")
+        return running[partition.tp]
+
+    async def give_up(original: Original, self: Holdings, partition: Partition) -> None:
+        if partition.drained.done:
+            plant.bite()
+            await Call("a drain that was before")
+        self._parts.schedule.doom(partition, Fate.RELEASE)
+        await original(self, partition)
+
+    plant.around(Holdings, "release", release)
+    plant.around(Holdings, "_give_up", give_up)
+
+
+def _late_recovery_unseen(plant: Plant) -> None:
+    async def recover(original: Original, self: Holdings, partitions: Sequence[Partition]) -> None:
+        before = set(self._suspects)
+        await original(self, partitions)
+        late = {p.tp for p in partitions if p.drained.done} & self._suspects - before
+        if late:
+            plant.bite()
+        self._suspects -= late
+
+    plant.around(Holdings, "recover", recover)
+
+
+def _left_without_the_last_commit(plant: Plant) -> None:
+    def commit_in(original: Original, self: Holdings, session: int) -> None:
+        if any(p.fate is Fate.RELEASE and p.fence.session != session for p in self._parts.schedule.held()):
+            plant.bite()
+
+    plant.around(Holdings, "commit_in", commit_in)
+
+
+# -- turns that are abandoned ------------------------------------------------------------------------------------------
+
+
+def _abandoned_stays(plant: Plant) -> None:
+    def leave(original: Original, self: Schedule, partition: Partition) -> None:
+        if partition.place is not Place.ABANDONED:
+            original(self, partition)
+            return
+        plant.bite()
+        partition.move(Step.LEAVE)
+
+    plant.around(Schedule, "leave", leave)
+
+
+def _cancellation_escapes(plant: Plant) -> None:
+    """Only exceptions are caught where a dead letter is on its way, and partitions passed on that are running."""
+
+    async def give_up(original: Original, self: FailurePolicy, partition: Partition, batch: Batch) -> Outcome:
+        outcome: Outcome = await original(self, partition, batch)
+        if partition.place is Place.ABANDONED:
+            plant.bite()
+            raise asyncio.CancelledError
+        return outcome
+
+    def rescue(original: Original, self: Turns, partition: Partition) -> None:
+        if partition.place is not Place.ABANDONED:
+            original(self, partition)
+
+    async def serve(original: Original, self: AsyncWorker, partition: Partition) -> None:
+        try:
+            await self._turns.serve(partition)
+        finally:
+            del self._under_way[partition]
+            self._parts.schedule.end_turn(self, 0.0, 0.0)
+
+    plant.around(FailurePolicy, "_give_up", give_up)
+    plant.around(Turns, "rescue", rescue)
+    plant.around(AsyncWorker, "_serve", serve)
+
+
+def _given_up_although_abandoned(plant: Plant) -> None:
+    import inbound.failures as failures
+
+    def abandoned(original: Original, partition: Partition) -> bool:
+        if original(partition):
+            plant.bite()
+        return False
+
+    plant.around(failures, "_abandoned", abandoned)
+
+
+# -- watches -----------------------------------------------------------------------------------------------------------
+
+
+def _watches_pile_up(plant: Plant) -> None:
+    def read(original: Original, self: Watch, zk: ZooKeeper, ask: Original, path: str, **named: Any) -> Call[Any]:
+        plant.bite()
+        call: Call[Any] = ask(path, lambda: self.fired())  # another one each time
+        return call
+
+    plant.around(Watch, "_read", read)
+
+
+RELEASES = (
+    Mutant(
+        "refused-with-the-others", "what is refused for one node is sent alone",
+        "one bad node stops every commit of the channel", _sent_with_the_others,
+    ),
+    Mutant(
+        "refused-without-backoff", "a commit that is refused for its node is tried ever more rarely",
+        "it is sent a hundred times a second", _refused_without_backoff,
+    ),
+    Mutant(
+        "claimed-without-backoff", "a partition whose nodes cannot be used is tried ever more rarely",
+        "it costs ZooKeeper some twenty requests a second", _claimed_without_backoff,
+    ),
+    Mutant(
+        "release-begins-late", "a release ends however its partition goes",
+        "who leaves waits for ever, and the next claim is never released", _release_begins_late,
+    ),
+    Mutant(
+        "late-recovery-unseen", "R6, R9: what was recovered after its partition had drained is looked at",
+        "an owner node of ours under which nothing is held", _late_recovery_unseen,
+    ),
+    Mutant(
+        "left-without-the-last-commit", "who leaves commits in the session that it has",
+        "nobody recovers what it claimed in one that is over, and its commit waits for ever", _left_without_the_last_commit,
+    ),
+    Mutant(
+        "abandoned-stays", "R2: a partition that was abandoned can be claimed when its call has ended",
+        "its process never claims it again", _abandoned_stays, "reset",
+    ),
+    Mutant(
+        "cancellation-escapes", "a turn passes its partition on, however it ends",
+        "a partition whose dead letter was on its way is never claimed again", _cancellation_escapes, "reset",
+    ),
+    Mutant(
+        "given-up-although-abandoned", "nothing is given up of a partition that was abandoned meanwhile",
+        "the ledger says of a record that it was skipped, and it comes again", _given_up_although_abandoned, "reset",
+    ),
+    Mutant(
+        "watches-pile-up", "a watch is set once",
+        "all of them are called at once when a connection breaks", _watches_pile_up,
+    ),
+)  # fmt: skip
