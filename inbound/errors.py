@@ -119,6 +119,15 @@ class UnreadableBatchError(PartitionError):
         self.offset = offset
         self.faced = False  # the partition was held because of it
 
+    @classmethod
+    def too_large(cls, topic: str, partition: int, offset: int, size: int, limit: int) -> UnreadableBatchError:
+        """Return what says that `size` bytes of a producer become more than `limit`."""
+        return cls(
+            topic, partition, offset,
+            f"{size} bytes become more than {limit} (reader.max_decompressed_bytes) when they are decompressed; raise that, or "
+            "move the group past it (inbound offsets reset)",
+        )  # fmt: skip
+
 
 class ProcessorError(InboundError):
     """The processor raised, or gave an answer that cannot be used."""

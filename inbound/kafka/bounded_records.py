@@ -48,11 +48,8 @@ class BoundedRecords(MemoryRecords):  # type: ignore[misc]
         try:
             made = DECODERS[codec](data, self._limit)
         except TooLargeError:
-            raise UnreadableBatchError(
-                self._key.topic, self._key.partition, offset,
-                f"{len(data)} bytes become more than {self._limit} (reader.max_decompressed_bytes) when they are decompressed; "
-                "raise that, or move the group past it (inbound offsets reset)",
-            ) from None  # fmt: skip
+            key, size = self._key, len(data)
+            raise UnreadableBatchError.too_large(key.topic, key.partition, offset, size, self._limit) from None
         self._left -= len(made)
         return made
 

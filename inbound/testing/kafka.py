@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from inbound.buffer import record_size
 from inbound.coordinators.topic_ids import canonical
-from inbound.errors import BrokerUnavailableError
+from inbound.errors import BrokerUnavailableError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
@@ -44,6 +44,7 @@ class _Log:
     end: int = 0
     led: bool = True  # has a leader that answers
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # each leader's, and where it began
+    batches: dict[range, int] = field(default_factory=dict)  # compressed ones: their offsets, and how large they become
 
     def elect(self) -> None:
         """Have another leader, which holds the log as it is now."""
@@ -142,6 +143,12 @@ class FakeKafka:
             log.end += 1
         return range(first, log.end)
 
+    def publish_batch(self, topic: str, partition: int, values: Sequence[bytes], becomes: int) -> range:
+        """Append records as one batch of 1000 bytes that becomes so many when it is decompressed. Returns their offsets."""
+        offsets = self.publish(topic, partition, values)
+        self._logs[TopicPartition(topic, partition)].batches[offsets] = becomes
+        return offsets
+
     def skip(self, topic: str, partition: int, count: int) -> None:
         """Let `count` offsets hold no record, as transaction markers and compaction do."""
         self._logs[TopicPartition(topic, partition)].end += count
@@ -162,6 +169,7 @@ class FakeKafka:
         log.end = min(log.end, max(end, log.start))
         gone = [record for record in log.records if record.offset >= end]
         log.records = log.records[: len(log.records) - len(gone)]
+        log.batches = {one: size for one, size in log.batches.items() if one.stop <= log.end}
         log.elect()
         self._gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
 
@@ -215,7 +223,7 @@ class FakeKafka:
         """Let all brokers answer again."""
         self.is_up = True
 
-    def client(self, *, max_poll_records: int = 1000) -> FakeLogClient:
+    def client(self, *, max_poll_records: int = 1000, max_decompressed_bytes: int = 64 * 1024 * 1024) -> FakeLogClient:
         """Return a client.
 
         Raises:
@@ -223,7 +231,7 @@ class FakeKafka:
         """
         self.check_up()
         id_form = self.id_forms[len(self.clients) % len(self.id_forms)]
-        self.clients.append(FakeLogClient(self, max_poll_records, id_form))
+        self.clients.append(FakeLogClient(self, max_poll_records, id_form, max_decompressed_bytes))
         return self.clients[-1]
 
     # -- the client's side -------------------------------------------------------------------------------------------
@@ -252,13 +260,20 @@ class FakeKafka:
         return next((record.offset for record in log.records if record.timestamp >= time_ms), None)
 
     def fetch(
-        self, tp: TopicPartition, position: int, limit: int, max_bytes: int, leader_epoch: int | None = None
+        self,
+        tp: TopicPartition,
+        position: int,
+        limit: int,
+        max_bytes: int,
+        leader_epoch: int | None = None,
+        max_decompressed_bytes: int = 64 * 1024 * 1024,
     ) -> Fetched | None:
         """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None if no leader answers.
 
         Raises:
             LookupError: the position is not in the log.
             DivergedError: what the leader of `leader_epoch` wrote ends before the position.
+            UnreadableBatchError: the next batch becomes larger than `max_decompressed_bytes`.
         """
         log = self._answering(tp)
         if log is None:
@@ -271,10 +286,14 @@ class FakeKafka:
                 raise DivergedError(end)
         if not log.start <= position <= log.end:
             raise LookupError(position)
-        waiting = [r for r in log.records if r.offset >= position]
+        large = [one for one, size in log.batches.items() if one.stop > position and size > max_decompressed_bytes]
+        stop = large[0].start if large else log.end
+        if stop <= position < log.end:
+            raise UnreadableBatchError.too_large(*tp, stop, 1000, max_decompressed_bytes)
+        waiting = [r for r in log.records if position <= r.offset < stop]
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
-        next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
+        next_offset = records[-1].offset + 1 if len(records) < len(waiting) else stop
         told = log.epoch_of(next_offset - 1) if self.tells_epochs and records else None  # it stands in the records
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
@@ -286,9 +305,16 @@ class FakeKafka:
 class FakeLogClient(LogClient):
     """Reads a `FakeKafka`. Partitions of one poll take turns at being first."""
 
-    def __init__(self, kafka: FakeKafka, max_poll_records: int, id_form: Callable[[int], str] = _plain_id) -> None:
+    def __init__(
+        self,
+        kafka: FakeKafka,
+        max_poll_records: int,
+        id_form: Callable[[int], str] = _plain_id,
+        max_decompressed_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
         self._kafka = kafka
         self._max = max_poll_records
+        self._max_decompressed_bytes = max_decompressed_bytes
         self._id_form = id_form
         self.positions: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}  # under which leader what is before a position was written
@@ -416,11 +442,14 @@ class FakeLogClient(LogClient):
         if tp not in self._outside:
             position, epoch = self.positions[tp], self._epochs.get(tp)
             try:
-                return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch)
-            except (LookupError, DivergedError) as error:
+                most = self._max_decompressed_bytes
+                return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch, most)
+            except (LookupError, DivergedError, UnreadableBatchError) as error:
                 self._outside[tp] = error
         why = self._outside[tp]
-        if isinstance(why, DivergedError):
+        if isinstance(why, UnreadableBatchError):
+            result.unreadable[tp] = why
+        elif isinstance(why, DivergedError):
             result.diverged[tp] = why.end
         else:
             result.out_of_range[tp] = self.positions[tp]

@@ -166,7 +166,8 @@ class World:
         log_clients: list[FakeLogClient] = []
 
         def connect() -> FakeLogClient:
-            log_clients.append(self.kafka.client())
+            most = channel.parts.config.reader.max_decompressed_bytes
+            log_clients.append(self.kafka.client(max_decompressed_bytes=most))
             return log_clients[-1]
 
         coordinator = coordinator or DynamicCoordinator()

@@ -1,0 +1,128 @@
+"""A producer's batch that becomes larger than it may: its partition is held and says so, everything else goes on."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from inbound.config import ChannelConfig
+from inbound.coordinators.dynamic import DynamicCoordinator
+from inbound.explain.answer import Question, answers
+from inbound.explain.detector import StallDetector
+from inbound.planning import PlannedChannel
+from inbound.running import Running, RunningChannels
+from inbound.testing.world import Consumer, Recording, World
+from inbound.topic_partition import TopicPartition
+from tests.one_partition import offsets
+
+MIB = 1024 * 1024
+TP = TopicPartition("orders", 0)
+HELD = (
+    "the batch of records at offset 2 cannot be read: 1000 bytes become more than 67108864 (reader.max_decompressed_bytes) "
+    "when they are decompressed; raise that, or move the group past it (inbound offsets reset)"
+)
+
+
+def planned(**reader: object) -> PlannedChannel:
+    """Return a channel's plan with these settings of its reader."""
+    processor = {"type": "simple"}
+    settings = {"topics": ["orders"], "group": "group", "processor": processor, "workers": 1, "reader": reader}
+    return PlannedChannel(ChannelConfig.model_validate(settings), Recording, "", {}, DynamicCoordinator())
+
+
+class Bombed:
+    """One consumer of two partitions; in the first stand two records, a batch that becomes 600 MiB, and one more record."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.world.kafka.create_topic("orders", 2)
+        self.publish(0, 2)
+        self.world.kafka.publish_batch("orders", 0, [b"x"] * 3, 600 * MIB)
+        self.publish(0, 1)
+        self.publish(1, 1)
+        self.consumer: Consumer = self.world.join("a")
+        channel, connect = self.consumer.channel, self.consumer.connect
+        assert connect is not None
+        self.detector = StallDetector(lambda: [channel], self.world.clock, 2.0)
+        self.consumer.parts.append(self.detector)
+        self.channels = RunningChannels(
+            lambda name, plan: Running(plan, channel, connect=lambda plan: connect),
+            self.consumer.controller, self.consumer.tasks, self.world.clock,
+        )  # fmt: skip
+        self.channels.make("orders", planned())
+        self.world.run(10)
+
+    def publish(self, partition: int, count: int) -> None:
+        """Publish records that are what they seem."""
+        self.world.kafka.publish("orders", partition, [b"x"] * count)
+
+    def reload(self, **reader: object) -> None:
+        """Let the configuration be another one, and some time pass."""
+        self.channels.edit("orders", planned(**reader))
+        self.world.run(5)
+
+    @property
+    def held(self) -> list[str | None]:
+        """Why the partitions are held, as status says."""
+        return [partition.held for partition in self.consumer.channel.status().partitions]
+
+    @property
+    def handed(self) -> dict[int, list[int]]:
+        """The offsets that the processor was handed, by partition."""
+        assert isinstance(self.consumer.processor, Recording)
+        seen = self.consumer.processor.seen
+        return {number: [offset for tp, offset in seen if tp.partition == number] for number in (0, 1)}
+
+
+def test_a_batch_beyond_the_bound_holds_its_partition_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """What stands before it is handed out and committed; in status and in the log once, with what to do."""
+    caplog.set_level(logging.ERROR)
+    bombed = Bombed()
+    bombed.publish(1, 2)
+    bombed.world.run(60)
+
+    assert bombed.handed == {0: [0, 1], 1: [0, 1, 2]}
+    assert bombed.world.commits() == {0: 2, 1: 3}
+    assert bombed.held == [HELD, None]
+    assert [r.getMessage() for r in caplog.records] == [f"group orders/0: held: {HELD}"]
+    assert bombed.consumer.channel.parts.meters.holds.counts()["unreadable"] == 1
+
+
+def test_it_is_explained_with_what_to_do() -> None:
+    """By `inbound explain`, and as the cause of a stall."""
+    bombed = Bombed()
+    bombed.world.run(60)
+    (answer,) = answers([bombed.consumer.channel], bombed.detector, Question(TP, None))
+
+    found = answer["explanation"]
+    assert (found["cause"], found["text"]) == ("read-fails", f"held: {HELD}")
+
+
+def test_it_goes_on_with_the_batch_when_the_bound_is_raised_by_a_reload() -> None:
+    """Once, from the commit on; nothing is skipped, and nothing is read twice."""
+    bombed = Bombed()
+    bombed.reload(max_decompressed_bytes="1GiB")
+
+    assert (bombed.handed, bombed.world.commits()) == ({0: [0, 1, 2, 3, 4, 5], 1: [0]}, {0: 6, 1: 1})
+    assert bombed.held == [None, None]
+
+
+def test_another_edit_does_not_let_it_pass() -> None:
+    """It is looked at again, and held for the same reason."""
+    bombed = Bombed()
+    bombed.reload(idle_wait="200ms")
+
+    assert (bombed.handed[0], bombed.world.commits(), bombed.held) == ([0, 1], {0: 2, 1: 1}, [HELD, None])
+
+
+def test_its_next_owner_holds_it_too() -> None:
+    """The commit says where; a rebalance loses nothing."""
+    bombed = Bombed()
+    bombed.world.leave("a")
+    processor = Recording()
+    consumer = bombed.world.join("b", processor)
+    bombed.world.run(10)
+
+    held = [partition.held for partition in consumer.channel.status().partitions]
+    assert (held, offsets(processor), bombed.world.commits()) == ([HELD, None], [], {0: 2, 1: 1})
