@@ -53,7 +53,7 @@ class Router:
                 f"neither the path {path[:200]} nor the host {host[:200]} names a topic; post to {RULES}"
             )
         if not allowed:
-            raise NoTopicError(f"topic {found[0]}: not one that may be posted to here; see ingress.topics")
+            raise NoTopicError(f"topic {found[0][:200]}: not one that may be posted to here; see ingress.topics")
         return allowed
 
     def choose(self, candidates: tuple[str, ...], existing: Collection[str]) -> str:

@@ -1,0 +1,521 @@
+"""What stopped a process once, or could: each attack as it came, and that it costs nothing now but its own answer.
+
+How their cost grows with their size: `tests/test_growth.py`. Requests that are none: `tests/test_malformed_requests.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inbound.cli import run as run_command
+from inbound.config import AdminConfig, IngressConfig, ProfilingConfig, load
+from inbound.config.known_secrets import KnownSecrets
+from inbound.http.admin import AdminServer
+from inbound.http.pages import Page, text
+from inbound.http.rights import Rights
+from inbound.http.server import LIMITS, Bounds, Request, Server
+from inbound.jmx.face import JmxFace
+from inbound.logs.formats import ConsoleFormatter
+from inbound.processors.batch import PlainRecord
+from inbound.processors.cloudevents_bridge import http_to_records
+from inbound.processors.cloudevents_kafka import decode_record
+from inbound.processors.dispatch.transport import Answer
+from inbound.processors.http_values import DISPATCHED
+from inbound.profiling.listener import ProfilingListener
+from inbound.spark.proofs import _replace
+from inbound.zookeeper_client import zookeeper_access
+from tests.dispatch_stage import DEAD
+from tests.dispatch_stage import Stage as Dispatching
+from tests.growth import BATCH
+from tests.ingress_stage import EVENT, Stage, ask, request, running, statuses
+from tests.jmx_stage import CHANNEL, MakePort, Port, make_port, port
+from tests.made_status import process
+from tests.waiting import until, wait_for
+
+__all__ = ["make_port", "port"]  # the fixtures
+
+#: What one input may take of the processor, in seconds: below what keeps a heartbeat out, above what a slow machine takes.
+MOST = 0.25
+MIB = 1024 * 1024
+
+
+@contextmanager
+def costing(seconds: float = MOST) -> Iterator[None]:
+    """Fail when what is done in it takes more of the processor, in whatever thread."""
+    began = time.process_time()
+    yield
+    assert time.process_time() - began < seconds
+
+
+# -- 1: a query of stars -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stars", ["*" * 28, "*" * 60, "*a" * 1000 + "b"])
+def test_a_query_of_stars_is_answered_like_any_other(port: Port, stars: str) -> None:
+    """42 characters in a GET were 8 s in which no thread went on; 60 stars were for ever."""
+    with costing():
+        answer = port.ask(f"/jmx?qry=inbound:type={stars}")
+
+    assert answer.code == 200
+
+
+def test_a_pattern_that_is_too_long_is_refused_and_not_repeated(port: Port) -> None:
+    """No name has so many characters."""
+    answer = port.ask(f"/jmx?qry=inbound:type={'*' * 8000}")
+
+    assert (answer.code, "8013 characters" in answer.text, len(answer.text) < 500) == (400, True, True)
+
+
+@pytest.mark.parametrize("request_", [
+    {"type": "read", "attribute": "Group"}, {"type": "write", "attribute": "MaxReadRate", "value": 1},
+    {"type": "exec", "operation": "resume"},
+], ids=lambda one: one["type"])  # fmt: skip
+def test_who_may_not_ask_does_not_learn_what_there_is(make_port: MakePort, request_: dict[str, Any]) -> None:
+    """Rights are checked before anything is looked for: of a bean that is there they hear what they hear of none."""
+    port = make_port(policy="deny: [{bean: '*:*', read: ['*'], write: ['*'], exec: ['*']}]")
+    answers = [port.jolokia(body={**request_, "mbean": bean}) for bean in (CHANNEL, "inbound:type=Channel,name=none")]
+    said = [answer["error"].replace("name=none", "name=orders") for answer in answers]
+
+    assert (said[0], [answer["status"] for answer in answers]) == (said[1], [403, 403])
+
+
+# -- 2: a header of a record ---------------------------------------------------------------------------------------------
+
+
+def test_a_header_of_question_marks_is_refused_in_few_words() -> None:
+    """40,000 of them were 6 s, in which the next owner of the partition was waiting for its turn to stop."""
+    header = b"application/cloudevents" + b"?" * 40_000
+    with costing():
+        try:
+            decode_record(PlainRecord(0, value=b"x", headers=[("content-type", header)]))
+        except ValueError as error:
+            said = str(error)
+        line = ConsoleFormatter(KnownSecrets().hide).format(
+            logging.LogRecord("inbound", logging.ERROR, "", 0, "%s: %s", ("orders/0", said), None)
+        )
+
+    assert (len(said) <= 500, len(line) < 700) == (True, True)
+
+
+def test_a_long_line_of_the_log_is_cut_before_it_is_looked_through_and_hides_what_the_cut_goes_through() -> None:
+    """1 MB of question marks was an hour; half of a secret would not be known for one."""
+    known = KnownSecrets()
+    secret = "hunter2-" * 12
+    known.remember(secret)
+    told = "x" * (32_768 - 40) + secret + "?&" * MIB
+    with costing(1.0):
+        line = ConsoleFormatter(known.hide).format(logging.LogRecord("a", logging.ERROR, "", 0, told, None, None))
+
+    assert ("hunter2" in line, len(line) < 40_000) == (False, True)
+
+
+LONG = b"a" * 20_000
+REFUSED: dict[str, Callable[[], object]] = {
+    "content type of a record": lambda: decode_record(PlainRecord(0, value=b"x", headers=[("content-type", LONG)])),
+    "attribute of a record": lambda: decode_record(PlainRecord(0, headers=[
+        ("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"s"), ("ce_type", b"t"), ("ce_time", LONG)])),
+    "name of an attribute": lambda: decode_record(PlainRecord(0, headers=[
+        ("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"s"), ("ce_type", b"t"), (f"ce_{'A-' * 9000}", b"1")])),
+    "version of a record": lambda: decode_record(PlainRecord(0, headers=[("ce_specversion", LONG)])),
+    "attribute of a request": lambda: refusal([(b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"s"),
+                                               (b"ce-type", b"t"), (b"ce-time", LONG)]),
+    "structured event": lambda: refusal([(b"content-type", b"application/cloudevents+json")],
+                                        b'{"specversion": "' + LONG + b'"}'),
+    "batch": lambda: refusal([(b"content-type", BATCH)], b'[{"' + LONG + b'": 1}]'),
+}  # fmt: skip
+
+
+def refusal(headers: list[tuple[bytes, bytes]], body: bytes = b"x") -> None:
+    """Raise what a message is refused with."""
+    found = http_to_records(headers, body)
+    assert isinstance(found, ValueError)
+    raise found
+
+
+@pytest.mark.parametrize("attempt", REFUSED.values(), ids=REFUSED.keys())
+def test_what_a_stranger_wrote_is_not_repeated_whole(attempt: Callable[[], object]) -> None:
+    """Reasons go into logs, answers, headers of dead letters."""
+    with pytest.raises(ValueError, match=r"^.{1,500}$"):
+        attempt()
+
+
+@pytest.mark.parametrize("target", [f"/{'a' * 30_000}", f"/topics/{'b' * 30_000}", f"/x?{'c' * 30_000}"])
+def test_an_answer_of_the_ingress_does_not_repeat_its_target(target: str) -> None:
+    """It would be sent what it had sent, and somebody's log would have it twice."""
+    assert len(Stage().post(request(target))) < 2000
+
+
+# -- 3: the ingress ------------------------------------------------------------------------------------------------------
+
+
+def first_names(count: int) -> bytes:
+    """Return a batch of events that begin with a name each of its own."""
+    event = b'"specversion":"1.0","id":"1","source":"s","type":"t"}'
+    return b"[" + b",".join(b'{"x%d":"y",%b' % (number, event) for number in range(count)) + b"]"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({**EVENT, "ce-x": '"' + '\\"' * 20_000}, b"x"),
+        ({"content-type": BATCH.decode()}, first_names(4000)),
+        ({**EVENT, "content-type": "text/plain; charset=punycode"}, b"a" * 400_000),
+    ],
+    ids=["header of quotes", "batch of other first names", "punycode"],
+)
+def test_a_request_that_kept_the_loop_for_seconds_is_answered(headers: dict[str, str], body: bytes) -> None:
+    """5 s, 5 s, 27 s."""
+    with costing(0.5):
+        answer = Stage().post(request(headers=headers, body=body))
+
+    assert statuses(answer)[0] in (202, 400, 431)
+
+
+def test_the_size_of_a_body_is_looked_at_before_the_body() -> None:
+    """What is too large is not read first: here it is no event either, and nobody has noticed."""
+    stage = Stage(IngressConfig(max_event_bytes=1000))
+    event = {"content-type": "application/cloudevents+json"}
+    answers = [stage.post(request(headers=event, body=b"?" * size)) for size in (1000, 1001)]
+
+    assert [statuses(answer) for answer in answers] == [[400], [413]]
+
+
+def test_a_large_body_is_taken_apart_beside_the_loop() -> None:
+    """While it is, others are answered; a small one takes no thread."""
+    stage = Stage(IngressConfig(max_event_bytes=8 * MIB))
+    aside: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
+    stage.receiver._aside = lambda work, done: aside.append((work, done))
+    connection, wire = stage.connect()
+    connection.data_received(request(body=b"x" * 100_000))
+    others = statuses(stage.post(request()))
+    before = wire.written
+    (work, done), *more = aside
+    done(work())
+    stage.settle(2)
+
+    assert (others, before, statuses(wire.written), more) == ([202], b"", [202], [])
+
+
+# -- 5: connections ------------------------------------------------------------------------------------------------------
+
+
+def test_heads_alone_reserve_nothing() -> None:
+    """Eight of 90 bytes, that promised bodies, kept everybody out for 30 s."""
+    config = IngressConfig(max_in_flight_bytes=8 * MIB, max_request_bytes=4 * MIB, max_event_bytes=MIB)
+    stage = Stage(config)
+    for _ in range(8):
+        connection, _ = stage.connect()
+        connection.data_received(
+            request(body=b"")[:-4].replace(b"content-length: 0", b"content-length: %d" % (4 * MIB)) + b"\r\n\r\n"
+        )
+    stage.loop.run()
+
+    assert (statuses(stage.post(request())), stage.receiver.counters.in_flight_bytes) == ([202], 0)
+
+
+def test_what_has_come_is_reserved_and_given_back() -> None:
+    """A body that is never whole counts with what there is of it, until its time is over."""
+    stage = Stage()
+    connection, _ = stage.connect()
+    connection.data_received(request(body=b"x" * 100_000)[:50_000])
+    reserved = stage.receiver.counters.in_flight_bytes
+    stage.advance(31)
+    stage.loop.run()
+
+    assert (40_000 < reserved < 50_000, stage.receiver.counters.in_flight_bytes) == (True, 0)
+
+
+# -- 6: Jolokia ----------------------------------------------------------------------------------------------------------
+
+VERSION = {"type": "version"}
+
+
+def test_a_list_of_requests_is_bounded(port: Port) -> None:
+    """25,575 of them in 1 MiB were a minute."""
+    with costing():
+        answer = port.ask("/jolokia", method="POST", body=[VERSION] * 25_575)
+
+    assert (json.loads(answer.text)["status"], "25575 requests in one" in answer.text) == (400, True)
+
+
+def test_all_answers_to_a_list_are_bounded(make_port: MakePort, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they are asked for is not kept until all of it is there."""
+    monkeypatch.setattr("inbound.jmx.face._MOST_ANSWERED", 5000)
+    answer = make_port().ask("/jolokia", method="POST", body=[VERSION] * 500)
+
+    found = json.loads(answer.text)
+    assert (found["status"], found["error"].endswith("of 500 requests are too long; ask for less")) == (400, True)
+
+
+def test_nothing_more_is_looked_up_for_a_client_that_is_gone(port: Port) -> None:
+    """Of 500 answers it will read none."""
+    looked: list[bool] = []
+
+    def gone() -> bool:
+        looked.append(True)
+        return len(looked) > 3
+
+    face = JmxFace(port.made.snapshot, None, Rights(None), None, logging.getLogger("test"))
+    body = json.dumps([VERSION] * 500).encode()
+    page = face.answer(
+        Request("POST", "/jolokia", host="127.0.0.1", client="127.0.0.1", body=body, gone=gone), "127.0.0.1"
+    )
+
+    assert page is not None
+    assert (len(json.loads(page.body)), len(looked)) == (3, 4)
+
+
+class Pages:
+    """A server whose pages are large, or take until they are let go; probes are answered at once."""
+
+    def __init__(self, *, size: int = 10, held: bool = False, bounds: Bounds | None = None) -> None:
+        self.made = 0
+        self.go_on = threading.Event()
+        self._size, self._held = size, held
+        log = logging.getLogger("test")
+        limits = replace(LIMITS, tick_seconds=0.05)
+        self.server = Server(
+            socket.AF_INET, ("127.0.0.1", 0), self._page, log=log, limits=limits, bounds=bounds or Bounds()
+        )
+        self.server.start()
+
+    def _page(self, request: Request) -> Page:
+        if request.path == "/healthz":
+            return text(200, "ok")
+        self.made += 1
+        if self._held:
+            wait_for(self.go_on, 20, "the test lets the page go")
+        return text(200, "x" * self._size)
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        client = socket.create_connection(self.server.server_address[:2], timeout=10)
+        client.sendall(sent)
+        return client
+
+    def ask(self, path: str) -> int:
+        """Return the status of an answer."""
+        with self.connect(f"GET {path} HTTP/1.0\r\n\r\n".encode()) as client:
+            return int(client.recv(65536).split()[1])
+
+    def close(self) -> None:
+        self.go_on.set()
+        self.server.close()
+
+
+def test_probes_are_answered_while_all_pages_are_being_made() -> None:
+    """Forty bulk requests made `/healthz` fail, so that a supervisor restarted the process."""
+    bounds = Bounds(threads=2, waiting=2)
+    with closing(Pages(held=True, bounds=bounds)) as pages, ExitStack() as crowd:
+        clients = [crowd.enter_context(pages.connect(b"GET /slow HTTP/1.0\r\n\r\n")) for _ in range(4)]
+        until(lambda: pages.made == 2, 10, "two are being made", look=0.001)
+        until(lambda: pages.ask("/slow") == 503, 10, "one more is refused", look=0.001)
+        probe = pages.ask("/healthz")
+        pages.go_on.set()
+
+        assert (probe, {client.recv(100).split()[1] for client in clients}) == (200, {b"200"})
+
+
+def test_answers_that_nobody_reads_are_bounded() -> None:
+    """Ten slow readers were 500 MiB."""
+    bounds = Bounds(unread=4 * MIB)
+    with closing(Pages(size=8 * MIB, bounds=bounds)) as pages, ExitStack() as crowd:
+        for _ in range(10):
+            crowd.enter_context(pages.connect(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"))
+            until(lambda: pages.server._server.unread > 0, 10, "an answer waits", look=0.001)
+        refused = pages.ask("/large")
+
+        assert (refused, pages.ask("/healthz"), pages.made <= 3) == (503, 200, True)
+
+
+# -- 7: the dispatcher as somebody else's hand ---------------------------------------------------------------------------
+
+
+def test_what_a_subscription_sends_is_refused_by_admin_ports_and_taken_by_the_ingress(make_port: MakePort) -> None:
+    """`subscriberUri: http://127.0.0.1:8081/channels/payments/pause` paused a channel; chains of ingresses are legal."""
+    stage = Dispatching(subscriberUri="http://127.0.0.1:8081/channels/orders/pause")
+    stage.dispatch("one", seconds=2)
+    target = stage.processors["a"]._sender.targets.subscriber
+    sent = dict(line.decode().split(": ", 1) for line in target.headers) | stage.requests[0].headers
+    admin = make_port()
+    headers = {name.replace("-", "_"): value for name, value in sent.items() if name.lower() != "host"}
+    refused = admin.ask("/channels/orders/pause", method="POST", body=b"{}", **headers)
+    read = admin.ask("/status", **{DISPATCHED: "1"})
+    with running() as (ingress, _):
+        taken = ask(ingress, headers={**EVENT, **sent})[0]
+
+    assert (refused.code, read.code, admin.made.asked, taken) == (403, 403, [], 202)
+
+
+def test_children_ask_for_a_token_that_their_parent_alone_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the configuration says: it comes by their standard input, and no one else reads it there."""
+    reading, writing = os.pipe()
+    os.write(writing, b"random-token\nwhat comes later")
+    real = os.read
+    monkeypatch.setattr("inbound.cli.run.os.read", lambda descriptor, count: real(reading, count))
+    run_command._told.cache_clear()
+    try:
+        token = run_command._token_of_parent(AdminConfig())()
+        rest = real(reading, 100)
+    finally:
+        run_command._told.cache_clear()
+        os.close(reading)
+        os.close(writing)
+
+    assert (token, rest) == ("random-token", b"what comes later")
+
+
+# -- 8: secrets in a subscriber's URL ------------------------------------------------------------------------------------
+
+
+def test_a_dead_letter_names_its_subscriber_without_what_is_secret_in_the_url() -> None:
+    """As the log does."""
+    stage = Dispatching(
+        subscriberUri="http://subscriber/hook?token=hunter2&tenant=a",
+        delivery={"retry": 0, "backoffDelay": "PT1S", "deadLetterSink": DEAD},
+    )
+    stage.behaviour = lambda request: Answer(400 if request.url != DEAD else 202)
+    stage.dispatch("bad", seconds=5)
+    (letter,) = [request for request in stage.requests if request.url == DEAD]
+
+    assert (letter.headers["ce-knativeerrordest"], "hunter2" in str(letter)) == ("http://subscriber/hook", False)
+
+
+# -- 9: browsers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def profiles() -> Iterator[Callable[..., int]]:
+    """Ask a listener of profiles that has a token. Returns the status."""
+    listener = ProfilingListener(ProfilingConfig(listen="127.0.0.1:0"), token=lambda: "secret", hosts=("pods.example",))
+    listener.start()
+
+    def fetch(**headers: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", int(listener.url.rpartition(":")[2]), timeout=10)
+        with closing(connection):
+            connection.request(
+                "GET", "/debug/pprof/cmdline", headers={k.replace("_", "-"): v for k, v in headers.items()}
+            )
+            return connection.getresponse().status
+
+    yield fetch
+    listener.close()
+
+
+PASSWORD = f"Basic {base64.b64encode(b'x:secret').decode()}"
+
+
+def test_a_page_of_another_site_reads_no_profile_with_a_password_that_a_browser_keeps(
+    profiles: Callable[..., int],
+) -> None:
+    """The browser sends it along, whoever wrote the page that asks; a person, and `go tool pprof`, still read."""
+    pages = [{"Sec_Fetch_Site": "cross-site"}, {"Origin": "http://evil.example"}, {"Referer": "http://evil.example/"}]
+    people: list[dict[str, str]] = [{}, {"Sec_Fetch_Site": "none", "User_Agent": "Mozilla/5.0"}]
+
+    assert [profiles(Authorization=PASSWORD, **one) for one in pages] == [403] * 3
+    assert [profiles(Authorization=PASSWORD, **one) for one in people] == [200] * 2
+
+
+def test_a_name_that_somebody_lets_point_here_reads_nothing_and_one_that_is_configured_does(
+    profiles: Callable[..., int],
+) -> None:
+    """DNS rebinding: to a browser such a page is of this site."""
+    found = {host: profiles(Host=host, Authorization="") for host in ("evil.example", "pods.example", "10.0.0.7:8008")}
+
+    assert (found["evil.example"], found["pods.example"], found["10.0.0.7:8008"]) == (403, 401, 401)
+
+
+def test_probes_and_scrapers_ask_by_address_and_by_the_names_that_are_configured() -> None:
+    """Kubelets by the pod's address, Prometheus by an address or the service's name."""
+    server = AdminServer(process, host="127.0.0.1", port=0, port_given=True, hosts=("metrics.svc",))
+    server.start()
+    try:
+        found = {}
+        for host in (
+            "10.0.0.7:8080",
+            "[::1]:8080",
+            "localhost",
+            "METRICS.svc:8080",
+            socket.gethostname(),
+            "evil.example",
+        ):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+            with closing(connection):
+                connection.request("GET", "/metrics", headers={"Host": host})
+                found[host] = connection.getresponse().status
+    finally:
+        server.close()
+
+    assert [status for host, status in found.items() if host != "evil.example"] == [200] * 5
+    assert found["evil.example"] == 403
+
+
+# -- 10: small ones ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["/topics%2forders", "/topics%2Forders", "/a%2ftopics/orders"])
+def test_a_slash_that_is_written_as_a_number_parts_no_path(target: str) -> None:
+    """A proxy before us, that lets `/topics/...` pass for some, has seen another path."""
+    stage = Stage()
+    answer = stage.post(request(target))
+
+    assert (statuses(answer), stage.producer.written) == ([404], [])
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o022])
+def test_a_proof_is_readable_for_whom_the_umask_lets_read(tmp_path: Path, umask: int) -> None:
+    """077 is what SECURITY.md recommends where others use the machine."""
+    before = os.umask(umask)
+    try:
+        _replace(tmp_path / "proof.json", b"{}")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "proof.json").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("path", ["read", "list"])
+def test_a_path_of_five_thousand_digits_leads_nowhere(port: Port, path: str) -> None:
+    """Python makes no number of so many: that was an error of ours, with its trace in the log."""
+    digits = "9" * 5000
+    body = {
+        "type": path,
+        "mbean": CHANNEL,
+        "attribute": "Topics",
+        "path": digits if path == "read" else f"inbound/{digits}",
+    }
+    answer = port.ask("/jolokia", method="POST", body=body)
+
+    assert (answer.code, json.loads(answer.text)["status"] in (200, 400, 404), len(answer.text) < 8000) == (
+        200,
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(("acl", "warned"), [("", True), (", acl: creator", False), (", acl: open", False)])
+def test_a_certificate_for_zookeeper_with_nodes_that_are_open_is_warned_of(
+    acl: str, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who shows a certificate means to be known by it; the nodes are everybody's all the same."""
+    certificates = Path(__file__).parent / "certificates"
+    text = (
+        f'zookeeper: {{hosts: "h:1", tls: {{ca_file: {certificates}/ca.pem, cert_file: {certificates}/client.pem}}{acl}}}\n'
+        "channels: {a: {topics: [t], group: g, processor: {type: simple, options: {sinks: [log]}}}}\n"
+    )
+    zookeeper_access(load(text, filename="f.yaml").config.zookeeper)
+
+    assert ("everybody may change the nodes" in caplog.text) is warned
