@@ -126,10 +126,10 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
     A date counts from the answer's own Date: the receiver's clock is not ours.
     """
     retry_after = headers.get("Retry-After", "")
-    if retry_after.isdigit():
+    if retry_after.isascii() and retry_after.isdigit():
         return float(retry_after)
     try:
         until, now = (parsedate_to_datetime(text) for text in (retry_after, headers.get("Date", "")))
         return max(0.0, (until - now).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
