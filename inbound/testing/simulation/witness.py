@@ -383,8 +383,8 @@ class Witness:
             if said([kind]) != truth and not unwritten:
                 yield f"{kind} {said([kind])} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
-        repeats = [(f.first, f.next) for f in proof.findings if f.kind in ("repeated", "duplicate")]
-        ranges = union([*repeats, *proof.explained])
+        repeats = [f for f in proof.findings if f.kind in ("repeated", "duplicate") and not _of_former(f.cause)]
+        ranges = union([*((f.first, f.next) for f in repeats), *proof.explained])
         told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
         # one record at an offset from another.
