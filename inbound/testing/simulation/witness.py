@@ -245,6 +245,10 @@ class Witness:
                 seen.noted = True
                 seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
                 if entry.facts["position"] is not None:
+                    if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
+                        # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                        what = "who had it before may have moved the commit over a cut without its ledger"
+                        seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
                     seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
                     seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
