@@ -73,6 +73,7 @@ class _Seen:
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     cuts: list[int] = field(default_factory=list)  # where the log was cut
     cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
+    untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
     unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
@@ -165,6 +166,7 @@ class Witness:
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
+        self._seen[tp].untold_cut = None
         self._seen[tp].left_out.append(_LeftOut(first, end, "jumped"))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
@@ -192,6 +194,8 @@ class Witness:
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
+        seen.unnoticed |= seen.untold_cut is not None and seen.untold_cut < offset
+        seen.untold_cut = None
         seen.counts_from = epoch
         seen.moves_to(offset)
         seen.passed = _below(seen.passed, offset)
@@ -239,6 +243,8 @@ class Witness:
             seen = self._seen[TopicPartition(entry.topic, entry.partition)]
             if isinstance(entry, Note) and entry.kind == "reset":
                 seen.told = entry.facts["new"]
+            elif isinstance(entry, Note) and entry.kind == "truncated":
+                seen.untold_cut = None
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted, seen.inside = True, None
                 if entry.facts["position"] is not None:
@@ -280,6 +286,8 @@ class Witness:
             seen.cut_off.clear()
         elif gone.why == "cut":
             seen.cuts.append(gone.end)
+            if gone.end < max(seen.at or 0, seen.handed_to):
+                seen.untold_cut = gone.end if seen.untold_cut is None else min(gone.end, seen.untold_cut)
             for record in gone.records:
                 seen.cut_off.setdefault(record.offset, []).append(record)
             seen.wants_from(gone.end)
