@@ -96,6 +96,17 @@ class ResetNote:
 
 
 @dataclass(frozen=True)
+class RecreationNote:
+    """What the claim that begins a recreated topic leaves in the epoch node, for as long as nothing is committed.
+
+    Its answer can be lost, or its process can die, before log, processor or ledger say that the topic was recreated: the
+    next claim says it then. The id of the deleted topic is the first of `EpochInfo.former`.
+    """
+
+    old: int | None  # the group's offset in the deleted topic; None: there was none
+
+
+@dataclass(frozen=True)
 class EpochInfo:
     """The data of `epochs/<topic>/<partition>`: who claimed last. The node's *version* is the fencing token."""
 
@@ -111,6 +122,19 @@ class EpochInfo:
     #: Under which leader of the partition what is before the group's offset was written, as Kafka counts leaders: who reads
     #: on there can have the brokers compare. None: not known.
     leader_epoch: int | None = None
+    #: The topic was deleted and recreated, and nothing was committed since.
+    recreated: RecreationNote | None = None
+
+    @property
+    def noted_offset(self) -> int | None:
+        """Return where the group's offset is as long as the notes hold; None: there is no note."""
+        if self.reset is not None:
+            return self.reset.new
+        return 0 if self.recreated is not None else None
+
+    def without_notes(self) -> EpochInfo:
+        """Return this as it is once something is committed."""
+        return self if self.noted_offset is None else replace(self, reset=None, recreated=None)
 
     def of_topic(self, topic_id: str | None) -> EpochInfo:
         """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.
@@ -120,9 +144,9 @@ class EpochInfo:
         if topic_id is None or (self.topic_id is not None and same_topic(self.topic_id, topic_id)):
             return self
         if self.topic_id is None:
-            return replace(self, topic_id=topic_id)
+            return replace(self, topic_id=topic_id, recreated=None)
         former = [self.topic_id, *(known for known in self.former if not same_topic(known, topic_id))]
-        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]))
+        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None)
 
     def knows_as_former(self, topic_id: str) -> bool:
         """Whether the group knows that the topic with that id was deleted.
@@ -139,7 +163,7 @@ class EpochInfo:
 
     def encode(self) -> bytes:
         body = {"v": FORMAT, **asdict(self)}
-        for name in ("reset", "leader_epoch"):
+        for name in ("reset", "leader_epoch", "recreated"):
             if body[name] is None:
                 del body[name]
         return json.dumps(body, separators=(",", ":")).encode()
@@ -160,6 +184,7 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
             tuple(map(str, former)),
             _reset_note(body.get("reset")),
             None if leader is None else int(leader),
+            _recreation_note(body.get("recreated")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
@@ -225,6 +250,13 @@ def _reset_note(value: Any) -> ResetNote | None:
         None if since is None else int(since),
         bool(value.get("claimed")),
     )
+
+
+def _recreation_note(value: Any) -> RecreationNote | None:
+    if value is None:
+        return None
+    old = value["old"]
+    return RecreationNote(None if old is None else int(old))
 
 
 def _mapping(value: Any) -> dict[str, Any] | None:
