@@ -153,8 +153,9 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
     """Read an epoch node; None where nobody has claimed yet."""
     if not data:
         return None
-    body = read_object(path, data)
     try:
+        body = _object(data)
+        _refuse_if_newer(path, body)
         topic_id, former, leader = body.get("topic_id"), body.get("former") or (), body.get("leader_epoch")
         return EpochInfo(
             str(body["consumer"]),
@@ -167,7 +168,8 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
-            f"{path}: not the epoch node of an inbound group ({error!r}); another tool uses it"
+            f"{path}: holds {data[:40]!r}, not the epoch of an inbound group ({error!r}): another tool, or a hand, has written it; "
+            "leave the node: the next claim writes it anew"
         ) from None
 
 
