@@ -185,8 +185,8 @@ def test_a_node_that_cannot_be_used_makes_no_other_partition_unprovable(
     """It is named; nothing is concluded from what else ZooKeeper says of the partition."""
     scene.kafka.create_topic("empty", 2)
     scene.configure(topic="empty")
-    for partition in (0, 1):
-        scene.write(PATHS.offset("empty", partition), b"0")
+    for number in (0, 1):
+        scene.write(PATHS.offset("empty", number), b"0")
     path = node("empty", 0)
     scene.write(path, b"nonsense")
 
