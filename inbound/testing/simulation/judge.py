@@ -479,5 +479,6 @@ class Judge:
         self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
         known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
         known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        self._nodes.written(tp)
         self.witness.reset(tp, new, known.epoch)
         return True
