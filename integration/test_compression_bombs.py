@@ -1,0 +1,114 @@
+"""Batches of some KiB that become hundreds of MiB, on a real broker: what it lets through, and what becomes of who reads them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inbound.http.client import fetch_status
+from integration.bombs import MESSAGE_TOO_LARGE, MIB, NONE, bomb, publish
+from integration.harness import Scene, Scenes
+from tests.waiting import until
+
+#: Each of less than 1 MiB, which a broker takes by default.
+BOMBS = {0: ("gzip", 600), 1: ("zstd", 600), 2: ("zstd-sized", 600), 3: ("lz4", 240)}
+#: What a process may have in memory at the most, in MiB: Python and its modules, the bound, and a copy of what is within it.
+MOST = 400
+
+
+def held(scene: Scene, process: subprocess.Popen[bytes]) -> dict[int, str]:
+    """Return why partitions are held, as status says."""
+    status: Any = fetch_status(scene.admin_url(process))
+    partitions = status["channels"][0]["partitions"]
+    return {one["partition"]: one["held"] for one in partitions if one["held"] is not None}
+
+
+def peak(process: subprocess.Popen[bytes]) -> int:
+    """Return how many MiB a process had in memory at the most."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) // 1024
+
+
+def bombed(scene: Scene, codecs: dict[int, tuple[str, int]]) -> dict[int, int]:
+    """Put a batch between records of these partitions. Returns the brokers' answers."""
+    scene.publish(3)
+    answers = {n: publish(scene.bootstrap_servers, scene.topic, n, bomb(*one)) for n, one in codecs.items()}
+    scene.publish(2)
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("client", "codecs", "said"),
+    [
+        (
+            "kafka-python",
+            BOMBS,
+            "bytes become more than 67108864 (reader.max_decompressed_bytes) when they are decompressed",
+        ),
+        ("confluent-kafka", {1: BOMBS[1], 2: BOMBS[2]}, "receive.message.max.bytes"),
+    ],
+)
+def test_a_bomb_holds_its_partition_and_costs_no_memory(
+    scenes: Scenes, client: str, codecs: dict[int, tuple[str, int]], said: str
+) -> None:
+    """The broker takes each, for it counts compressed bytes. What is before it is read, and everything of the others."""
+    s = scenes(client=client)
+    answers = bombed(s, codecs)
+    process = s.start()
+    until(lambda: held(s, process).keys() == codecs.keys(), 90, lambda: f"they are held: {s.log(process)}")
+    until(
+        lambda: [s.offset(n) for n in range(6)] == [3 if n in codecs else 5 for n in range(6)], 60, "all else is read"
+    )
+
+    assert (set(answers.values()), [why for why in held(s, process).values() if said not in why]) == ({NONE}, [])
+    assert s.log(process).count("held: the batch of records at offset 3 cannot be read") == len(codecs)
+    assert peak(process) < (MOST if client == "kafka-python" else 2 * MOST)
+    assert s.stop(process) == 0
+
+
+def test_a_broker_refuses_what_is_large_on_the_wire_and_what_lies(scenes: Scenes) -> None:
+    """Snappy makes a twentieth of it at best: 600 MiB do not fit. And a length that is not true is found out."""
+    s = scenes()
+
+    assert publish(s.bootstrap_servers, s.topic, 0, bomb("snappy", 40)) == MESSAGE_TOO_LARGE
+    assert publish(s.bootstrap_servers, s.topic, 0, bomb("snappy-lie", 1)) != NONE
+
+
+#: Reads a topic with librdkafka, within so many bytes of memory.
+READS = """
+import resource, sys, confluent_kafka as ck
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+if int(sys.argv[3]):
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[3]), int(sys.argv[3])))
+consumer = ck.Consumer({"bootstrap.servers": sys.argv[1], "group.id": "g", "receive.message.max.bytes": 20_000_000,
+                        "fetch.max.bytes": 1_000_000, "message.max.bytes": 1_000_000})
+consumer.incremental_assign([ck.TopicPartition(sys.argv[2], 0, 3)])
+message = None
+while message is None:
+    message = consumer.poll(1.0)
+print(len(message.value()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.thorough("says whether what SECURITY.md says of librdkafka is so still; the product's own part is above")
+@pytest.mark.parametrize("codec", ["gzip", "lz4"])
+def test_librdkafka_has_no_bound_for_gzip_and_lz4(scenes: Scenes, codec: str) -> None:
+    """It takes all that it becomes, twice; where that is not there, the process ends. None of its settings changes that."""
+    s = scenes()
+    mib = 600 if codec == "gzip" else 240
+    bombed(s, {0: (codec, mib)})
+    command = [sys.executable, "-c", READS, s.bootstrap_servers, s.topic]
+    free, bounded = (
+        subprocess.run([*command, str(limit * MIB)], capture_output=True, text=True, timeout=240, check=False)
+        for limit in (0, 2 * mib)
+    )
+
+    size, most = map(int, free.stdout.split())
+    assert (size, most > 2 * mib, bounded.returncode) == (mib * MIB, True, -signal.SIGABRT), bounded
