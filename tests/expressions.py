@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from tests.test_layers import ROOT, modules
 
@@ -35,13 +34,14 @@ def found_in(source: str) -> Iterator[str]:
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (f"import {a.name}" for a in node.names if a.name in _OTHER_WAYS or (a.name == "re" and a.asname))
+            yield from (
+                f"import {a.name}" for a in node.names if a.name in _OTHER_WAYS or (a.name == "re" and a.asname)
+            )
         elif isinstance(node, ast.ImportFrom) and node.module in {"re", *_OTHER_WAYS}:
             yield f"from {node.module} import"
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re":
-            if node.attr in _CALLS:
-                call = called.get(id(node))
-                yield shown(call.args[0], named) if call is not None and call.args else f"re.{node.attr}"
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "re" and node.attr in _CALLS:
+            call = called.get(id(node))
+            yield shown(call.args[0], named) if call is not None and call.args else f"re.{node.attr}"
 
 
 def shown(node: ast.expr, named: Mapping[str, ast.expr]) -> str:
