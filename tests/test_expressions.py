@@ -7,6 +7,7 @@ import pytest
 from tests.expressions import PAGE, STRANGERS, expressions, found_in, listed
 
 
+@pytest.mark.slow
 def test_each_expression_is_listed_with_its_reason_and_what_is_listed_is_there() -> None:
     """Who adds one says there whose text it sees, and why that costs no more than its size."""
     known, without_reason = listed(PAGE.read_text())
