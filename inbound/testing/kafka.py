@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from inbound.buffer import record_size
 from inbound.coordinators.topic_ids import canonical
-from inbound.errors import BrokerUnavailableError
+from inbound.errors import BrokerUnavailableError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
@@ -93,6 +93,8 @@ class FakeKafka:
         #: How clients write the ids of topics: each client that is made takes the next way.
         self.id_forms: Sequence[Callable[[int], str]] = (_plain_id,)
         self.is_up = True
+        #: Where a batch begins that cannot be taken apart.
+        self.unreadable: dict[TopicPartition, int] = {}
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
         #: Told of records that leave a log.
@@ -259,6 +261,7 @@ class FakeKafka:
         Raises:
             LookupError: the position is not in the log.
             DivergedError: what the leader of `leader_epoch` wrote ends before the position.
+            UnreadableBatchError: the batch at the position cannot be taken apart.
         """
         log = self._answering(tp)
         if log is None:
@@ -271,10 +274,13 @@ class FakeKafka:
                 raise DivergedError(end)
         if not log.start <= position <= log.end:
             raise LookupError(position)
-        waiting = [r for r in log.records if r.offset >= position]
+        last = self.unreadable.get(tp, log.end)
+        if position >= last < log.end:
+            raise UnreadableBatchError(*tp, last, "it is too large")
+        waiting = [r for r in log.records if position <= r.offset < last]
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
-        next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
+        next_offset = records[-1].offset + 1 if len(records) < len(waiting) else last
         told = log.epoch_of(next_offset - 1) if self.tells_epochs and records else None  # it stands in the records
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
@@ -417,11 +423,13 @@ class FakeLogClient(LogClient):
             position, epoch = self.positions[tp], self._epochs.get(tp)
             try:
                 return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch)
-            except (LookupError, DivergedError) as error:
+            except (LookupError, DivergedError, UnreadableBatchError) as error:
                 self._outside[tp] = error
         why = self._outside[tp]
         if isinstance(why, DivergedError):
             result.diverged[tp] = why.end
+        elif isinstance(why, UnreadableBatchError):
+            result.unreadable[tp] = why
         else:
             result.out_of_range[tp] = self.positions[tp]
         return None
