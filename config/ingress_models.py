@@ -93,7 +93,9 @@ class IngressConfig(Part):
         default=64 * MIB, description="Bodies that are not answered yet; with more, requests are answered with 429."
     )
     max_connections: Annotated[int, whole(1, 100_000)] = Field(
-        default=2000, description="Clients at a time; further ones are closed at once."
+        default=2000,
+        description="Clients at a time, those at their TLS handshake included, and half as many of one address. Of more, the one "
+        "gives way that has waited longest for its client.",
     )
     token_file: Annotated[Path, BeforeValidator(secret_file), PlainSerializer(str, when_used="json")] | None = Field(
         default=None,

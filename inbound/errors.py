@@ -115,7 +115,8 @@ class UnreadableBatchError(PartitionError):
     """A batch of records that is not to be taken apart: broken, or larger than it may be once it is decompressed."""
 
     def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
-        super().__init__(topic, partition, f"the batch of records at offset {offset} cannot be read: {why}")
+        self.what = f"the batch of records at offset {offset} cannot be read: {why}"
+        super().__init__(topic, partition, self.what)
         self.offset = offset
         self.faced = False  # the partition was held because of it
 

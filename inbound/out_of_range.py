@@ -63,7 +63,7 @@ class OutOfRange:
             self._parts.schedule.await_records(partition, NEVER)
         else:
             error.faced = True
-            partition.held = str(error).removeprefix(f"{partition.tp}: ")
+            partition.held = error.what
             self._failures.hold(partition, "read-fails", error.offset)
             self._parts.meters.holds.add("unreadable")
             self._parts.schedule.put_back(partition, NEVER)

@@ -18,9 +18,11 @@ from inbound.jmx.model import JmxError
 from inbound.jmx.names import ObjectName
 from inbound.jmx.requests import of_path
 from inbound.kafka.decompression import TooLargeError, gunzip
+from inbound.kafka.refusals import refusal
 from inbound.processors.batch import PlainRecord
 from inbound.processors.cloudevents_bridge import http_to_records
 from inbound.processors.cloudevents_kafka import decode_record
+from inbound.profiling.parameters import Parameters
 
 EVENT = [(b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"s"), (b"ce-type", b"t")]
 STRUCTURED = b'{"specversion":"1.0","id":"1","source":"s","type":"t"'
@@ -59,6 +61,11 @@ def read(value: bytes) -> object:
         return KnownSecrets().hide(str(error))
 
 
+def named(query: str) -> object:
+    """As profiles look for a thread."""
+    return Parameters(query, ["thread"]).pattern("thread").fullmatch("a" * 150)
+
+
 def many(piece: str) -> Callable[[int], bytes]:
     """Return what makes some n bytes of `piece`; `%d` in it is a number."""
     if "%d" not in piece:
@@ -71,6 +78,7 @@ def batch(piece: str) -> Callable[[int], bytes]:
 
 
 BATCH = b"application/cloudevents-batch+json"
+TLS = {"security.protocol": "SSL"}
 EVENTS = '{"specversion":"1.0","id":"1","source":"s","type":"t"}'
 KIB, MIB = 1024, 1024 * 1024
 
@@ -122,6 +130,9 @@ GROWING = (
     Growing("JSON of objects", nested(b'{"a":', b"}"), posted, 8 * MIB),
     Growing("JSON of one name", body(lambda n: STRUCTURED + b',"data":1' * (n // 9) + b"}"), posted, 8 * MIB),
     Growing("JSON of escapes", body(lambda n: STRUCTURED + b',"data":"' + b"\\u0041" * (n // 6) + b'"}'), posted, 8 * MIB),
+    Growing("thread of brackets", lambda n: "thread=" + "[" * n, named, 16 * KIB),
+    Growing("thread of stars", lambda n: "thread=" + "*a" * (n // 2), named, 16 * KIB),
+    Growing("broker's words", lambda n: "Handshake failed: " * (n // 18), lambda said: refusal(said, "b:1", TLS), 32 * KIB),
     Growing("gzip of zeros", lambda n: gzip.compress(b"\0" * (n * 50)), lambda data: gunzip(data, 64 * MIB), 2 * MIB),
 )  # fmt: skip
 

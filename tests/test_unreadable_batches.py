@@ -8,6 +8,7 @@ import pytest
 
 from inbound.config import ChannelConfig
 from inbound.coordinators.dynamic import DynamicCoordinator
+from inbound.coordinators.zookeeper import SetData
 from inbound.explain.answer import Question, answers
 from inbound.explain.detector import StallDetector
 from inbound.planning import PlannedChannel
@@ -114,6 +115,29 @@ def test_another_edit_does_not_let_it_pass() -> None:
     bombed.reload(idle_wait="200ms")
 
     assert (bombed.handed[0], bombed.world.commits(), bombed.held) == ([0, 1], {0: 2, 1: 1}, [HELD, None])
+
+
+def test_the_processor_hears_of_it_once() -> None:
+    """As of a position that is not in the log."""
+    bombed = Bombed()
+    bombed.world.run(60)
+
+    assert isinstance(bombed.consumer.processor, Recording)
+    assert [c for c in bombed.consumer.processor.calls if c[0] == "exception"] == [
+        ("exception", 0, "UnreadableBatchError")
+    ]
+
+
+def test_a_group_that_is_moved_past_it_goes_on() -> None:
+    """The other way out that the message names."""
+    bombed = Bombed()
+    bombed.world.leave("a")
+    bombed.world.ensemble.tree.transaction([SetData(bombed.world.paths.offset("orders", 0), b"5")], 0)
+    processor = Recording()
+    bombed.world.join("b", processor)
+    bombed.world.run(10)
+
+    assert (offsets(processor), bombed.world.commits()) == ([5], {0: 6, 1: 1})
 
 
 def test_its_next_owner_holds_it_too() -> None:

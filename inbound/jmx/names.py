@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from inbound.errors import InboundError
+from inbound.globs import glob
 
 #: What stands before the colon of our names, and is meant where nothing stands there.
 DOMAIN = "inbound"
@@ -161,23 +162,3 @@ def _matcher(pattern: str) -> re.Pattern[str]:
     """Return what a domain, or a value as written, has to match."""
     escape = r"\\.|" if pattern.startswith('"') else ""
     return glob(re.split(rf"({escape}\*|\?)", pattern))
-
-
-def glob(parts: Sequence[str]) -> re.Pattern[str]:
-    """Return what matches `parts` one after the other: `*` is any text, `?` any character, others are themselves.
-
-    It takes at most a step for each character of the text times each of the pattern: what stands between two stars is
-    looked for once, where it comes first, and never again (an atomic group). To go on behind a later one finds nothing more.
-    """
-    pieces = [""]  # of the pattern, between its stars
-    for part in parts:
-        if part == "*":
-            pieces.append("")
-        else:
-            pieces[-1] += "." if part == "?" else re.escape(part)
-    first, *others = pieces
-    if not others:
-        return re.compile(first, re.DOTALL)
-    between = "".join(f"(?>.*?{piece})" for piece in others[:-1] if piece)
-    # The last one stands at the end: it has a length, for no piece has a star.
-    return re.compile(f"{first}{between}.*{others[-1]}", re.DOTALL)

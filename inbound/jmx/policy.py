@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from inbound.config import PolicyConfig, PolicyRule
 from inbound.errors import ConfigError
-from inbound.jmx.names import MalformedNameError, ObjectName, glob
+from inbound.globs import glob
+from inbound.jmx.names import MalformedNameError, ObjectName
 
 #: Returns the policy as it is now. May raise ConfigError: then nothing is allowed.
 ReadPolicy = Callable[[], "Policy"]

@@ -109,7 +109,7 @@ def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
                 raise
             except Exception as error:  # what it raises for broken data is of many kinds
                 self.drain()
-                said = f"{type(error).__name__}: {error}"
+                said = f"{type(error).__name__}: {error}; move the group past it (inbound offsets reset)"
                 key: KafkaPartition = self.topic_partition
                 raise UnreadableBatchError(key.topic, key.partition, self.next_fetch_offset, said) from error
             return taken
