@@ -123,7 +123,7 @@ class ReaderConfig(Part):
     max_decompressed_bytes: Annotated[int, size(1)] = Field(
         default=64 * MIB,
         description="Bytes that a batch of a producer may become when it is decompressed; its partition is held at a larger one. "
-        "With kafka-python; librdkafka has bounds of its own.",
+        "With kafka-python; librdkafka has a bound for zstd alone (SECURITY.md).",
     )
     idle_wait: Annotated[float, duration(over=True)] = Field(
         default=0.1, description="How long a partition with nothing to read rests."
