@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -107,8 +106,8 @@ def test_librdkafka_has_no_bound_for_gzip_and_lz4(scenes: Scenes, codec: str) ->
     command = [sys.executable, "-c", READS, s.bootstrap_servers, s.topic]
     free, bounded = (
         subprocess.run([*command, str(limit * MIB)], capture_output=True, text=True, timeout=240, check=False)
-        for limit in (0, 2 * mib)
+        for limit in (0, mib + 300)
     )
 
     size, most = map(int, free.stdout.split())
-    assert (size, most > 2 * mib, bounded.returncode) == (mib * MIB, True, -signal.SIGABRT), bounded
+    assert (size, most > 2 * mib, bounded.returncode != 0) == (mib * MIB, True, True), bounded

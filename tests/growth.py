@@ -97,7 +97,7 @@ def nested(opening: bytes, closing: bytes) -> Callable[[int], Any]:
 
 
 GROWING = (
-    Growing("JMX pattern of stars", lambda n: f"inbound:type={'*' * n}", lambda text: ObjectName.parse(text).matches(BEAN), 4000),
+    Growing("JMX pattern of stars", lambda n: f"*:topic={'*' * n}b,*", lambda text: ObjectName.parse(text).matches(BEAN), 4000),
     Growing(
         "JMX pattern of stars and letters", lambda n: f"*:topic={'*a' * (n // 2)}b,*",
         lambda text: ObjectName.parse(text).matches(BEAN), 4000,

@@ -64,7 +64,7 @@ def costing(seconds: float = MOST) -> Iterator[None]:
 # -- 1: a query of stars -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stars", ["*" * 28, "*" * 60, "*a" * 1000 + "b"])
+@pytest.mark.parametrize("stars", ["*" * 28 + "x", "*" * 60 + "x", "*" * 4000 + "x"])
 def test_a_query_of_stars_is_answered_like_any_other(port: Port, stars: str) -> None:
     """42 characters in a GET were 8 s in which no thread went on; 60 stars were for ever."""
     with costing():
@@ -116,7 +116,7 @@ def test_a_long_line_of_the_log_is_cut_before_it_is_looked_through_and_hides_wha
     known = KnownSecrets()
     secret = "hunter2-" * 12
     known.remember(secret)
-    told = "x" * (32_768 - 40) + secret + "?&" * MIB
+    told = "x" * (32_768 - 40) + secret + "?" * MIB
     with costing(1.0):
         line = ConsoleFormatter(known.hide).format(logging.LogRecord("a", logging.ERROR, "", 0, told, None, None))
 
@@ -125,7 +125,7 @@ def test_a_long_line_of_the_log_is_cut_before_it_is_looked_through_and_hides_wha
 
 LONG = b"a" * 20_000
 REFUSED: dict[str, Callable[[], object]] = {
-    "content type of a record": lambda: decode_record(PlainRecord(0, value=b"x", headers=[("content-type", LONG)])),
+    "content type of a record": lambda: decode_record(PlainRecord(0, value=b"x", headers=[("content-type", b"application/cloudevents+" + LONG)])),
     "attribute of a record": lambda: decode_record(PlainRecord(0, headers=[
         ("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"s"), ("ce_type", b"t"), ("ce_time", LONG)])),
     "name of an attribute": lambda: decode_record(PlainRecord(0, headers=[
@@ -172,14 +172,14 @@ def first_names(count: int) -> bytes:
     ("headers", "body"),
     [
         ({**EVENT, "ce-x": '"' + '\\"' * 20_000}, b"x"),
-        ({"content-type": BATCH.decode()}, first_names(4000)),
+        ({"content-type": BATCH.decode()}, first_names(11_000)),
         ({**EVENT, "content-type": "text/plain; charset=punycode"}, b"a" * 400_000),
     ],
     ids=["header of quotes", "batch of other first names", "punycode"],
 )
 def test_a_request_that_kept_the_loop_for_seconds_is_answered(headers: dict[str, str], body: bytes) -> None:
     """5 s, 5 s, 27 s."""
-    with costing(0.5):
+    with costing(1.5):
         answer = Stage().post(request(headers=headers, body=body))
 
     assert statuses(answer)[0] in (202, 400, 431)

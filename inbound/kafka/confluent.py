@@ -396,9 +396,9 @@ class ConfluentClient(LogClient):
         """Take note of the errors, and return the records."""
         for message in messages:
             error, topic, number = message.error(), message.topic(), message.partition()
-            if error is None:
-                continue
             tp = TopicPartition(topic or "", -1 if number is None else number)
+            if error is None or tp in self._unreadable:  # what comes of it still was asked for before
+                continue
             if error.code() in _OUT_OF_RANGE:
                 if tp in self._positions:
                     self._set_outside(tp, error)
