@@ -125,7 +125,8 @@ def test_a_long_line_of_the_log_is_cut_before_it_is_looked_through_and_hides_wha
 
 LONG = b"a" * 20_000
 REFUSED: dict[str, Callable[[], object]] = {
-    "content type of a record": lambda: decode_record(PlainRecord(0, value=b"x", headers=[("content-type", b"application/cloudevents+" + LONG)])),
+    "content type of a record": lambda: decode_record(
+        PlainRecord(0, value=b"x", headers=[("content-type", b"application/cloudevents+" + LONG)])),
     "attribute of a record": lambda: decode_record(PlainRecord(0, headers=[
         ("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"s"), ("ce_type", b"t"), ("ce_time", LONG)])),
     "name of an attribute": lambda: decode_record(PlainRecord(0, headers=[
@@ -172,14 +173,14 @@ def first_names(count: int) -> bytes:
     ("headers", "body"),
     [
         ({**EVENT, "ce-x": '"' + '\\"' * 20_000}, b"x"),
-        ({"content-type": BATCH.decode()}, first_names(11_000)),
+        ({"content-type": BATCH.decode()}, first_names(20_000)),
         ({**EVENT, "content-type": "text/plain; charset=punycode"}, b"a" * 400_000),
     ],
     ids=["header of quotes", "batch of other first names", "punycode"],
 )
 def test_a_request_that_kept_the_loop_for_seconds_is_answered(headers: dict[str, str], body: bytes) -> None:
     """5 s, 5 s, 27 s."""
-    with costing(1.5):
+    with costing(1.0):
         answer = Stage().post(request(headers=headers, body=body))
 
     assert statuses(answer)[0] in (202, 400, 431)
@@ -487,23 +488,12 @@ def test_a_proof_is_readable_for_whom_the_umask_lets_read(tmp_path: Path, umask:
     assert (tmp_path / "proof.json").stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-@pytest.mark.parametrize("path", ["read", "list"])
-def test_a_path_of_five_thousand_digits_leads_nowhere(port: Port, path: str) -> None:
+def test_a_path_of_five_thousand_digits_leads_nowhere(port: Port) -> None:
     """Python makes no number of so many: that was an error of ours, with its trace in the log."""
-    digits = "9" * 5000
-    body = {
-        "type": path,
-        "mbean": CHANNEL,
-        "attribute": "Topics",
-        "path": digits if path == "read" else f"inbound/{digits}",
-    }
+    body = {"type": "read", "mbean": CHANNEL, "attribute": "Partitions", "path": "9" * 5000}
     answer = port.ask("/jolokia", method="POST", body=body)
 
-    assert (answer.code, json.loads(answer.text)["status"] in (200, 400, 404), len(answer.text) < 8000) == (
-        200,
-        True,
-        True,
-    )
+    assert (answer.code, json.loads(answer.text)["status"], json.loads(answer.text)["value"]) == (200, 200, None)
 
 
 @pytest.mark.parametrize(("acl", "warned"), [("", True), (", acl: creator", False), (", acl: open", False)])
