@@ -75,7 +75,8 @@ def _zstd(pieces: Iterable[bytes]) -> bytes:
 
 def _zstd_sized(pieces: Iterable[bytes]) -> bytes:
     """Say in the frame how large it becomes."""
-    return zstandard.ZstdCompressor(level=3).compress(b"".join(pieces))
+    made: bytes = zstandard.ZstdCompressor(level=3).compress(b"".join(pieces))
+    return made
 
 
 def _lz4(pieces: Iterable[bytes]) -> bytes:
@@ -96,7 +97,8 @@ def _snappy_plain(pieces: Iterable[bytes]) -> bytes:
 
 def _snappy_lie(pieces: Iterable[bytes]) -> bytes:
     """Say that it becomes 4 GiB."""
-    return b"\xff\xff\xff\xff\x0f" + snappy.compress(b"x")[1:]
+    made: bytes = snappy.compress(b"x")
+    return b"\xff\xff\xff\xff\x0f" + made[1:]
 
 
 _CODECS: Mapping[str, tuple[int, Callable[[Iterable[bytes]], bytes]]] = {

@@ -142,9 +142,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 
 def refusal(headers: list[tuple[bytes, bytes]], body: bytes = b"x") -> None:
     """Raise what a message is refused with."""
-    found = http_to_records(headers, body)
-    assert isinstance(found, ValueError)
-    raise found
+    http_to_records(headers, body)
 
 
 @pytest.mark.parametrize("attempt", REFUSED.values(), ids=REFUSED.keys())
@@ -350,7 +348,8 @@ def test_what_a_subscription_sends_is_refused_by_admin_ports_and_taken_by_the_in
     stage = Dispatching(subscriberUri="http://127.0.0.1:8081/channels/orders/pause")
     stage.dispatch("one", seconds=2)
     target = stage.processors["a"]._sender.targets.subscriber
-    sent = dict(line.decode().split(": ", 1) for line in target.headers) | stage.requests[0].headers
+    sent = dict(line.decode().split(": ", 1) for line in target.headers)
+    sent |= stage.requests[0].headers
     admin = make_port()
     headers = {name.replace("-", "_"): value for name, value in sent.items() if name.lower() != "host"}
     refused = admin.ask("/channels/orders/pause", method="POST", body=b"{}", **headers)

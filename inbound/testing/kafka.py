@@ -223,7 +223,7 @@ class FakeKafka:
         """Let all brokers answer again."""
         self.is_up = True
 
-    def client(self, *, max_poll_records: int = 1000, max_decompressed_bytes: int = 64 * 1024 * 1024) -> FakeLogClient:
+    def client(self, *, max_poll_records: int = 1000) -> FakeLogClient:
         """Return a client.
 
         Raises:
@@ -231,7 +231,7 @@ class FakeKafka:
         """
         self.check_up()
         id_form = self.id_forms[len(self.clients) % len(self.id_forms)]
-        self.clients.append(FakeLogClient(self, max_poll_records, id_form, max_decompressed_bytes))
+        self.clients.append(FakeLogClient(self, max_poll_records, id_form))
         return self.clients[-1]
 
     # -- the client's side -------------------------------------------------------------------------------------------
@@ -305,16 +305,10 @@ class FakeKafka:
 class FakeLogClient(LogClient):
     """Reads a `FakeKafka`. Partitions of one poll take turns at being first."""
 
-    def __init__(
-        self,
-        kafka: FakeKafka,
-        max_poll_records: int,
-        id_form: Callable[[int], str] = _plain_id,
-        max_decompressed_bytes: int = 64 * 1024 * 1024,
-    ) -> None:
+    def __init__(self, kafka: FakeKafka, max_poll_records: int, id_form: Callable[[int], str] = _plain_id) -> None:
         self._kafka = kafka
         self._max = max_poll_records
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self.max_decompressed_bytes = 64 * 1024 * 1024
         self._id_form = id_form
         self.positions: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}  # under which leader what is before a position was written
@@ -442,7 +436,7 @@ class FakeLogClient(LogClient):
         if tp not in self._outside:
             position, epoch = self.positions[tp], self._epochs.get(tp)
             try:
-                most = self._max_decompressed_bytes
+                most = self.max_decompressed_bytes
                 return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch, most)
             except (LookupError, DivergedError, UnreadableBatchError) as error:
                 self._outside[tp] = error

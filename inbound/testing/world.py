@@ -166,8 +166,8 @@ class World:
         log_clients: list[FakeLogClient] = []
 
         def connect() -> FakeLogClient:
-            most = channel.parts.config.reader.max_decompressed_bytes
-            log_clients.append(self.kafka.client(max_decompressed_bytes=most))
+            log_clients.append(self.kafka.client())
+            log_clients[-1].max_decompressed_bytes = channel.parts.config.reader.max_decompressed_bytes
             return log_clients[-1]
 
         coordinator = coordinator or DynamicCoordinator()
