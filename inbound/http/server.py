@@ -53,6 +53,7 @@ METHODS = ("GET", "HEAD")
 TAKES_BODY = "/jolokia"
 #: What tells a supervisor how the process is: never kept waiting by others.
 PROBES = (b"/healthz", b"/readyz")
+PROBE_THREADS = 2
 _DISPATCHED = DISPATCHED.encode()
 #: Of the admin port and of profiles.
 LIMITS = Limits(
@@ -97,7 +98,7 @@ class Server:
         self._bounds = bounds
         self._name = name
         self._pages = _Threads(f"{name}-page", bounds.threads, bounds.waiting, log)
-        self._probes = _Threads(f"{name}-probe", 2, 2 * limits.connections, log)
+        self._probes = _Threads(f"{name}-probe", PROBE_THREADS, 2 * limits.connections, log)
         self._socket = listening_at(family, address)
         self.server_address = tuple(self._socket.getsockname())
         self._server = HttpServer(self, limits, name=name, log=log, certificates=certificates)
