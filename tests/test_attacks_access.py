@@ -155,6 +155,18 @@ def test_probes_and_scrapers_ask_by_address_and_by_the_names_that_are_configured
     assert found["evil.example"] == 403
 
 
+@pytest.mark.parametrize("password", ["Basic \x93", "Basic ====", "Basic /w==", "Basic"])
+def test_a_password_that_is_none_is_a_wrong_one(
+    make_port: MakePort, profiles: Callable[..., int], password: str
+) -> None:
+    """Letters that base64 does not have were an error of ours, with its trace in the log."""
+    port = make_port(token=lambda: "secret")
+    asked = {"type": "exec", "mbean": CHANNEL, "operation": "pause"}
+    answer = port.ask("/jolokia", method="POST", body=asked, Authorization=password)
+
+    assert (answer.code, profiles(Authorization=password), port.made.asked) == (401, 401, [])
+
+
 # -- small ones ------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import logging
 import math
@@ -158,7 +157,7 @@ def _with_token(request: Request) -> Request:
         return request
     try:
         _, _, password = base64.b64decode(given, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, or no text in it
         return request
     return replace(request, authorization=f"Bearer {password}", cached=True)
 

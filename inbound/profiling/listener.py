@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 from collections.abc import Collection
 from dataclasses import replace
@@ -137,7 +136,7 @@ def _as_asked(request: Request) -> Request:
     if scheme.lower() == "basic":
         try:
             password = base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # no base64, or no text in it
             password = ""
         request = replace(request, authorization=f"Bearer {password}", cached=True)
     return replace(request, from_browser=request.from_browser and request.site not in _OF_A_PERSON)
