@@ -431,6 +431,25 @@ def test_it_comes_changes_and_goes_while_the_process_runs(make: Make) -> None:
         profiles.close()
 
 
+def test_the_names_that_it_may_be_asked_by_are_those_of_the_admin_port() -> None:
+    """A name that somebody else's DNS lets point here is refused; new names count without a change of `profiling`."""
+    section = 'profiling: {listen: "127.0.0.1:0"}'
+    before, after = configured(section), configured(f"{section}\nadmin: {{hosts: [profiles.example]}}")
+    profiles = Profiles(profiling_listener, before)
+    profiles.start()
+    try:
+        assert profiles.listener is not None
+        refused = fetch(profiles.listener, "goroutine?debug=1", Host="profiles.example:8008")
+        profiles.take_names(before, after)
+        told = fetch(profiles.listener, "goroutine?debug=1", Host="profiles.example:8008")
+        listener = profiles.listener
+        profiles.take_names(after, after)
+        assert profiles.listener is listener
+    finally:
+        profiles.close()
+    assert (refused[0], b"or name it in admin.hosts" in refused[1], told[0]) == (403, True, 200)
+
+
 def test_the_command_line_makes_it_of_the_configuration(tmp_path: Path) -> None:
     """Off there is none; a token that cannot be read is named by its key, before anything listens."""
     assert profiling_listener(configured("")) is None
