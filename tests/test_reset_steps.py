@@ -334,6 +334,7 @@ def test_a_topic_that_is_deleted_while_a_reset_waits_ends_it_and_keeps_no_partit
     else:
         a.paused = False
     command = stage.ended(name, within=40)  # nobody takes its partitions again, and that is waited for
+    stage.run(10)
     left = (command.state, stage.gate, world.nodes(world.paths.owners("orders")), a.channel.status().partitions)
     world.kafka.create_topic("orders", 2)
     for partition in range(2):
