@@ -96,7 +96,9 @@ def judge(
     evidence = go_through(last)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
-    committed = held_against_zookeeper(evidence, last, coordination, since)
+    # Also of commits that a cut lies before: what is committed is theirs as long as nobody has written it since.
+    told_of = {span.last_mzxid for claim in chapters[-1] for span in claim.spans} if chapters else set()
+    committed = held_against_zookeeper(evidence, last, coordination, since, told_of - {None})
     start_of_evidence(evidence, since)
     resolve_holes(evidence, committed if committed is not None else evidence.floor)
     left_out_inside(evidence, last, log, committed)

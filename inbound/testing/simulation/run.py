@@ -101,11 +101,14 @@ class Run:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
         refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
+        stormed = at - begins
         look = random.Random(f"{plan.seed} look").uniform(clock.now() + plan.setup.begins, at)
         self.stage.scheduler.at(look, self._look)
         at += 0.2 + plan.setup.session + GRACE
         if plan.setup.dispatch is not None:
             at += LONGEST_ENDLESS_WAIT
+        if plan.setup.gives_up == "dead-letter" and any(action.kind == "dead letters fail" for action in plan.storm):
+            at += min(stormed + TRIED, TRIED_AT_LEAST)  # they are tried ever more rarely, up to as long as they failed
         if plan.setup.resets:
             at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
             self.stage.scheduler.at(at, self._check_gates)

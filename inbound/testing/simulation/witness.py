@@ -82,6 +82,10 @@ class _Seen:
     noted: bool = True  # no ledger lacks the last claim
     handed_to: int = 0  # one past the highest offset that was handed out
     recorded: int = 0  # the last commit that a ledger knows
+    recorded_under: dict[int, int] = field(default_factory=dict)  # the same of each epoch
+    #: Who has claimed it goes on where its ledger fails, and has not said that it let go of it; and the one before.
+    unsure: bool = False
+    unsure_before: bool = False
     told: int | None = None  # where a reset has moved the next claim, as its ledger says
     #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
     former: list[tuple[int | None, int] | None] = field(default_factory=list)
@@ -180,6 +184,11 @@ class Witness:
     def begins_anew(self, tp: TopicPartition, offset: int) -> None:
         """The owner of the partition found no offset of the group, and begins here."""
         seen = self._seen[tp]
+        if seen.inside is not None:  # it has not seen where somebody from outside had moved it
+            (seen.at, seen.passed), seen.inside = seen.inside, None
+        if seen.unsure_before and seen.at is not None:
+            what = "who had it before may have moved the commit without its ledger"
+            seen.unaccountable.append(_Unaccountable(what, min(seen.recorded, seen.at)))
         seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
             seen.began_past.append((seen.at, offset))
@@ -247,13 +256,21 @@ class Witness:
             elif isinstance(entry, Note) and entry.kind == "truncated":
                 seen.untold_cut = None
             elif isinstance(entry, Note) and entry.kind == "claimed":
-                seen.noted, seen.inside = True, None
+                seen.noted = True
+                seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
                 if entry.facts["position"] is not None:
-                    seen.recorded, seen.began = entry.facts["position"], True
+                    if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
+                        # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                        what = "who had it before may have moved the commit over a cut without its ledger"
+                        seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
+                    seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
+                    seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
+            elif isinstance(entry, Note) and entry.kind in ("released", "lost"):
+                seen.unsure = False
             elif isinstance(entry, Settled) and entry.outcome == "landed":
-                seen.recorded = entry.commit
+                seen.recorded = seen.recorded_under[entry.epoch] = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
 
@@ -268,9 +285,10 @@ class Witness:
         for entry in entries:
             if isinstance(entry, Note) or (degrade and isinstance(entry, Range | Done)):
                 seen = self._seen[TopicPartition(entry.topic, entry.partition)]
-                seen.unaccountable.append(
-                    _Unaccountable(f"{entry} is in no ledger", seen.recorded, unwritten=True, open=True)
-                )
+                # What one says that was overtaken stands behind its own commits, not behind those of who came after it.
+                own = max((epoch for epoch in seen.recorded_under if epoch <= entry.epoch), default=None)
+                low = seen.recorded if own is None else min(seen.recorded, seen.recorded_under[own])
+                seen.unaccountable.append(_Unaccountable(f"{entry} is in no ledger", low, unwritten=True, open=True))
 
     def _gone(self, gone: Gone) -> None:
         """Records have left the log."""
@@ -386,8 +404,8 @@ class Witness:
             if set(said([kind])) - seen.undecided != set(truth) and not unwritten:
                 yield f"{kind} {said([kind])} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
-        repeats = [(f.first, f.next) for f in proof.findings if f.kind in ("repeated", "duplicate")]
-        ranges = union([*repeats, *proof.explained])
+        repeats = [f for f in proof.findings if f.kind in ("repeated", "duplicate") and not _of_former(f.cause)]
+        ranges = union([*((f.first, f.next) for f in repeats), *proof.explained])
         told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
         # one record at an offset from another.
@@ -418,7 +436,8 @@ class Witness:
         if not seen.noted:
             reasons.append(_Unaccountable("who claimed it has not said so, or died before it could", 0))
         if seen.offset_taken:
-            reasons.append(_Unaccountable("the group's offset is in no node", min(seen.recorded, seen.at or 0)))
+            low = min([seen.recorded, seen.at or 0, *seen.cuts])
+            reasons.append(_Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
             reasons.append(_Unaccountable("retention has deleted the place of a cut", 0))
         if not reasons:
