@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
 from inbound.processors.batch import Batch, Record
+from inbound.proof.claims import CREATED_ANEW
 from inbound.proof.evidence import NO_END
 from inbound.proof.intervals import contains, difference, intersection, union
 from inbound.proof.model import (
@@ -89,6 +90,7 @@ class _Seen:
     told: int | None = None  # where a reset has moved the next claim, as its ledger says
     #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
     former: list[tuple[int | None, int] | None] = field(default_factory=list)
+    told_anew: bool = True  # a ledger says that the topic was recreated, or need not
     gone: bool = False  # its topic is deleted, and the group has not begun another one
 
     def moves_to(self, offset: int) -> None:
@@ -213,7 +215,7 @@ class Witness:
 
     def takes_offset(self, tp: TopicPartition) -> None:
         """Somebody takes the group's offset out of its node: nobody can say where it is."""
-        self._seen[tp].offset_taken = True
+        self._seen[tp].offset_taken = self._seen[tp].told_anew = True
 
     def mends_offset(self, tp: TopicPartition) -> None:
         """He puts it back."""
@@ -244,8 +246,9 @@ class Witness:
         # What was handed out behind a cut says nothing of that topic, if its ledger came to note the cut.
         told = (old.at, old.handed_to) if old.noted and not (old.unaccountable or old.cuts) else None
         self._seen[tp] = _Seen(
-            at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted
-        )
+            at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted,
+            told_anew=False,
+        )  # fmt: skip
 
     def wrote(self, entries: Sequence[Recorded]) -> None:
         """A ledger has taken these."""
@@ -253,6 +256,7 @@ class Witness:
             seen = self._seen[TopicPartition(entry.topic, entry.partition)]
             if isinstance(entry, Note) and entry.kind == "reset":
                 seen.told = entry.facts["new"]
+                seen.told_anew |= entry.facts["reason"] == CREATED_ANEW
             elif isinstance(entry, Note) and entry.kind == "truncated":
                 seen.untold_cut = None
             elif isinstance(entry, Note) and entry.kind == "claimed":
@@ -413,6 +417,8 @@ class Witness:
             yield f"handed out again {told} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
+            if not seen.told_anew:
+                yield "the topic was recreated, and no ledger says so"
 
     def _verdict(self, tp: TopicPartition, proof: PartitionProof, wrong: list[int]) -> Iterator[str]:
         seen = self._seen[tp]
