@@ -11,7 +11,7 @@ ordinary one: see "What no test can promise" in `docs/faults.md`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from inbound.processors.batch import Record
@@ -85,8 +85,8 @@ class CutJudge:
             return list(records)
         return [record for record in records if self._world.kafka.holds(tp, record)]
 
-    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Iterable[int]) -> None:
-        """What was published after a cut is handed out from its beginning."""
+    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int]) -> None:
+        """What was published after a cut is handed out from its beginning; `handed`: or was passed over by a processor."""
         at = self.at(tp)
         if at is None or first < at or self._cuts[tp].unseen:
             return

@@ -179,7 +179,8 @@ class Judge:
         self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
-            self.cuts.judge_reading(name, tp, there[0].offset, known.handed)
+            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.after(tp, began)}
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | passed_over)
         for record in there:
             before = known.handed.get(record.offset)
             if before is not None:

@@ -83,6 +83,10 @@ class _Seen:
     #: Who has claimed it goes on where its ledger fails, and has not said that it let go of it; and the one before.
     unsure: bool = False
     unsure_before: bool = False
+    silent: int = 0  # claims since a ledger has told of one
+    first_announced: bool = False  # the group's first commit: it may have landed, and no ledger knows
+    #: What cannot be told of before the last claim that a ledger tells of, if that finds no offset of the group.
+    doubts: list[str] = field(default_factory=list)
     told: int | None = None  # where a reset has moved the next claim, as its ledger says
     #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
     former: list[tuple[int | None, int] | None] = field(default_factory=list)
@@ -118,7 +122,8 @@ class Witness:
 
     def claimed(self, tp: TopicPartition) -> None:
         """A consumer of the group has claimed the partition; its ledger will say so, unless it dies before."""
-        self._seen[tp].claimed, self._seen[tp].noted = True, False
+        seen = self._seen[tp]
+        seen.claimed, seen.noted, seen.silent = True, False, seen.silent + 1
 
     def fenced(self, tp: TopicPartition) -> None:
         """A reset has moved the epoch on. Of a partition that nobody ever claimed the epoch does not say by whom."""
@@ -180,9 +185,9 @@ class Witness:
         seen = self._seen[tp]
         if seen.inside is not None:  # it has not seen where somebody from outside had moved it
             (seen.at, seen.passed), seen.inside = seen.inside, None
-        if seen.unsure_before and seen.at is not None:
-            what = "who had it before may have moved the commit without its ledger"
-            seen.unaccountable.append(_Unaccountable(what, min(seen.recorded, seen.at)))
+        if seen.at is not None:
+            low = min(seen.recorded, seen.at)
+            seen.unaccountable += [_Unaccountable(doubt, low) for doubt in seen.doubts]
         seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
             seen.began_past.append((seen.at, offset))
@@ -244,18 +249,28 @@ class Witness:
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted = True
                 seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
+                doubts = {
+                    "who had it before may have moved the commit without its ledger": seen.unsure_before,
+                    "of claims before it no ledger tells": seen.silent > 1,
+                    "the first commit may have landed": seen.first_announced,
+                }
+                seen.doubts, seen.silent = [doubt for doubt, so in doubts.items() if so], 0
                 if entry.facts["position"] is not None:
                     if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
                         # Behind a cut, a commit from before it is not to be told from one that no ledger has.
                         what = "who had it before may have moved the commit over a cut without its ledger"
                         seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
                     seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
+                    seen.first_announced = False
                     seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
             elif isinstance(entry, Note) and entry.kind in ("released", "lost"):
                 seen.unsure = False
+            elif isinstance(entry, Done):
+                seen.first_announced |= not seen.recorded_under
             elif isinstance(entry, Settled) and entry.outcome == "landed":
+                seen.first_announced = False
                 seen.recorded = seen.recorded_under[entry.epoch] = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
