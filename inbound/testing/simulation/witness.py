@@ -391,8 +391,8 @@ class Witness:
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
         others = [finding for finding in others if not seen.explains(finding)]
         if seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp):
-            beyond = [finding for finding in others if finding.kind == "beyond-end"]
-            others = [finding for finding in others if finding not in beyond]
+            others = [finding for finding in others if finding.kind != "beyond-end"]
+            beyond = any(finding.kind == "beyond-end" for finding in proof.findings)
             if (seen.at or 0) > self._kafka.end(tp) and not beyond:
                 yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
         if others:
