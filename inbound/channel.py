@@ -393,7 +393,7 @@ class InboundKafkaChannel:
             topics={name: meta.partitions for name, meta in self.reader.topics.items()},
             members=sorted(m.consumer_id for m in membership.members),
             share=membership.plan.share,
-            notices=list(membership.plan.notices),
+            notices=membership.notices(),
             partitions=[self._partition_status(p) for p in held],
             abandoned=sorted(str(p.tp) for p in parts.schedule.abandoned()),
             records_total=sum(t.records for t in totals.values()),

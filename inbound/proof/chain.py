@@ -70,6 +70,8 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     for gap in (event for event in claim.before if event.kind == "degraded"):
         evidence.lacks(unwritten(gap), expected)
         evidence.loose = True
+    if claim.created_anew and position is not None:  # the first claim of its topic
+        expected = evidence.expected = evidence.start = 0
     if position is not None:
         expected = _stood_at(evidence, claim, position)
     for event in claim.before:

@@ -68,9 +68,12 @@ class _Seen:
     newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
     failed: set[int] = field(default_factory=set)  # what failed alone then
     given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
+    #: What a reset has jumped just then: whether its owner had time to give it up cannot be seen from outside.
+    undecided: set[int] = field(default_factory=set)
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     cuts: list[int] = field(default_factory=list)  # where the log was cut
     cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
+    untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
     unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
@@ -101,6 +104,7 @@ class _Seen:
         self.left_out = _cut_off(self.left_out, offset)
         self.given_up = {at for at in self.given_up if at < offset}
         self.failed = {at for at in self.failed if at < offset}
+        self.undecided = {at for at in self.undecided if at < offset}
 
     def explains(self, finding: Finding) -> bool:
         """Whether what was passed over was passed over because a claim found no offset of the group."""
@@ -145,6 +149,7 @@ class Witness:
                 seen.newest[record.offset] = batch.epoch
                 seen.failed.discard(record.offset)
                 seen.given_up.discard(record.offset)
+                seen.undecided.discard(record.offset)
 
     def fails_alone(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """A processor failed on this one record, and had nothing to say to that."""
@@ -170,6 +175,7 @@ class Witness:
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
+        self._seen[tp].untold_cut = None
         self._seen[tp].left_out.append(_LeftOut(first, end, "jumped"))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
@@ -199,6 +205,11 @@ class Witness:
         seen.wants_from(offset)
         if seen.at is not None and seen.began and offset > seen.at:
             seen.left_out.append(_LeftOut(seen.at, offset, "jumped"))
+        seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
+        seen.failed -= seen.undecided
+        seen.given_up -= seen.undecided
+        seen.unnoticed |= seen.untold_cut is not None and seen.untold_cut < offset
+        seen.untold_cut = None
         seen.counts_from = epoch
         seen.moves_to(offset)
         seen.passed = _below(seen.passed, offset)
@@ -246,6 +257,8 @@ class Witness:
             seen = self._seen[TopicPartition(entry.topic, entry.partition)]
             if isinstance(entry, Note) and entry.kind == "reset":
                 seen.told = entry.facts["new"]
+            elif isinstance(entry, Note) and entry.kind == "truncated":
+                seen.untold_cut = None
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted = True
                 seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
@@ -306,6 +319,8 @@ class Witness:
             seen.cut_off.clear()
         elif gone.why == "cut":
             seen.cuts.append(gone.end)
+            if gone.end < max(seen.at or 0, seen.handed_to):
+                seen.untold_cut = gone.end if seen.untold_cut is None else min(gone.end, seen.untold_cut)
             for record in gone.records:
                 seen.cut_off.setdefault(record.offset, []).append(record)
             seen.wants_from(gone.end)
@@ -399,7 +414,7 @@ class Witness:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            if said([kind]) != truth and not unwritten:
+            if set(said([kind])) - seen.undecided != set(truth) and not unwritten:
                 yield f"{kind} {said([kind])} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
         repeats = [f for f in proof.findings if f.kind in ("repeated", "duplicate") and not _of_former(f.cause)]
