@@ -5,7 +5,7 @@ that is committed first. Batches that were read before may still be handed out.
 
 A commit that nobody led to by reading (the first one under `latest`, one by a reset, or by hand) says of no leader that
 wrote what is before it. A log that is cut and grows over it before something is committed behind it cannot be told from an
-ordinary one: see "What no test can promise" in `docs/faults.md`.
+ordinary one: see "Where this cannot be kept" in `docs/faults.md`.
 """
 
 from __future__ import annotations

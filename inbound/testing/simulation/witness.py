@@ -209,6 +209,7 @@ class Witness:
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
         seen.unnoticed |= seen.untold_cut is not None and seen.untold_cut < offset
+        seen.unnoticed |= seen.offset_taken and bool(seen.cuts)  # from where it goes on, the ledger alone says
         seen.untold_cut = None
         seen.counts_from = epoch
         seen.moves_to(offset)
@@ -235,7 +236,7 @@ class Witness:
         seen.at, seen.offset_taken = offset, False
 
     def cannot_tell(self, tp: TopicPartition) -> None:
-        """A log was cut below a commit of which nobody knows under which leader the records before it were written."""
+        """A log was cut below a position of which nobody knows under which leader the records before it were written."""
         self._seen[tp].unnoticed = True
 
     def recreated(self, tp: TopicPartition) -> None:
@@ -397,7 +398,8 @@ class Witness:
         # What is held because of a cut is not looked at again: where it is cut once more below, more is lost than is said.
         held = len(seen.cuts) > 1 and proof.verdict is Verdict.ANOMALIES
         named = said(["lost"])
-        if named != lost and not (held and set(named) <= set(lost) <= {*named, *seen.cut_off}):
+        cut_unwritten = unwritten and seen.untold_cut is not None
+        if named != lost and not cut_unwritten and not (held and set(named) <= set(lost) <= {*named, *seen.cut_off}):
             yield f"lost {named} by the proof, {lost} in truth"
         # Whichever came first: that the commit went past it, or that it was deleted.
         gone = union((f.first, f.next) for f in proof.findings if f.kind in ("lost", "lost-to-retention"))
