@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
@@ -71,6 +72,7 @@ class _Seen:
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     cuts: list[int] = field(default_factory=list)  # where the log was cut
     cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
+    noticed: int = 0  # so many of them had happened when a ledger last said so
     unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
@@ -238,10 +240,22 @@ class Witness:
                     seen.recorded, seen.began = entry.facts["position"], True
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
+            elif isinstance(entry, Note) and entry.kind == "truncated":
+                self._cut_is_noticed(seen, entry.facts)
             elif isinstance(entry, Settled) and entry.outcome == "landed":
                 seen.recorded = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
+
+    def _cut_is_noticed(self, seen: _Seen, facts: Mapping[str, Any]) -> None:
+        """A ledger says where the log was cut: as the brokers said, and it may have been cut below that since.
+
+        Who goes on behind a cut has read nothing there, so that one need not show any more.
+        """
+        since, seen.noticed = seen.cuts[seen.noticed :], len(seen.cuts)
+        cut = facts["cut"]
+        if facts["to"] is not None and cut is not None and cut > facts["start"]:
+            seen.unnoticed |= any(end < cut for end in since)
 
     def _known_again(self, seen: _Seen, offset: int) -> None:
         """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
@@ -270,6 +284,7 @@ class Witness:
         if gone.why == "deleted":
             seen.deleted.clear()
             seen.cuts.clear()
+            seen.noticed = 0
             seen.cut_off.clear()
         elif gone.why == "cut":
             seen.cuts.append(gone.end)
@@ -290,9 +305,7 @@ class Witness:
         owner also those that whoever comes next will not find."""
         seen = self._seen[tp]
         ahead = [(seen.at, NO_END)] if owner is None and seen.at is not None else []
-        # Where retention has deleted the place of a cut, nobody can tell what stood behind it.
-        deleted = [record for record in seen.deleted.values() if all(record.offset < end for end in seen.cuts)]
-        return self._never_handed(tp, deleted, union([*seen.passed, *ahead]))
+        return self._never_handed(tp, seen.deleted.values(), union([*seen.passed, *ahead]))
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record], passed: Sequence[OffsetRange]) -> list[int]:
         """Return the offsets of those that nobody was handed, although nobody said that nobody need be."""
@@ -336,7 +349,11 @@ class Witness:
 
     def _about(self, tp: TopicPartition, proof: PartitionProof, owner: str | None) -> Iterator[str]:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp, owner)
-        yield from self._verdict(tp, proof, lost or deleted)
+        # Where retention has deleted the place of a cut, nobody can tell what stood behind it; nor whether there was one, unless
+        # somebody has noticed it before.
+        behind = [offset for offset in deleted if any(offset >= end for end in seen.cuts)]
+        deleted = [offset for offset in deleted if offset not in behind]
+        yield from self._verdict(tp, proof, lost or deleted or (behind if seen.noticed == len(seen.cuts) else []))
         known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
         unwritten = any(one.unwritten for one in seen.unaccountable)
         offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
