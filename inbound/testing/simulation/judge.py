@@ -451,7 +451,7 @@ class Judge:
         passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
         if passed is not None:
             self.witness.passes_over_a_cut(tp, *passed)
-            known.current = None
+            known.current, known.answered = None, (known.tenure, 0)
             return
         if before is None:
             low = 0
