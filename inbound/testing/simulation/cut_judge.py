@@ -113,6 +113,8 @@ class CutJudge:
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self.moved(tp)
+        if new > kafka.end(tp):  # cut once more meanwhile
+            self._cuts[tp].at = kafka.end(tp)
         # What was handed out before anybody noticed comes again, too.
         self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at

@@ -383,16 +383,18 @@ class Witness:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            if said([kind]) != truth and not unwritten:
-                yield f"{kind} {said([kind])} by the proof, {truth} in truth"
+            told = said([kind])
+            same = told == truth or (held and set(truth) <= set(told) <= {*truth, *seen.cut_off})
+            if not (same or unwritten):
+                yield f"{kind} {told} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
         repeats = [(f.first, f.next) for f in proof.findings if f.kind in ("repeated", "duplicate")]
         ranges = union([*repeats, *proof.explained])
-        told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
+        twice = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
         # one record at an offset from another.
-        if not set(() if unwritten else again) <= set(told) <= {*again, *seen.cut_off}:
-            yield f"handed out again {told} by the proof, {again} in truth"
+        if not set(() if unwritten else again) <= set(twice) <= {*again, *seen.cut_off}:
+            yield f"handed out again {twice} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
 
