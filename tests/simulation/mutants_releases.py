@@ -18,7 +18,7 @@ from inbound.processors.batch import Batch
 from inbound.settle import Outcome
 from inbound.topic_partition import TopicPartition
 from inbound.turn import Turns
-from tests.simulation.planting import Mutant, Plant
+from tests.simulation.planting import Mutant, Plant, storm_has
 
 Original = Callable[..., Any]
 
@@ -132,14 +132,17 @@ RELEASES = (
     Mutant(
         "refused-with-the-others", "what is refused for one node is sent alone",
         "one bad node stops every commit of the channel", _sent_with_the_others,
+        drawn=storm_has("offset refused", "epoch refused", "offset garbled"),
     ),
     Mutant(
         "refused-without-backoff", "a commit that is refused for its node is tried ever more rarely",
         "it is sent a hundred times a second", _refused_without_backoff,
+        drawn=storm_has("offset refused", "epoch refused", "offset garbled"),
     ),
     Mutant(
         "claimed-without-backoff", "a partition whose nodes cannot be used is tried ever more rarely",
         "it costs ZooKeeper some twenty requests a second", _claimed_without_backoff,
+        drawn=storm_has("offset refused", "epoch refused", "offset garbled"),
     ),
     Mutant(
         "release-begins-late", "a release ends however its partition goes",
@@ -148,14 +151,17 @@ RELEASES = (
     Mutant(
         "left-without-the-last-commit", "who leaves commits in the session that it has",
         "nobody recovers what it claimed in one that is over, and its commit waits for ever", _left_without_the_last_commit,
+        drawn=storm_has("leave"),
     ),
     Mutant(
         "cancellation-escapes", "a turn passes its partition on, however it ends",
         "a partition whose dead letter was on its way is never claimed again", _cancellation_escapes, "reset",
+        drawn=lambda plan: plan.setup.patience < 25 and plan.setup.letters_take > 0,
     ),
     Mutant(
         "given-up-although-abandoned", "nothing is given up of a partition that was abandoned meanwhile",
         "the ledger says of a record that it was skipped, and it comes again", _given_up_although_abandoned, "reset",
+        drawn=lambda plan: plan.setup.patience < 25 and bool(plan.setup.gives_up),
     ),
     Mutant(
         "watches-pile-up", "a watch is set once",
