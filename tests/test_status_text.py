@@ -65,13 +65,15 @@ def test_subscriptions_and_a_configuration_that_cannot_be_used() -> None:
 
 def test_what_was_given_up_is_said() -> None:
     """By why, below the totals."""
-    meters = MetersStatus(passed_over={"skip": 10, "dead-letter": 0, "processor": 5}, retention_lost=1200)
+    meters = MetersStatus(
+        passed_over={"skip": 10, "dead-letter": 0, "processor": 5, "truncation": 7}, retention_lost=1200
+    )
 
     lines = shown([process(channels=[channel(meters=meters)])], NOW).splitlines()
 
     assert lines[-1] == (
-        "Offsets not processed: 10 given up (on_error: skip), 5 passed over by the processor, 1,200 lost to retention; "
-        "`inbound spark validate` names them"
+        "Offsets not processed: 10 given up (on_error: skip), 5 passed over by the processor, 7 passed over when the log was "
+        "cut (on_truncation: latest), 1,200 lost to retention; `inbound spark validate` names them"
     )
 
 

@@ -29,6 +29,7 @@ _PASSED_OVER = {
     "skip": "given up (on_error: skip)",
     "dead-letter": "dead-lettered",
     "processor": "passed over by the processor",
+    "truncation": "passed over when the log was cut (on_truncation: latest)",
 }
 _NOT_A_MEMBER = {
     State.DOWN.value: "not connected yet: nothing is read before ZooKeeper answers; see zookeeper.hosts",

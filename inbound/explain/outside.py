@@ -116,9 +116,9 @@ async def read_nodes(zk: ZooKeeper, tp: TopicPartition, group: str, channel: str
                 infos.append((member.consumer_id, decode_member(path, node.data)))
     own: list[Node | None] = []
     bad_node = None
-    for path in (paths.owner, paths.epoch, paths.offset):
+    for own_path in (paths.owner(*tp), paths.epoch(*tp), paths.offset(*tp)):
         try:
-            own.append(await zk.get(path(*tp)))
+            own.append(await zk.get(own_path))
         except ZkNodeError as error:
             own.append(None)
             bad_node = str(error)
