@@ -77,6 +77,21 @@ def test_what_was_given_up_is_said() -> None:
     )
 
 
+def test_partitions_whose_nodes_cannot_be_used_are_named() -> None:
+    """Nobody reads them, so no table has them; of many the number is said."""
+    bad = {f"orders/{n}": "/consumers/g/offsets: holds b'x', not an offset" for n in range(10)}
+
+    lines = shown([process(channels=[channel(bad_nodes=bad)])], NOW).splitlines()
+
+    assert lines[-3:] == [
+        "  orders: orders/6: its nodes cannot be used: /consumers/g/offsets: holds b'x', not an offset; tried again at least once "
+        "a minute",
+        "  orders: orders/7: its nodes cannot be used: /consumers/g/offsets: holds b'x', not an offset; tried again at least once "
+        "a minute",
+        "  orders: the nodes of 2 more partitions cannot be used either",
+    ]
+
+
 def test_all_that_can_be_wrong() -> None:
     """A short word beside the partition, and below it why, and what happens next."""
     partitions = [
