@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from inbound.proof.chain import unsure_of
+from inbound.proof.chain import first_taken_away, unsure_of
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log
 from inbound.proof.intervals import difference, intersection, union
@@ -36,6 +36,9 @@ def held_against_zookeeper(
     if expected is None:
         if not claims:
             _without_a_line(evidence, coordination, since)
+        elif committed is None and evidence.opens and epoch is not None and epoch > evidence.last_epoch:
+            announced = min(evidence.opens)
+            evidence.lacks(first_taken_away(announced, "it holds none"), announced)
         return committed
     known = evidence.last_mzxid
     if committed == expected or (mzxid == known and committed == evidence.last_landed):

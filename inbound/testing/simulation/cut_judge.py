@@ -11,7 +11,7 @@ ordinary one: see "Where this cannot be kept" in `docs/faults.md`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from inbound.processors.batch import Record
@@ -28,6 +28,7 @@ class _Cut:
     at: int | None = None
     when: float = -1.0  # the last time; or when the group went back for that
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
+    ended: int = 0  # where it ended, after a cut, before the next one
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
@@ -50,6 +51,7 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         cut.unseen |= begins or (begun and cut.blind)
+        cut.ended = 0 if cut.at is None else self._world.kafka.end(tp)
         if begun or begins:
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
@@ -85,8 +87,8 @@ class CutJudge:
             return list(records)
         return [record for record in records if self._world.kafka.holds(tp, record)]
 
-    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Iterable[int]) -> None:
-        """What was published after a cut is handed out from its beginning."""
+    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int]) -> None:
+        """What was published after a cut is handed out from its beginning; `handed`: or was passed over by a processor."""
         at = self.at(tp)
         if at is None or first < at or self._cuts[tp].unseen:
             return
@@ -107,10 +109,12 @@ class CutJudge:
         if at is None or before is None or before <= at or before < new <= answered:
             return None
         choices = {c.on_truncation for c in self._world.consumers.values()}
-        goes = {"earliest": new == kafka.start(tp), "latest": new <= kafka.end(tp)}
+        goes = {"earliest": new == kafka.start(tp), "latest": new <= max(kafka.end(tp), self._cuts[tp].ended)}
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self.moved(tp)
+        if new > kafka.end(tp):  # cut once more meanwhile
+            self._cuts[tp].at = kafka.end(tp)
         # What was handed out before anybody noticed comes again, too.
         self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at

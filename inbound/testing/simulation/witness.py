@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
@@ -75,6 +76,7 @@ class _Seen:
     cuts: list[int] = field(default_factory=list)  # where the log was cut
     cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
     untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
+    noticed: int = 0  # so many of them had happened when a ledger last said so
     unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
@@ -87,6 +89,10 @@ class _Seen:
     #: Who has claimed it goes on where its ledger fails, and has not said that it let go of it; and the one before.
     unsure: bool = False
     unsure_before: bool = False
+    silent: int = 0  # claims since a ledger has told of one
+    first_announced: bool = False  # the group's first commit: it may have landed, and no ledger knows
+    #: What cannot be told of before the last claim that a ledger tells of, if that finds no offset of the group.
+    doubts: list[str] = field(default_factory=list)
     told: int | None = None  # where a reset has moved the next claim, as its ledger says
     #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
     former: list[tuple[int | None, int] | None] = field(default_factory=list)
@@ -124,7 +130,8 @@ class Witness:
 
     def claimed(self, tp: TopicPartition) -> None:
         """A consumer of the group has claimed the partition; its ledger will say so, unless it dies before."""
-        self._seen[tp].claimed, self._seen[tp].noted = True, False
+        seen = self._seen[tp]
+        seen.claimed, seen.noted, seen.silent = True, False, seen.silent + 1
 
     def fenced(self, tp: TopicPartition) -> None:
         """A reset has moved the epoch on. Of a partition that nobody ever claimed the epoch does not say by whom."""
@@ -188,9 +195,9 @@ class Witness:
         seen = self._seen[tp]
         if seen.inside is not None:  # it has not seen where somebody from outside had moved it
             (seen.at, seen.passed), seen.inside = seen.inside, None
-        if seen.unsure_before and seen.at is not None:
-            what = "who had it before may have moved the commit without its ledger"
-            seen.unaccountable.append(_Unaccountable(what, min(seen.recorded, seen.at)))
+        if seen.at is not None:
+            low = min(seen.recorded, seen.at)
+            seen.unaccountable += [_Unaccountable(doubt, low) for doubt in seen.doubts]
         seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
             seen.began_past.append((seen.at, offset))
@@ -259,24 +266,45 @@ class Witness:
                 seen.told_anew |= entry.facts["reason"] == CREATED_ANEW
             elif isinstance(entry, Note) and entry.kind == "truncated":
                 seen.untold_cut = None
+                self._cut_is_noticed(seen, entry.facts)
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted = True
                 seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
+                doubts = {
+                    "who had it before may have moved the commit without its ledger": seen.unsure_before,
+                    "of claims before it no ledger tells": seen.silent > 1,
+                    "the first commit may have landed": seen.first_announced,
+                }
+                seen.doubts, seen.silent = [doubt for doubt, so in doubts.items() if so], 0
                 if entry.facts["position"] is not None:
                     if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
                         # Behind a cut, a commit from before it is not to be told from one that no ledger has.
                         what = "who had it before may have moved the commit over a cut without its ledger"
                         seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
                     seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
+                    seen.first_announced = False
                     seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
             elif isinstance(entry, Note) and entry.kind in ("released", "lost"):
                 seen.unsure = False
+            elif isinstance(entry, Done):
+                seen.first_announced |= not seen.recorded_under
             elif isinstance(entry, Settled) and entry.outcome == "landed":
+                seen.first_announced = False
                 seen.recorded = seen.recorded_under[entry.epoch] = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
+
+    def _cut_is_noticed(self, seen: _Seen, facts: Mapping[str, Any]) -> None:
+        """A ledger says where the log was cut: as the brokers said, and it may have been cut below that since.
+
+        Who goes on behind a cut has read nothing there, so that one need not show any more.
+        """
+        since, seen.noticed = seen.cuts[seen.noticed :], len(seen.cuts)
+        cut = facts["cut"]
+        if facts["to"] is not None and cut is not None and cut > facts["start"]:
+            seen.unnoticed |= any(end < cut for end in since)
 
     def _known_again(self, seen: _Seen, offset: int) -> None:
         """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
@@ -306,6 +334,7 @@ class Witness:
         if gone.why == "deleted":
             seen.deleted.clear()
             seen.cuts.clear()
+            seen.noticed = 0
             seen.cut_off.clear()
         elif gone.why == "cut":
             seen.cuts.append(gone.end)
@@ -328,9 +357,7 @@ class Witness:
         owner also those that whoever comes next will not find."""
         seen = self._seen[tp]
         ahead = [(seen.at, NO_END)] if owner is None and seen.at is not None else []
-        # Where retention has deleted the place of a cut, nobody can tell what stood behind it.
-        deleted = [record for record in seen.deleted.values() if all(record.offset < end for end in seen.cuts)]
-        return self._never_handed(tp, deleted, union([*seen.passed, *ahead]))
+        return self._never_handed(tp, seen.deleted.values(), union([*seen.passed, *ahead]))
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record], passed: Sequence[OffsetRange]) -> list[int]:
         """Return the offsets of those that nobody was handed, although nobody said that nobody need be."""
@@ -374,7 +401,11 @@ class Witness:
 
     def _about(self, tp: TopicPartition, proof: PartitionProof, owner: str | None) -> Iterator[str]:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp, owner)
-        yield from self._verdict(tp, proof, lost or deleted)
+        # Where retention has deleted the place of a cut, nobody can tell what stood behind it; nor whether there was one, unless
+        # somebody has noticed it before.
+        behind = [offset for offset in deleted if any(offset >= end for end in seen.cuts)]
+        deleted = [offset for offset in deleted if offset not in behind]
+        yield from self._verdict(tp, proof, lost or deleted or (behind if seen.noticed == len(seen.cuts) else []))
         known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
         unwritten = any(one.unwritten for one in seen.unaccountable)
         offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
@@ -397,24 +428,26 @@ class Witness:
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
         others = [finding for finding in others if not seen.explains(finding)]
         if seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp):
-            beyond = [finding for finding in others if finding.kind == "beyond-end"]
-            others = [finding for finding in others if finding not in beyond]
+            others = [finding for finding in others if finding.kind != "beyond-end"]
+            beyond = any(finding.kind == "beyond-end" for finding in proof.findings)
             if (seen.at or 0) > self._kafka.end(tp) and not beyond:
                 yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
         if others:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            if set(said([kind])) - seen.undecided != set(truth) and not unwritten:
-                yield f"{kind} {said([kind])} by the proof, {truth} in truth"
+            told = set(said([kind])) - seen.undecided
+            same = told == set(truth) or (held and set(truth) <= told <= {*truth, *seen.cut_off})
+            if not (same or unwritten):
+                yield f"{kind} {sorted(told)} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
         repeats = [f for f in proof.findings if f.kind in ("repeated", "duplicate") and not _of_former(f.cause)]
         ranges = union([*((f.first, f.next) for f in repeats), *proof.explained])
-        told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
+        twice = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
         # one record at an offset from another.
-        if not set(() if unwritten else again) <= set(told) <= {*again, *seen.cut_off}:
-            yield f"handed out again {told} by the proof, {again} in truth"
+        if not set(() if unwritten else again) <= set(twice) <= {*again, *seen.cut_off}:
+            yield f"handed out again {twice} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
             if not seen.told_anew:
