@@ -98,11 +98,11 @@ def test_a_partition_whose_node_cannot_be_used_is_claimed_when_that_is_put_right
     held = {p.tp.partition for p in c.channel.parts.schedule.held()}
     sent = requests(c, lambda: world.run(120))
     said = [r.getMessage() for r in caplog.records if "orders/2: its nodes cannot be used: " in r.getMessage()]
-    notices = c.channel.status().notices
+    told = c.channel.status().bad_nodes
     undo(world)
     world.run(61)
-    assert [words in notice for notice in notices] == [True], notices
-    assert c.channel.status().notices == []
+    assert [(name, words in f": {problem}") for name, problem in told.items()] == [("orders/2", True)], told
+    assert c.channel.status().bad_nodes == {}
     assert (held, before.get(2, 3), len(held)) == ({0, 1, 3}, 3, healthy)
     assert (len(said), words in said[0], "looking again in 5 s" in said[0]) == (6, True, True), said
     assert sent < 250, "some 100 are signs of life of the session"

@@ -31,7 +31,7 @@ from inbound.testing import kafka
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, family, is_claim
+from tests.simulation.planting import Mutant, Plant, family, is_claim, storm_has
 
 Original = Callable[..., Any]
 
@@ -283,38 +283,47 @@ LOGS = (
     Mutant(
         "ids-compared-as-text", "R13: an id in either form is one topic",
         "who reads with another client reads everything again", _ids_compared_as_text,
+        drawn=storm_has("other client", "join"),
     ),
     Mutant(
         "cut-moves-in-memory-only", "R13: over a cut, the new position is committed before the next batch",
         "the next owner begins behind what was published since", _cut_moves_in_memory_only,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "cut-read-on", "R13: that the log holds the position is no reason to read on",
         "what was published between the cut and the position is skipped", _cut_read_on_once_the_log_has_grown,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "cut-unknown-after-a-claim", "R13: a claim carries on under which leader the commit was written",
         "a log that was cut, and has grown, is read on by the next owner", _cut_unknown_after_a_claim,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "leader-not-committed", "R13: a commit says under which leader it was written",
         "a log that was cut while nobody read is read on", _leader_not_committed,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "leader-of-what-is-gone", "R13: the commit over a cut says of no leader",
         "the log is taken for cut once more, and read again", _leader_committed_for_what_is_gone,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-counts-what-is-gone", "R13: what was handed out before a cut proves nothing of what stands there now",
         "PROVEN, although records were passed over", _proof_counts_what_is_gone,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-sure-of-a-cut", "R13: a cut where the log begins may have been before that",
         "PROVEN, although records were deleted unread", _proof_takes_a_cut_where_the_log_begins_for_certain,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-without-topic-ids", "R13: a topic that was created anew is in the proof",
         "not provable, as the process that began it died at once", _proof_knows_no_topic_ids,
+        drawn=storm_has("recreate"),
     ),
     Mutant(
         "given-up-commits-all", "R3: no commit past what the processor has left uncommitted",
@@ -323,17 +332,21 @@ LOGS = (
     Mutant(
         "jump-noted-before-it-is-made", "the reader: a jump is made once the client has taken it",
         "records from the old position are handed out as those from the new one", _jump_noted_before_it_is_made,
+        drawn=storm_has("client fails"),
     ),
     Mutant(
         "opening-lost", "the reader: what is being opened is tried again, whatever the client raises",
         "a partition that was claimed is read by nobody", _opening_lost,
+        drawn=storm_has("client fails"),
     ),
     Mutant(
         "throttle-believes", "the reader: a partition is resumed once the client has taken it",
         "a partition that was paused is read by nobody", _throttle_believes_what_it_asks_for,
+        drawn=storm_has("client fails"),
     ),
     Mutant(
         "new-client-told-to-forget", "the reader: a new client is not told to forget what it never read",
         "nothing is read any more", _new_client_told_to_forget,
+        drawn=storm_has("other client"),
     ),
 )  # fmt: skip

@@ -29,6 +29,7 @@ class _Cut:
     when: float = -1.0  # the last time; or when the group went back for that
     old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
+    ended: int = 0  # where it ended, after a cut, before the next one
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
@@ -51,6 +52,7 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         cut.unseen |= begins or (begun and cut.blind)
+        cut.ended = 0 if cut.at is None else self._world.kafka.end(tp)
         if begun or begins:
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
@@ -116,10 +118,12 @@ class CutJudge:
         if at is None or before is None or before <= at or before < new <= answered:
             return None
         choices = {c.on_truncation for c in self._world.consumers.values()}
-        goes = {"earliest": new == kafka.start(tp), "latest": new <= kafka.end(tp)}
+        goes = {"earliest": new == kafka.start(tp), "latest": new <= max(kafka.end(tp), self._cuts[tp].ended)}
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self.moved(tp)
+        if new > kafka.end(tp):  # cut once more meanwhile
+            self._cuts[tp].at = kafka.end(tp)
         # What was handed out before anybody noticed comes again, too.
         self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at

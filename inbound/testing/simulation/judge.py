@@ -245,8 +245,10 @@ class Judge:
             expected = before.position
             if self._given_up(before, before.first_record) and given.first >= before.next:
                 expected = before.next
-        if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first == known.commit:
-            return  # back to the commit, over a cut
+        if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first >= known.commit:
+            offsets = self.world.kafka.offsets(*given.tp)
+            if not any(known.commit <= offset < given.first for offset in offsets):
+                return  # back to the commit, over a cut, or to what retention has left behind it
         self._no_record_between(given, expected)
 
     def _judge_whole(self, given: HandOut, batch: Batch) -> None:
@@ -452,7 +454,7 @@ class Judge:
         passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
         if passed is not None:
             self.witness.passes_over_a_cut(tp, *passed)
-            known.current = None
+            known.current, known.answered = None, (known.tenure, 0)
             return
         if before is None:
             low = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
@@ -74,6 +75,7 @@ class _Seen:
     cuts: list[int] = field(default_factory=list)  # where the log was cut
     cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
     untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
+    noticed: int = 0  # so many of them had happened when a ledger last said so
     unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
@@ -260,6 +262,7 @@ class Witness:
                 seen.told = entry.facts["new"]
             elif isinstance(entry, Note) and entry.kind == "truncated":
                 seen.untold_cut = None
+                self._cut_is_noticed(seen, entry.facts)
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted = True
                 seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
@@ -289,6 +292,16 @@ class Witness:
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
 
+    def _cut_is_noticed(self, seen: _Seen, facts: Mapping[str, Any]) -> None:
+        """A ledger says where the log was cut: as the brokers said, and it may have been cut below that since.
+
+        Who goes on behind a cut has read nothing there, so that one need not show any more.
+        """
+        since, seen.noticed = seen.cuts[seen.noticed :], len(seen.cuts)
+        cut = facts["cut"]
+        if facts["to"] is not None and cut is not None and cut > facts["start"]:
+            seen.unnoticed |= any(end < cut for end in since)
+
     def _known_again(self, seen: _Seen, offset: int) -> None:
         """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
         seen.unaccountable = [
@@ -317,6 +330,7 @@ class Witness:
         if gone.why == "deleted":
             seen.deleted.clear()
             seen.cuts.clear()
+            seen.noticed = 0
             seen.cut_off.clear()
         elif gone.why == "cut":
             seen.cuts.append(gone.end)
@@ -339,9 +353,7 @@ class Witness:
         owner also those that whoever comes next will not find."""
         seen = self._seen[tp]
         ahead = [(seen.at, NO_END)] if owner is None and seen.at is not None else []
-        # Where retention has deleted the place of a cut, nobody can tell what stood behind it.
-        deleted = [record for record in seen.deleted.values() if all(record.offset < end for end in seen.cuts)]
-        return self._never_handed(tp, deleted, union([*seen.passed, *ahead]))
+        return self._never_handed(tp, seen.deleted.values(), union([*seen.passed, *ahead]))
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record], passed: Sequence[OffsetRange]) -> list[int]:
         """Return the offsets of those that nobody was handed, although nobody said that nobody need be."""
@@ -385,7 +397,11 @@ class Witness:
 
     def _about(self, tp: TopicPartition, proof: PartitionProof, owner: str | None) -> Iterator[str]:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp, owner)
-        yield from self._verdict(tp, proof, lost or deleted)
+        # Where retention has deleted the place of a cut, nobody can tell what stood behind it; nor whether there was one, unless
+        # somebody has noticed it before.
+        behind = [offset for offset in deleted if any(offset >= end for end in seen.cuts)]
+        deleted = [offset for offset in deleted if offset not in behind]
+        yield from self._verdict(tp, proof, lost or deleted or (behind if seen.noticed == len(seen.cuts) else []))
         known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
         unwritten = any(one.unwritten for one in seen.unaccountable)
         offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
@@ -416,16 +432,18 @@ class Witness:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            if set(said([kind])) - seen.undecided != set(truth) and not unwritten:
-                yield f"{kind} {said([kind])} by the proof, {truth} in truth"
+            told = set(said([kind])) - seen.undecided
+            same = told == set(truth) or (held and set(truth) <= told <= {*truth, *seen.cut_off})
+            if not (same or unwritten):
+                yield f"{kind} {sorted(told)} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
         repeats = [f for f in proof.findings if f.kind in ("repeated", "duplicate") and not _of_former(f.cause)]
         ranges = union([*((f.first, f.next) for f in repeats), *proof.explained])
-        told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
+        twice = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
         # one record at an offset from another.
-        if not set(() if unwritten else again) <= set(told) <= {*again, *seen.cut_off}:
-            yield f"handed out again {told} by the proof, {again} in truth"
+        if not set(() if unwritten else again) <= set(twice) <= {*again, *seen.cut_off}:
+            yield f"handed out again {twice} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
 
