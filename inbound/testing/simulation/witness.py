@@ -86,11 +86,9 @@ class _Seen:
     handed_to: int = 0  # one past the highest offset that was handed out
     recorded: int = 0  # the last commit that a ledger knows
     recorded_under: dict[int, int] = field(default_factory=dict)  # the same of each epoch
-    #: Who has claimed it goes on where its ledger fails, and has not said that it let go of it; and the one before.
-    unsure: bool = False
-    unsure_before: bool = False
+    unsure: bool = False  # who has claimed it goes on where its ledger fails, and has not said that it let go of it
     silent: int = 0  # claims since a ledger has told of one
-    first_announced: bool = False  # the group's first commit: it may have landed, and no ledger knows
+    announced: bool = False  # a commit, by a ledger
     #: What cannot be told of before the last claim that a ledger tells of, if that finds no offset of the group.
     doubts: list[str] = field(default_factory=list)
     told: int | None = None  # where a reset has moved the next claim, as its ledger says
@@ -195,9 +193,8 @@ class Witness:
         seen = self._seen[tp]
         if seen.inside is not None:  # it has not seen where somebody from outside had moved it
             (seen.at, seen.passed), seen.inside = seen.inside, None
-        if seen.at is not None:
-            low = min(seen.recorded, seen.at)
-            seen.unaccountable += [_Unaccountable(doubt, low) for doubt in seen.doubts]
+        low = min(seen.recorded, seen.at or 0)
+        seen.unaccountable += [_Unaccountable(doubt, low) for doubt in seen.doubts if seen.at is not None]
         seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
             seen.began_past.append((seen.at, offset))
@@ -269,29 +266,27 @@ class Witness:
                 self._cut_is_noticed(seen, entry.facts)
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted = True
-                seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
+                unsure, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
                 doubts = {
-                    "who had it before may have moved the commit without its ledger": seen.unsure_before,
+                    "who had it before may have moved the commit without its ledger": unsure,
                     "of claims before it no ledger tells": seen.silent > 1,
-                    "the first commit may have landed": seen.first_announced,
+                    "the first commit may have landed": seen.announced and not seen.recorded_under,
                 }
                 seen.doubts, seen.silent = [doubt for doubt, so in doubts.items() if so], 0
                 if entry.facts["position"] is not None:
-                    if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
-                        # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                    # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                    if unsure and any(end < entry.facts["position"] for end in seen.cuts):
                         what = "who had it before may have moved the commit over a cut without its ledger"
                         seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
                     seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
-                    seen.first_announced = False
                     seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
             elif isinstance(entry, Note) and entry.kind in ("released", "lost"):
                 seen.unsure = False
             elif isinstance(entry, Done):
-                seen.first_announced |= not seen.recorded_under
+                seen.announced = True
             elif isinstance(entry, Settled) and entry.outcome == "landed":
-                seen.first_announced = False
                 seen.recorded = seen.recorded_under[entry.epoch] = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
