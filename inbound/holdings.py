@@ -302,8 +302,6 @@ class Holdings:
             tp, claim.fence, claim.offset, claim.added_later, claim.topic_id, claim.unclear, claim.info
         )
         partition.read_to = read_to(claim.offset, claim.info.leader_epoch if claim.info is not None else None)
-        if claim.reset is not None:
-            self._tell_reset(partition, claim.reset)
         partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
         if claim.recreated:
             parts.journal.note(
@@ -315,6 +313,8 @@ class Holdings:
                 "reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew",
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
+        if claim.reset is not None:
+            self._tell_reset(partition, claim.reset)
         which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
         degrades = {"on_failure": "degrade"} if parts.degrade else {}
         parts.note(

@@ -258,6 +258,35 @@ def test_an_offset_beyond_the_logs_end_is_treated_as_on_truncation_says(
         assert why.endswith("Correct what it keeps, or set on_truncation to earliest or latest, and restart")
 
 
+class Advancing(Owning):
+    """Commits all that it was handed whenever it is asked."""
+
+    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse:
+        self.calls.append(("termination", partition.partition, next_offset))
+        return BatchResponse.advance()
+
+    def on_idle(self, partition: TopicPartition) -> BatchResponse:
+        self.calls.append(("idle", partition.partition))
+        return BatchResponse.advance()
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["held", "before the log was asked"])
+def test_an_offset_that_the_log_does_not_hold_is_never_committed_by_an_answer(world: World, asked: bool) -> None:
+    """advance() commits what was handed out, and that is nothing: the next owner begins at the commit."""
+    committed(world, 5)
+    processor = Advancing(99)
+    world.join("a", processor, idle_time=1.0)
+    reader = world.consumers["a"].channel.reader
+    world.run_until(lambda: any(s.outside is not None for s in reader._streams.values()), within=4)
+    if not asked:
+        world.kafka.lose_leader("orders", 0)
+    world.run(8)
+    assert (held(world) is not None) == asked
+    world.leave("a")
+    told = [call for call in processor.calls if call[0] in ("termination", "idle")]
+    assert (told, world.commits()) == ([], {0: 5})
+
+
 def test_a_partition_without_a_leader_begins_when_it_has_one(world: World) -> None:
     """Its limits are not known before; it is not asked a second time."""
     committed(world, 5)

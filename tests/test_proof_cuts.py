@@ -122,6 +122,16 @@ def test_while_a_partition_is_held_its_commit_is_beyond_what_was_handed_out() ->
     assert story.log(14).found() == [("lost", 4, 9)]
 
 
+def test_who_may_have_gone_on_without_its_ledger_has_not_moved_a_commit_that_its_ledger_knows() -> None:
+    """`on_failure: degrade`: what ZooKeeper has is what landed before the cut, as its number (mzxid) says."""
+    story = Story().log(14)
+    a = story.run("a").claim(1, at=0, on_failure="degrade").batch(9)
+    notices(a, cut=4, to=None, end=4)
+    story.zookeeper(9, epoch=1, owner="a", mzxid=story.zxid.last)
+
+    assert (story.found(), story.proof().verdict) == ([("lost", 4, 9)], Verdict.ANOMALIES)
+
+
 def test_the_next_owner_notices_what_the_one_before_did_not() -> None:
     """Nobody ran when the log was cut; the claim finds it by the leader of the commit."""
     story = Story().log(14)

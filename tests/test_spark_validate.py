@@ -178,6 +178,24 @@ def test_an_empty_topic(scene: Scene) -> None:
     assert (code, [part["findings"] for part in made["partitions"]], told) == (0, [[]], "")
 
 
+@pytest.mark.parametrize("node", [PATHS.offset, PATHS.epoch])
+def test_a_node_that_cannot_be_used_makes_no_other_partition_unprovable(
+    scene: Scene, node: Callable[[str, int], str]
+) -> None:
+    """It is named; nothing is concluded from what else ZooKeeper says of the partition."""
+    scene.kafka.create_topic("empty", 2)
+    scene.configure(topic="empty")
+    for number in (0, 1):
+        scene.write(PATHS.offset("empty", number), b"0")
+    path = node("empty", 0)
+    scene.write(path, b"nonsense")
+
+    code, made, told = scene.validate()
+
+    assert (code, [part["verdict"] for part in made["partitions"]]) == (3, ["not provable", "proven"])
+    assert f"what ZooKeeper knows of it cannot be used: {path}: holds b'nonsense', not " in told
+
+
 SUBJECTS = [Subject("g", ("orders",))]
 PROVEN = proof(partition(0, key=PartitionKey("g", "orders", 0)))
 

@@ -22,6 +22,8 @@ from inbound.status import (
 
 #: So many members are named; of the others only the number is said.
 MEMBERS_NAMED = 8
+#: So many partitions with nodes that cannot be used are named; of the others only the number.
+_BAD_NODES_NAMED = 8
 
 _HEADERS = ("TOPIC", "PARTITION", "STATE", "EPOCH", "POSITION", "COMMITTED", "LAG", "LAST BATCH", "NOTE")
 #: What offsets that are committed past are, by why.
@@ -29,6 +31,7 @@ _PASSED_OVER = {
     "skip": "given up (on_error: skip)",
     "dead-letter": "dead-lettered",
     "processor": "passed over by the processor",
+    "truncation": "passed over when the log was cut (on_truncation: latest)",
 }
 _NOT_A_MEMBER = {
     State.DOWN.value: "not connected yet: nothing is read before ZooKeeper answers; see zookeeper.hosts",
@@ -227,6 +230,10 @@ def _of_channel(channel: ChannelStatus, now: float) -> Iterator[str]:
     stopped = {reset.topic for reset in channel.resets}
     if channel.registered and not channel.partitions and not (stopped and stopped.issuperset(channel.topics)):
         yield _without_partitions(channel)
+    for name, problem in list(channel.bad_nodes.items())[:_BAD_NODES_NAMED]:
+        yield f"{name}: its nodes cannot be used: {problem}; tried again at least once a minute"
+    if (more := len(channel.bad_nodes) - _BAD_NODES_NAMED) > 0:
+        yield f"the nodes of {count(more, 'more partition')} cannot be used either"
     for name in channel.abandoned:
         yield f"{name}: given up, but its callback still runs; this process takes it again only after that has ended"
     for partition in channel.partitions:

@@ -96,7 +96,9 @@ def judge(
     evidence = go_through(last)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
-    committed = held_against_zookeeper(evidence, last, coordination, since)
+    # Also of commits that a cut lies before: what is committed is theirs as long as nobody has written it since.
+    told_of = {span.last_mzxid for claim in chapters[-1] for span in claim.spans} if chapters else set()
+    committed = held_against_zookeeper(evidence, last, coordination, since, told_of - {None})
     start_of_evidence(evidence, since)
     resolve_holes(evidence, committed if committed is not None else evidence.floor)
     left_out_inside(evidence, last, log, committed)
@@ -126,16 +128,18 @@ def judge(
 def _chapters(claims: Sequence[Claim]) -> list[list[Claim]]:
     """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other.
 
-    Who began the new one may have died before its ledger said so; then the next claim names another topic id.
+    Who began the new one may have died before its ledger said so; then the next claim names another topic id. Until
+    something is committed, each claim says that the topic was recreated.
     """
     chapters: list[list[Claim]] = []
     topic_id: str | None = None
     for claim in claims:
         another = topic_id is not None and claim.topic_id is not None and same_topic(topic_id, claim.topic_id) is False
-        if not chapters or claim.created_anew or another:
+        same = topic_id is not None and claim.topic_id is not None and not another
+        if not chapters or another or (claim.created_anew and not same):
             chapters.append([])
         topic_id = claim.topic_id or (None if claim.created_anew else topic_id)
-        chapters[-1].append(claim)
+        chapters[-1].append(claim.goes_on() if chapters[-1] else claim)
     return chapters
 
 

@@ -155,7 +155,7 @@ FindingKind = Literal[
     "given-up",  # it failed for good, and `on_error` skipped it
     "dead-lettered",  # it failed for good, and `on_error` sent it to the dead-letter topic
     "passed-over",  # the processor skipped it
-    "jumped",  # a reset, or `on_claim`, moved the group past it
+    "jumped",  # a reset, `on_claim` or `on_truncation` moved the group past it
 ]
 #: Why offsets are committed past that were not processed as they should: findings that are no faults of inbound's.
 LeftOutKind = Literal["given-up", "dead-lettered", "passed-over", "jumped"]

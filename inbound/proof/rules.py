@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from inbound.proof.chain import unsure_of
+from inbound.proof.chain import first_taken_away, unsure_of
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log
 from inbound.proof.intervals import difference, intersection, union
@@ -19,9 +19,16 @@ def other_damage(evidence: Evidence, key: PartitionKey, damage: Sequence[Damage]
 
 
 def held_against_zookeeper(
-    evidence: Evidence, claims: Sequence[Claim], coordination: Coordination | None, since: int | None
+    evidence: Evidence,
+    claims: Sequence[Claim],
+    coordination: Coordination | None,
+    since: int | None,
+    told_of: Collection[int | None],
 ) -> int | None:
-    """Return what is committed; say what is missing if the ledger does not lead there."""
+    """Return what is committed; say what is missing if the ledger does not lead there.
+
+    `told_of`: the commits of which its lines say that they landed, by mzxid.
+    """
     expected = evidence.expected
     if coordination is None or not coordination.known:
         return expected
@@ -29,6 +36,9 @@ def held_against_zookeeper(
     if expected is None:
         if not claims:
             _without_a_line(evidence, coordination, since)
+        elif committed is None and evidence.opens and epoch is not None and epoch > evidence.last_epoch:
+            announced = min(evidence.opens)
+            evidence.lacks(first_taken_away(announced, "it holds none"), announced)
         return committed
     known = evidence.last_mzxid
     if committed == expected or (mzxid == known and committed == evidence.last_landed):
@@ -47,7 +57,7 @@ def held_against_zookeeper(
         evidence.floor = max(evidence.floor, committed)
         return committed
     unknown = epoch is not None and epoch > evidence.last_epoch
-    if committed > expected and not (unknown or last.unsure):
+    if committed > expected and not unknown and (mzxid in told_of or not last.unsure):
         evidence.passed([(expected, committed)], COMMITTED, last, wall)
         return committed
     by = (

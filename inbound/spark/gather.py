@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from inbound.config import ChannelConfig
-from inbound.coordinators.nodes import decode_epoch, decode_offset
+from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
-from inbound.errors import BrokerUnavailableError
+from inbound.errors import BrokerUnavailableError, ZkNodeError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.kafka_python import KafkaPythonClient
@@ -63,6 +63,8 @@ class Coordinated:
 
     coordination: Coordination
     topic_id: str | None
+    #: Why a node of it cannot be used; then all of it counts for nothing.
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,6 @@ async def read_group(zk: ZooKeeper, group: str, partitions: Collection[TopicPart
 
     Raises:
         TransientError: the connection, or the time, ended.
-        BadNodeError: a node holds something else.
     """
     paths = GroupPaths(group)
     if await zk.get(paths.root) is None:
@@ -88,7 +89,10 @@ async def read_group(zk: ZooKeeper, group: str, partitions: Collection[TopicPart
         # The commit is asked for first: claims and owners may be newer than it, never older.
         calls = [(tp, zk.get(paths.offset(*tp)), zk.get(paths.epoch(*tp)), zk.get(paths.owner(*tp))) for tp in some]
         for tp, offset, epoch, owner in calls:
-            answer = _coordinated(paths, tp, await offset, await epoch, await owner)
+            try:
+                answer = _coordinated(paths, tp, await offset, await epoch, await owner)
+            except (BadNodeError, ZkNodeError) as error:
+                answer = Coordinated(Coordination(None, None, None, None, known=False), None, str(error))
             if answer is not None:
                 found[tp] = answer
     return Group(True, found)

@@ -267,7 +267,8 @@ def _judged(
         coordinated = scene.group.partitions.get(tp)
         extent = _extent(question, scene, tp, bits)
         former = _of_former_topic(scene, tp, coordinated)
-        coordination = None if former else _coordination(scene, coordinated)
+        unread = _unread(coordinated)
+        coordination = None if former or unread else _coordination(scene, coordinated)
         if (
             coordination is not None
             and isinstance(question.ledger, RemotePath)
@@ -279,11 +280,11 @@ def _judged(
             key, runs, spans[key], events[key], damage, None if former else extent,
             coordination, since=_since(question, scene, tp),
         )  # fmt: skip
-        if former:
+        if lack := former or unread:
             proof = replace(
                 proof,
                 verdict=min(proof.verdict, Verdict.NOT_PROVABLE, key=GRAVEST.index),
-                missing=(*proof.missing, former),
+                missing=(*proof.missing, lack),
             )
         yield _at_most_once(proof) if scene.subject.at_most_once else proof
 
@@ -311,6 +312,13 @@ def _extent(
         return LogExtent(limits.start, limits.end, topic_id=topic_id)
     present = bits[tp].ranges() if tp in bits else ()
     return LogExtent(limits.start, limits.end, present, _begin(question, scene, tp), topic_id)
+
+
+def _unread(coordinated: Coordinated | None) -> str | None:
+    """Say so where a node of a partition cannot be used."""
+    if coordinated is None or coordinated.problem is None:
+        return None
+    return f"what ZooKeeper knows of it cannot be used: {coordinated.problem}; then validate again"
 
 
 def _of_former_topic(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> str | None:

@@ -100,6 +100,8 @@ const ofChannel = (channel, named, wall, say) => {
   if (channel.kafka_problem && !["broker-away", "not-allowed", "topic-missing"].some(one => named.has(one)))
     say(BAD, name, "Kafka", "", channel.kafka_problem);
   if (channel.ledger_problem && !named.has("ledger")) say(BAD, name, "ledger", "it cannot be written", channel.ledger_problem);
+  for (const [where, problem] of Object.entries(channel.bad_nodes ?? {}))
+    say(BAD, name, "bad node", `${where}: its nodes cannot be used`, problem, "It is tried again at least once a minute.");
   if (!channel.provable)
     say(LOOK, name, "ledger", "not everything was recorded", "What happened meanwhile cannot be proven from it.");
   const mirror = channel.mirror;

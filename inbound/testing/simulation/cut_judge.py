@@ -5,13 +5,13 @@ that is committed first. Batches that were read before may still be handed out.
 
 A commit that nobody led to by reading (the first one under `latest`, one by a reset, or by hand) says of no leader that
 wrote what is before it. A log that is cut and grows over it before something is committed behind it cannot be told from an
-ordinary one: see "What no test can promise" in `docs/faults.md`.
+ordinary one: see "Where this cannot be kept" in `docs/faults.md`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from inbound.processors.batch import Record
@@ -87,8 +87,8 @@ class CutJudge:
             return list(records)
         return [record for record in records if self._world.kafka.holds(tp, record)]
 
-    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Iterable[int]) -> None:
-        """What was published after a cut is handed out from its beginning."""
+    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int]) -> None:
+        """What was published after a cut is handed out from its beginning; `handed`: or was passed over by a processor."""
         at = self.at(tp)
         if at is None or first < at or self._cuts[tp].unseen:
             return

@@ -179,7 +179,8 @@ class Judge:
         self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
-            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | known.done)
+            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.after(tp, began)}
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | passed_over)
         for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
@@ -205,6 +206,8 @@ class Judge:
         known.asked = consumer.name, known.tenure
         if isinstance(offset, int) and offset >= 0:
             known.placed = consumer.name, offset
+            if offset > (known.commit or 0) and self.cuts.at(tp) is not None:
+                self.witness.cannot_tell(tp)
 
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
@@ -481,5 +484,8 @@ class Judge:
         self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
         known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
         known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        if before is None or new > before or self._nodes.is_uncommitted(tp, known.tenure):
+            self.cuts.moved(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
+        self._nodes.written(tp)
         self.witness.reset(tp, new, known.epoch)
         return True

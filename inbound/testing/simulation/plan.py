@@ -44,7 +44,8 @@ BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
     "client fails", "other client", "retain", "cut",
-    "kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "crowd", "offset refused", "epoch refused",
+    "kill", "dies writing", "freeze", "hang", "cut off", "expire", "expire all", "restart", "crowd", "offset refused",
+    "epoch refused",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
 RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")

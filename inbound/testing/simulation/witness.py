@@ -69,9 +69,12 @@ class _Seen:
     newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
     failed: set[int] = field(default_factory=set)  # what failed alone then
     given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
+    #: What a reset has jumped just then: whether its owner had time to give it up cannot be seen from outside.
+    undecided: set[int] = field(default_factory=set)
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     cuts: list[int] = field(default_factory=list)  # where the log was cut
     cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
+    untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
     noticed: int = 0  # so many of them had happened when a ledger last said so
     unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
@@ -81,6 +84,14 @@ class _Seen:
     noted: bool = True  # no ledger lacks the last claim
     handed_to: int = 0  # one past the highest offset that was handed out
     recorded: int = 0  # the last commit that a ledger knows
+    recorded_under: dict[int, int] = field(default_factory=dict)  # the same of each epoch
+    #: Who has claimed it goes on where its ledger fails, and has not said that it let go of it; and the one before.
+    unsure: bool = False
+    unsure_before: bool = False
+    silent: int = 0  # claims since a ledger has told of one
+    first_announced: bool = False  # the group's first commit: it may have landed, and no ledger knows
+    #: What cannot be told of before the last claim that a ledger tells of, if that finds no offset of the group.
+    doubts: list[str] = field(default_factory=list)
     told: int | None = None  # where a reset has moved the next claim, as its ledger says
     #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
     former: list[tuple[int | None, int] | None] = field(default_factory=list)
@@ -95,6 +106,7 @@ class _Seen:
         self.left_out = _cut_off(self.left_out, offset)
         self.given_up = {at for at in self.given_up if at < offset}
         self.failed = {at for at in self.failed if at < offset}
+        self.undecided = {at for at in self.undecided if at < offset}
 
     def explains(self, finding: Finding) -> bool:
         """Whether what was passed over was passed over because a claim found no offset of the group."""
@@ -116,7 +128,8 @@ class Witness:
 
     def claimed(self, tp: TopicPartition) -> None:
         """A consumer of the group has claimed the partition; its ledger will say so, unless it dies before."""
-        self._seen[tp].claimed, self._seen[tp].noted = True, False
+        seen = self._seen[tp]
+        seen.claimed, seen.noted, seen.silent = True, False, seen.silent + 1
 
     def fenced(self, tp: TopicPartition) -> None:
         """A reset has moved the epoch on. Of a partition that nobody ever claimed the epoch does not say by whom."""
@@ -138,6 +151,7 @@ class Witness:
                 seen.newest[record.offset] = batch.epoch
                 seen.failed.discard(record.offset)
                 seen.given_up.discard(record.offset)
+                seen.undecided.discard(record.offset)
 
     def fails_alone(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """A processor failed on this one record, and had nothing to say to that."""
@@ -163,6 +177,7 @@ class Witness:
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
+        self._seen[tp].untold_cut = None
         self._seen[tp].left_out.append(_LeftOut(first, end, "jumped"))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
@@ -176,6 +191,11 @@ class Witness:
     def begins_anew(self, tp: TopicPartition, offset: int) -> None:
         """The owner of the partition found no offset of the group, and begins here."""
         seen = self._seen[tp]
+        if seen.inside is not None:  # it has not seen where somebody from outside had moved it
+            (seen.at, seen.passed), seen.inside = seen.inside, None
+        if seen.at is not None:
+            low = min(seen.recorded, seen.at)
+            seen.unaccountable += [_Unaccountable(doubt, low) for doubt in seen.doubts]
         seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
             seen.began_past.append((seen.at, offset))
@@ -187,6 +207,12 @@ class Witness:
         seen.wants_from(offset)
         if seen.at is not None and seen.began and offset > seen.at:
             seen.left_out.append(_LeftOut(seen.at, offset, "jumped"))
+        seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
+        seen.failed -= seen.undecided
+        seen.given_up -= seen.undecided
+        seen.unnoticed |= seen.untold_cut is not None and seen.untold_cut < offset
+        seen.unnoticed |= seen.offset_taken and bool(seen.cuts)  # from where it goes on, the ledger alone says
+        seen.untold_cut = None
         seen.counts_from = epoch
         seen.moves_to(offset)
         seen.passed = _below(seen.passed, offset)
@@ -212,7 +238,7 @@ class Witness:
         seen.at, seen.offset_taken = offset, False
 
     def cannot_tell(self, tp: TopicPartition) -> None:
-        """A log was cut below a commit of which nobody knows under which leader the records before it were written."""
+        """A log was cut below a position of which nobody knows under which leader the records before it were written."""
         self._seen[tp].unnoticed = True
 
     def recreated(self, tp: TopicPartition) -> None:
@@ -234,16 +260,35 @@ class Witness:
             seen = self._seen[TopicPartition(entry.topic, entry.partition)]
             if isinstance(entry, Note) and entry.kind == "reset":
                 seen.told = entry.facts["new"]
+            elif isinstance(entry, Note) and entry.kind == "truncated":
+                seen.untold_cut = None
+                self._cut_is_noticed(seen, entry.facts)
             elif isinstance(entry, Note) and entry.kind == "claimed":
-                seen.noted, seen.inside = True, None
+                seen.noted = True
+                seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
+                doubts = {
+                    "who had it before may have moved the commit without its ledger": seen.unsure_before,
+                    "of claims before it no ledger tells": seen.silent > 1,
+                    "the first commit may have landed": seen.first_announced,
+                }
+                seen.doubts, seen.silent = [doubt for doubt, so in doubts.items() if so], 0
                 if entry.facts["position"] is not None:
-                    seen.recorded, seen.began = entry.facts["position"], True
+                    if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
+                        # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                        what = "who had it before may have moved the commit over a cut without its ledger"
+                        seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
+                    seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
+                    seen.first_announced = False
+                    seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
-            elif isinstance(entry, Note) and entry.kind == "truncated":
-                self._cut_is_noticed(seen, entry.facts)
+            elif isinstance(entry, Note) and entry.kind in ("released", "lost"):
+                seen.unsure = False
+            elif isinstance(entry, Done):
+                seen.first_announced |= not seen.recorded_under
             elif isinstance(entry, Settled) and entry.outcome == "landed":
-                seen.recorded = entry.commit
+                seen.first_announced = False
+                seen.recorded = seen.recorded_under[entry.epoch] = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
 
@@ -268,9 +313,10 @@ class Witness:
         for entry in entries:
             if isinstance(entry, Note) or (degrade and isinstance(entry, Range | Done)):
                 seen = self._seen[TopicPartition(entry.topic, entry.partition)]
-                seen.unaccountable.append(
-                    _Unaccountable(f"{entry} is in no ledger", seen.recorded, unwritten=True, open=True)
-                )
+                # What one says that was overtaken stands behind its own commits, not behind those of who came after it.
+                own = max((epoch for epoch in seen.recorded_under if epoch <= entry.epoch), default=None)
+                low = seen.recorded if own is None else min(seen.recorded, seen.recorded_under[own])
+                seen.unaccountable.append(_Unaccountable(f"{entry} is in no ledger", low, unwritten=True, open=True))
 
     def _gone(self, gone: Gone) -> None:
         """Records have left the log."""
@@ -288,6 +334,8 @@ class Witness:
             seen.cut_off.clear()
         elif gone.why == "cut":
             seen.cuts.append(gone.end)
+            if gone.end < max(seen.at or 0, seen.handed_to):
+                seen.untold_cut = gone.end if seen.untold_cut is None else min(gone.end, seen.untold_cut)
             for record in gone.records:
                 seen.cut_off.setdefault(record.offset, []).append(record)
             seen.wants_from(gone.end)
@@ -366,7 +414,8 @@ class Witness:
         # What is held because of a cut is not looked at again: where it is cut once more below, more is lost than is said.
         held = len(seen.cuts) > 1 and proof.verdict is Verdict.ANOMALIES
         named = said(["lost"])
-        if named != lost and not (held and set(named) <= set(lost) <= {*named, *seen.cut_off}):
+        cut_unwritten = unwritten and seen.untold_cut is not None
+        if named != lost and not cut_unwritten and not (held and set(named) <= set(lost) <= {*named, *seen.cut_off}):
             yield f"lost {named} by the proof, {lost} in truth"
         # Whichever came first: that the commit went past it, or that it was deleted.
         gone = union((f.first, f.next) for f in proof.findings if f.kind in ("lost", "lost-to-retention"))
@@ -375,21 +424,21 @@ class Witness:
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
         others = [finding for finding in others if not seen.explains(finding)]
         if seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp):
-            beyond = [finding for finding in others if finding.kind == "beyond-end"]
-            others = [finding for finding in others if finding not in beyond]
+            others = [finding for finding in others if finding.kind != "beyond-end"]
+            beyond = any(finding.kind == "beyond-end" for finding in proof.findings)
             if (seen.at or 0) > self._kafka.end(tp) and not beyond:
                 yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
         if others:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            told = said([kind])
-            same = told == truth or (held and set(truth) <= set(told) <= {*truth, *seen.cut_off})
+            told = set(said([kind])) - seen.undecided
+            same = told == set(truth) or (held and set(truth) <= told <= {*truth, *seen.cut_off})
             if not (same or unwritten):
-                yield f"{kind} {told} by the proof, {truth} in truth"
+                yield f"{kind} {sorted(told)} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
-        repeats = [(f.first, f.next) for f in proof.findings if f.kind in ("repeated", "duplicate")]
-        ranges = union([*repeats, *proof.explained])
+        repeats = [f for f in proof.findings if f.kind in ("repeated", "duplicate") and not _of_former(f.cause)]
+        ranges = union([*((f.first, f.next) for f in repeats), *proof.explained])
         twice = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
         # one record at an offset from another.
@@ -420,7 +469,8 @@ class Witness:
         if not seen.noted:
             reasons.append(_Unaccountable("who claimed it has not said so, or died before it could", 0))
         if seen.offset_taken:
-            reasons.append(_Unaccountable("the group's offset is in no node", min(seen.recorded, seen.at or 0)))
+            low = min([seen.recorded, seen.at or 0, *seen.cuts])
+            reasons.append(_Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
             reasons.append(_Unaccountable("retention has deleted the place of a cut", 0))
         if not reasons:
