@@ -14,7 +14,7 @@ from inbound.proof.evidence import Evidence
 from inbound.proof.intervals import Growing
 from inbound.proof.model import Coordination, Event, OffsetRange, Span
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, storm_has
+from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
 Original = Callable[..., Any]
 
@@ -149,7 +149,7 @@ PROOFS = (
     Mutant(
         "proof-begins-anew-anywhere", "the proof: a claim that finds no offset is held against the last commit",
         "PROVEN, although what lies between was handed to nobody", _begins_anew_anywhere,
-        drawn=lambda plan: plan.setup.latest and storm_has("offset emptied", "offset deleted")(plan),
+        drawn=all_of(storm_has("offset emptied", "offset deleted"), lambda plan: plan.setup.latest),
     ),
     Mutant(
         "proof-excuses-for-ever", "the proof: what a reset or a revert wants again is not left out any more",
