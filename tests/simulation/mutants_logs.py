@@ -32,7 +32,7 @@ from inbound.testing import kafka
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, family, is_claim, storm_has
+from tests.simulation.planting import Mutant, Plant, all_of, family, is_claim, storm_has
 
 Original = Callable[..., Any]
 
@@ -357,7 +357,7 @@ LOGS = (
     Mutant(
         "proof-without-topic-ids", "R13: a topic that was created anew is in the proof",
         "not provable, as the process that began it died at once", _proof_knows_no_topic_ids,
-        drawn=storm_has("recreate"),
+        drawn=all_of(storm_has("recreate"), storm_has("dies writing")),
     ),
     Mutant(
         "given-up-commits-all", "R3: no commit past what the processor has left uncommitted",
@@ -366,7 +366,7 @@ LOGS = (
     Mutant(
         "jump-noted-before-it-is-made", "the reader: a jump is made once the client has taken it",
         "records from the old position are handed out as those from the new one", _jump_noted_before_it_is_made,
-        drawn=storm_has("client fails"),
+        drawn=all_of(storm_has("client fails"), lambda plan: plan.setup.moody),
     ),
     Mutant(
         "opening-lost", "the reader: what is being opened is tried again, whatever the client raises",
