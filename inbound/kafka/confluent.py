@@ -205,7 +205,9 @@ class ConfluentClient(LogClient):
             aside = self._aside.get(tp)
             position = (aside[-1].offset() or 0) + 1 if aside else self._positions[tp]
             epoch = epoch_of(aside[-1]) if aside else self._epochs.get(tp)
-            keys.append(confluent_kafka.TopicPartition(*tp, position, leader_epoch=NO_EPOCH if epoch is None else epoch))
+            keys.append(
+                confluent_kafka.TopicPartition(*tp, position, leader_epoch=NO_EPOCH if epoch is None else epoch)
+            )
             if epoch is not None:  # without a seek librdkafka compares when the leader changes, and not before
                 compared[tp] = keys[-1]
         if keys:
