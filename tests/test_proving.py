@@ -10,6 +10,7 @@ from inbound.proof.model import Finding, PartitionKey, PartitionProof, Proof, Ve
 from integration.proving import disagreements
 
 ONCE = Counter({(0, offset): 1 for offset in range(10)})
+NOT_READ = ["orders/0: offset 4 is proven, and no processor was handed it"]
 
 
 def finding(kind: str, first: int, following: int) -> Finding:
@@ -20,9 +21,9 @@ def finding(kind: str, first: int, following: int) -> Finding:
     ("seen", "findings", "told"),
     [
         (ONCE, (), []),
-        (ONCE - Counter({(0, 4): 1}), (), ["orders/0: offset 4 is proven, and no processor was handed it"]),
+        (ONCE - Counter({(0, 4): 1}), (), NOT_READ),
         (ONCE - Counter({(0, 4): 1}), (finding("lost", 3, 5),), []),
-        (ONCE - Counter({(0, 4): 1}), (finding("repeated", 3, 5),), ["orders/0: offset 4 is proven, and no processor was handed it"]),
+        (ONCE - Counter({(0, 4): 1}), (finding("repeated", 3, 5),), NOT_READ),
         (ONCE + Counter({(0, 4): 1}), (), ["orders/0: offset 4 was handed out 2 times, and the proof does not say so"]),
         (ONCE + Counter({(0, 4): 1}), (finding("repeated", 4, 5),), []),
         (ONCE + Counter({(0, 4): 1, (1, 0): 2, (0, 99): 1}), (finding("repeated", 4, 5),), []),
