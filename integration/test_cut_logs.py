@@ -75,7 +75,10 @@ def cut(cluster: EmbeddedCluster, logs: CutLogs) -> None:
     for scene in scenes:
         await_election(scene, first, [0], leader.node_id)
         scene.published[0] = COPIED
-    until(lambda: logs.there.offset(0) == COPIED, 60, lambda: f"the cut is noticed: {log_of(logs.there)}")
+    until(
+        lambda: logs.there.offset(0) == COPIED, 60,
+        lambda: f"the cut is noticed, led by {leaders(logs.there, follower)}: {log_of(logs.there)}",
+    )  # fmt: skip
     assert logs.there.stop_all() == [0]
     for scene in scenes:
         scene.publish(SINCE)
