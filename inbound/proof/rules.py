@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from inbound.proof.chain import unsure_of
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log, Missing
 from inbound.proof.intervals import difference, intersection, union
 from inbound.proof.model import Coordination, Damage, Finding, LogExtent, OffsetRange, PartitionKey, Span
 
@@ -94,6 +94,16 @@ def _no_commit(evidence: Evidence, last: int) -> None:
         f"ZooKeeper has no commit of the group, and the last one was {last}: its offset node was deleted or emptied. The "
         f"next claim begins where auto_offset_reset says; set the offset to {last} before (`inbound offsets reset`)",
         last,
+    )
+
+
+def unnoticed_cut(coordination: Coordination) -> Missing:
+    """Say what is missing where the log was cut below the commit: until a consumer acts on it, nobody reads what came since."""
+    where = f" at {coordination.cut}" if coordination.cut else ", where is not known,"
+    return Missing(
+        f"the log was cut{where} below the commit {coordination.committed}: what was handed out from there on is not what it "
+        "holds now. Start a consumer of the group, which acts on it (on_truncation), and validate again",
+        coordination.cut,
     )
 
 
