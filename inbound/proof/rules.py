@@ -68,7 +68,7 @@ def held_against_zookeeper(
 def _without_a_line(evidence: Evidence, coordination: Coordination, since: int | None) -> None:
     """Say what is missing of a partition of which no ledger has a line."""
     committed, epoch = coordination.committed, coordination.epoch
-    if _never_committed(coordination):
+    if since is None and _never_committed(coordination):
         return
     if committed is None and since is not None:
         _no_commit(evidence, since)
