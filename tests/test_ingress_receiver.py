@@ -145,10 +145,12 @@ def test_a_topic_that_does_not_acknowledge_costs_no_other_one() -> None:
     trying.data_received(request())
     beside = stage.post(request())
     ready = stage.post(request("/readyz", method="GET", body=b""))
+    doubts = stage.watch.doubts()
     stage.producer.held = False
     stage.settle()
     after = stage.post(request())
 
+    assert (list(doubts), stage.watch.doubts()) == (["orders"], {})
     assert [statuses(answer) for answer in (other, beside, ready, wire.written, after)] == [
         [202], [503], [200], [202], [202],
     ]  # fmt: skip
