@@ -58,7 +58,7 @@ class Scene:
 
     def read(self, name: str, position: int, batches: int) -> Path:
         """Let a consumer claim the partition, read so many batches of ten, and end; returns its ledger."""
-        epoch = self.write(PATHS.epoch("orders", 0), EpochInfo(name, 1, "n", "topic-1").encode())
+        epoch = self.write(PATHS.epoch("orders", 0), EpochInfo(name, 1, "n", "topic-1", leader_epoch=0).encode())
         consumer = Consumer(self.ledger, name, epoch, position).batches(batches)
         self.write(PATHS.offset("orders", 0), b"%d" % consumer.position)
         file = consumer.file()
@@ -122,6 +122,12 @@ def recreate_topic(scene: Scene) -> None:
     scene.publish()
 
 
+def cut_log(scene: Scene) -> None:
+    """Lose the newest records, and take others in their place; no consumer has run since."""
+    scene.kafka.truncate("orders", 0, 40)
+    scene.kafka.publish("orders", 0, [b"y"] * 80)
+
+
 def occupy_output(scene: Scene) -> None:
     """Put another proof.json where the proof is to be written."""
     scene.output.mkdir()
@@ -140,6 +146,7 @@ def occupy_output(scene: Scene) -> None:
         (lambda s: (s.ledger / "g" / "notes.txt").write_text("milk"), (), 0, "notes.txt: is no file of a ledger, and was not read"),
         (lambda s: s.kafka.delete_topic("orders"), (), 3, "topic orders: Kafka has no such topic"),
         (recreate_topic, (), 3, "the topic was deleted and made again"),
+        (cut_log, (), 3, "the log was cut at 40 below the commit 100"),
         (lambda s: None, ("--group", "nobody"), 3, "group nobody: neither the configuration nor ZooKeeper knows it"),
         (lambda s: s.configure(topic="other", group="other"), ("--group", "g"), 0, ""),
         (lambda s: None, ("--partitions", "0,7"), 3, "partitions 7: no topic of group"),

@@ -41,6 +41,7 @@ from inbound.proof.rules import (
     start_of_evidence,
     unclaimed,
     uncommitted,
+    unnoticed_cut,
 )
 
 
@@ -90,6 +91,9 @@ def judge(
     last, uncertain, lowest = without_cut_off(
         chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
     )
+    if coordination is not None and coordination.cut is not None:
+        uncertain.append(unnoticed_cut(coordination))
+        lowest = min(coordination.cut, coordination.cut if lowest is None else lowest)
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
     last += untold(coordination, last)

@@ -12,8 +12,9 @@ from inbound.committer import Pending
 from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
 from inbound.coordinators.claim import Claim
+from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.ownership import Ownership
-from inbound.coordinators.zookeeper import Check, Op, SetData
+from inbound.coordinators.zookeeper import Check, Node, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
 from inbound.kafka import reader
 from inbound.kafka.base import LogClient
@@ -31,7 +32,7 @@ from inbound.testing import kafka
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, family, is_claim, storm_has
+from tests.simulation.planting import Mutant, Plant, all_of, family, is_claim, storm_has
 
 Original = Callable[..., Any]
 
@@ -51,6 +52,31 @@ def _ids_compared_as_text(plant: Plant) -> None:
     plant.around(kafka, "canonical", as_it_stands)
     for module in (nodes, ownership, reader, group, judge):
         plant.around(module, "same_topic", same)
+
+
+def _recreation_untold(plant: Plant) -> None:
+    def before(original: Original, self: Ownership, path: str, epoch: Node) -> EpochInfo:
+        found: EpochInfo = original(self, path, epoch)
+        if found.recreated is not None:
+            plant.bite()
+        return replace(found, recreated=None)
+
+    plant.around(Ownership, "_before", before)
+
+
+def _recreation_begins_a_topic_each_time(plant: Plant) -> None:
+    def chapters(original: Original, given: Sequence[claims.Claim]) -> list[list[claims.Claim]]:
+        told, found = iter(given), list[list[claims.Claim]]()
+        for chapter in original(given):
+            found.append([])
+            for claim in chapter:
+                if next(told).created_anew and found[-1]:
+                    plant.bite()
+                    found.append([])
+                found[-1].append(claim)
+        return found
+
+    plant.around(judge, "_chapters", chapters)
 
 
 # -- R13: logs that are cut ---------------------------------------------------------------------------------------------
@@ -286,6 +312,14 @@ LOGS = (
         drawn=storm_has("other client", "join"),
     ),
     Mutant(
+        "recreation-untold", "R13: each claim says that the topic was recreated until something is committed",
+        "the process that began the topic dies, and nobody is told", _recreation_untold,
+    ),
+    Mutant(
+        "recreation-begins-a-topic-each-time", "R13: claims that say the same are about one topic",
+        "the proof names topics that never were", _recreation_begins_a_topic_each_time,
+    ),
+    Mutant(
         "cut-moves-in-memory-only", "R13: over a cut, the new position is committed before the next batch",
         "the next owner begins behind what was published since", _cut_moves_in_memory_only,
         drawn=storm_has("cut"),
@@ -323,7 +357,7 @@ LOGS = (
     Mutant(
         "proof-without-topic-ids", "R13: a topic that was created anew is in the proof",
         "not provable, as the process that began it died at once", _proof_knows_no_topic_ids,
-        drawn=storm_has("recreate"),
+        drawn=all_of(storm_has("recreate"), storm_has("dies writing")),
     ),
     Mutant(
         "given-up-commits-all", "R3: no commit past what the processor has left uncommitted",
@@ -332,7 +366,7 @@ LOGS = (
     Mutant(
         "jump-noted-before-it-is-made", "the reader: a jump is made once the client has taken it",
         "records from the old position are handed out as those from the new one", _jump_noted_before_it_is_made,
-        drawn=storm_has("client fails"),
+        drawn=all_of(storm_has("client fails"), lambda plan: plan.setup.moody),
     ),
     Mutant(
         "opening-lost", "the reader: what is being opened is tried again, whatever the client raises",

@@ -10,11 +10,11 @@ from inbound.ledger.memory import MemoryLedger
 from inbound.parts import Parts
 from inbound.proof import chain, claims, judge, rules
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import Evidence, Growing
-from inbound.proof.intervals import OffsetRange
-from inbound.proof.model import Coordination, Event, Span
+from inbound.proof.evidence import Evidence
+from inbound.proof.intervals import Growing
+from inbound.proof.model import Coordination, Event, OffsetRange, Span
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, storm_has
+from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
 Original = Callable[..., Any]
 
@@ -149,7 +149,7 @@ PROOFS = (
     Mutant(
         "proof-begins-anew-anywhere", "the proof: a claim that finds no offset is held against the last commit",
         "PROVEN, although what lies between was handed to nobody", _begins_anew_anywhere,
-        drawn=storm_has("offset emptied", "offset deleted"),
+        drawn=all_of(storm_has("offset emptied", "offset deleted"), lambda plan: plan.setup.latest),
     ),
     Mutant(
         "proof-excuses-for-ever", "the proof: what a reset or a revert wants again is not left out any more",

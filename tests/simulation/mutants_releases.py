@@ -18,7 +18,7 @@ from inbound.processors.batch import Batch
 from inbound.settle import Outcome
 from inbound.topic_partition import TopicPartition
 from inbound.turn import Turns
-from tests.simulation.planting import Mutant, Plant, storm_has
+from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
 Original = Callable[..., Any]
 
@@ -151,7 +151,7 @@ RELEASES = (
     Mutant(
         "left-without-the-last-commit", "who leaves commits in the session that it has",
         "nobody recovers what it claimed in one that is over, and its commit waits for ever", _left_without_the_last_commit,
-        drawn=storm_has("leave"),
+        drawn=all_of(storm_has("leave"), storm_has("expire", "expire all", "freeze", "cut off")),
     ),
     Mutant(
         "cancellation-escapes", "a turn passes its partition on, however it ends",

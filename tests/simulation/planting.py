@@ -43,6 +43,11 @@ def storm_has(*kinds: str) -> Callable[[Plan], bool]:
     return lambda plan: any(action.kind in kinds for action in plan.storm)
 
 
+def all_of(*conditions: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
+    """Return what says whether a plan meets each of these."""
+    return lambda plan: all(condition(plan) for condition in conditions)
+
+
 class Plant:
     """Puts other code in the place of the product's. What is not there any more is an AttributeError."""
 

@@ -33,7 +33,7 @@ class Asked(BatchEventProcessor):
 class AskedLater(Asked):
     """The same, with coroutines."""
 
-    async def on_next_batch(self, batch: Batch) -> BatchResponse:
+    async def on_next_batch(self, batch: Batch) -> BatchResponse:  # type: ignore[override]
         return BatchResponse.advance()
 
 
