@@ -128,6 +128,19 @@ def cut_log(scene: Scene) -> None:
     scene.kafka.publish("orders", 0, [b"y"] * 80)
 
 
+def by_hand(text: bytes) -> Callable[[Scene], None]:
+    """Return what puts this where the last consumer's `end` stood, under a right seal."""
+
+    def change(scene: Scene) -> None:
+        *lines, _, rest = scene.files[1].read_bytes().split(b"\n")
+        scene.files[1].write_bytes(b"\n".join([*lines, seal(text)]) + rest)
+
+    return change
+
+
+HEAD = b'"group":"g","consumer":"b","topic":"orders","partition":0,"epoch":2,"wall":1.0,"seq":14'
+
+
 def occupy_output(scene: Scene) -> None:
     """Put another proof.json where the proof is to be written."""
     scene.output.mkdir()
@@ -142,6 +155,11 @@ def occupy_output(scene: Scene) -> None:
         (lambda s: s.configure("{type: none}"), (), 3, "ledger.type is none"),
         (damage, (), 3, "0001.jsonl can't be read: its checksum is wrong"),
         (tear, (), 0, ""),
+        (by_hand(b"null"), (), 3, "its checksum is right, but it is no JSON object"),
+        (by_hand(b'{"kind":"revert","facts":5,' + HEAD), (), 3, "(revert of orders/0) says what no release writes: {'facts': 5}"),
+        (by_hand(b'{"kind":"skip","facts":{"from":7},' + HEAD), (), 3, "says what no release writes: {'from': 7}; restore it"),
+        (by_hand(b'{"kind":"claimed","facts":{"position":-1},' + HEAD), (), 3, "what no release writes: {'position': -1}"),
+        (by_hand(b'{"kind":"degraded","facts":{"from":1e300,"to":1e300},' + HEAD), (), 3, "what no release writes: {'from'"),
         (make_newer, (), 3, "0001.jsonl: it has format version 99, this inbound reads up to 1; read it with"),
         (lambda s: (s.ledger / "g" / "notes.txt").write_text("milk"), (), 0, "notes.txt: is no file of a ledger, and was not read"),
         (lambda s: s.kafka.delete_topic("orders"), (), 3, "topic orders: Kafka has no such topic"),

@@ -14,6 +14,7 @@ from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of, untold
 from inbound.proof.cuts import is_noticed, without_cut_off
 from inbound.proof.evidence import Log, grouped, in_order
+from inbound.proof.facts import sound
 from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
     ANOMALIES,
@@ -72,8 +73,8 @@ def judge(
         since: Up to here an earlier proof has proven all: what lies below is not judged again.
     """
     spans = [span for span in spans if span.key == key]
-    events = [event for event in events if event.key == key]
-    claims = claims_of(runs, spans, events, damage, coordination)
+    events, unusable = sound(event for event in events if event.key == key)
+    claims = claims_of(runs, spans, events, [*damage, *unusable], coordination)
     log = Log(extent)
     chapters = _chapters(claims)
     told: list[Finding] = []

@@ -122,7 +122,7 @@ def _coordinated(
             moved=Moved.noted_in(claim),
         ),
         None if claim is None else claim.topic_id,
-        None if claim is None else read_to(committed, claim.leader_epoch),
+        read_to=None if claim is None else read_to(committed, claim.leader_epoch),
     )
 
 
