@@ -165,6 +165,8 @@ class IngressStatus:
     in_flight_bytes: int
     in_flight_events: int
     draining: bool
+    #: Topics that do not acknowledge, although Kafka answers, and what was said of it: their events are refused.
+    doubted: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -189,6 +189,24 @@ def test_a_cut_is_no_reason_to_read_on_though_the_log_has_grown_over_the_positio
     assert [record.levelno for record in caplog.records if "held: " in record.getMessage()] == [logging.ERROR]
 
 
+@moves
+def test_a_cut_that_no_consumer_has_noticed_yet_is_not_proven_whole(world: World, choice: str, first: int) -> None:
+    """What is committed past stands there anew, and nobody was handed it. Once a consumer has acted on it, there is a proof."""
+    publish(world, 9)
+    start(world, on_truncation=choice)
+    world.leave("a")
+    before = proof(world)
+    cut(world, 4, grown=10)
+    amid = proof(world)
+    world.join("b", on_truncation=choice)
+    world.run(4)
+    after = proof(world)
+    assert [(one.verdict, one.proven) for one in (before, amid, after)] == [
+        (Verdict.PROVEN, 9), (Verdict.NOT_PROVABLE, 4), (Verdict.PROVEN, 14)
+    ]  # fmt: skip
+    assert [text[:42] for text in amid.missing] == ["the log was cut at 4 below the commit 9: w"]
+
+
 @pytest.mark.parametrize("elections", [0, 3])
 def test_a_cut_is_found_by_who_claims_after_a_restart(world: World, elections: int) -> None:
     """Nobody ran when the log was cut and grew: the epoch node says under which leader the commit was written."""

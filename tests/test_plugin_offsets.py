@@ -258,6 +258,27 @@ def test_an_offset_beyond_the_logs_end_is_treated_as_on_truncation_says(
         assert why.endswith("Correct what it keeps, or set on_truncation to earliest or latest, and restart")
 
 
+@pytest.mark.parametrize("amid", [False, True], ids=["held", "asked for the last time"])
+def test_a_reload_has_it_asked_again(world: World, amid: bool) -> None:
+    """What it lacked is there now. Also where it is held a moment after the reload: nobody would look at it before the next."""
+    committed(world, 5)
+
+    class Corrected(Owning):
+        def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+            if amid and len(self.claims) == 1:
+                world.consumers["a"].channel.try_again()
+            return super().on_claim(partition, committed)
+
+    processor = Corrected(OSError("no database"), OSError("no database"), 2)
+    world.join("a", processor, on_error={"max_attempts": 2})
+    world.run(10)
+    if not amid:
+        assert (held(world) or "").startswith("on_claim failed 2 times")
+        world.consumers["a"].channel.try_again()
+        world.run(3)
+    assert (len(processor.claims), held(world), offsets(processor), world.commits()) == (3, None, [2, 3, 4], {0: 5})
+
+
 class Advancing(Owning):
     """Commits all that it was handed whenever it is asked."""
 

@@ -12,6 +12,7 @@ from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.meters import MetersStatus
 from inbound.status import ResetStatus, ThreadStatus, process_status
+from tests.made_jmx import everything
 from tests.made_status import NOW, channel, partition, process, session
 
 
@@ -90,6 +91,18 @@ def test_partitions_whose_nodes_cannot_be_used_are_named() -> None:
         "a minute",
         "  orders: the nodes of 2 more partitions cannot be used either",
     ]
+
+
+def test_a_topic_that_does_not_acknowledge_is_named() -> None:
+    """Kafka answers, so the ingress is ready; through JSON, as another process gives it."""
+    ingress = everything().ingress
+    assert ingress is not None
+    told = process_status(process(ingress=replace(ingress, doubted={"orders": "_MSG_TIMED_OUT"})).as_dict())
+
+    assert shown([told], NOW).splitlines()[-1] == (
+        "  ingress: topic orders: Kafka does not acknowledge: _MSG_TIMED_OUT; its events are answered with 503 until it takes "
+        "one; look whether its partitions have leaders and enough replicas in sync"
+    )
 
 
 def test_all_that_can_be_wrong() -> None:

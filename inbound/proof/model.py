@@ -136,6 +136,9 @@ class Coordination:
     owner: str | None  # the consumer that holds it
     known: bool = True  # whether what it says of the commit is to be held against the ledger
     moved: Moved | None = None  # by what the commit is where it is, if that is a reset
+    #: From where on the log holds other records than the group has committed, as the brokers say; 0: they cannot tell. None:
+    #: it was not cut, or the group does not know under which leader they were written.
+    cut: int | None = None
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------

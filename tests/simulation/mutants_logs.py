@@ -12,8 +12,9 @@ from inbound.committer import Pending
 from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
 from inbound.coordinators.claim import Claim
+from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.ownership import Ownership
-from inbound.coordinators.zookeeper import Check, Op, SetData
+from inbound.coordinators.zookeeper import Check, Node, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
 from inbound.kafka import reader
 from inbound.kafka.base import LogClient
@@ -51,6 +52,31 @@ def _ids_compared_as_text(plant: Plant) -> None:
     plant.around(kafka, "canonical", as_it_stands)
     for module in (nodes, ownership, reader, group, judge):
         plant.around(module, "same_topic", same)
+
+
+def _recreation_untold(plant: Plant) -> None:
+    def before(original: Original, self: Ownership, path: str, epoch: Node) -> EpochInfo:
+        found: EpochInfo = original(self, path, epoch)
+        if found.recreated is not None:
+            plant.bite()
+        return replace(found, recreated=None)
+
+    plant.around(Ownership, "_before", before)
+
+
+def _recreation_begins_a_topic_each_time(plant: Plant) -> None:
+    def chapters(original: Original, given: Sequence[claims.Claim]) -> list[list[claims.Claim]]:
+        told, found = iter(given), list[list[claims.Claim]]()
+        for chapter in original(given):
+            found.append([])
+            for claim in chapter:
+                if next(told).created_anew and found[-1]:
+                    plant.bite()
+                    found.append([])
+                found[-1].append(claim)
+        return found
+
+    plant.around(judge, "_chapters", chapters)
 
 
 # -- R13: logs that are cut ---------------------------------------------------------------------------------------------
@@ -284,6 +310,14 @@ LOGS = (
         "ids-compared-as-text", "R13: an id in either form is one topic",
         "who reads with another client reads everything again", _ids_compared_as_text,
         drawn=storm_has("other client", "join"),
+    ),
+    Mutant(
+        "recreation-untold", "R13: each claim says that the topic was recreated until something is committed",
+        "the process that began the topic dies, and nobody is told", _recreation_untold,
+    ),
+    Mutant(
+        "recreation-begins-a-topic-each-time", "R13: claims that say the same are about one topic",
+        "the proof names topics that never were", _recreation_begins_a_topic_each_time,
     ),
     Mutant(
         "cut-moves-in-memory-only", "R13: over a cut, the new position is committed before the next batch",

@@ -56,6 +56,9 @@ const ofProcess = (process, who, say) => {
   ofSession(process, who, say);
   if (process.ingress?.away)
     say(BAD, "ingress", "broker-away", "Kafka is away", process.ingress.away, "Events are answered with 503 until it is back.");
+  for (const [topic, problem] of Object.entries(process.ingress?.doubted ?? {}))
+    say(BAD, "ingress", "no answer", `topic ${topic}: Kafka does not acknowledge`, problem,
+      "Its events are answered with 503 until it takes one.");
   const config = process.config_problem ?? process.reload?.problem;
   if (config)
     say(LOOK, "configuration", "refused", "the files cannot be used; what ran before goes on", config,

@@ -27,6 +27,7 @@ class _Cut:
     #: nothing of it.
     at: int | None = None
     when: float = -1.0  # the last time; or when the group went back for that
+    old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     ended: int = 0  # where it ended, after a cut, before the next one
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
@@ -77,15 +78,23 @@ class CutJudge:
         """Return the offset from which on what the group had read is gone; None: nothing is."""
         return self._cuts[tp].at if tp in self._cuts else None
 
-    def after(self, tp: TopicPartition, began: float) -> bool:
+    def cut_since(self, tp: TopicPartition, began: float) -> bool:
         """Whether the log was cut since then."""
         return tp in self._cuts and began <= self._cuts[tp].when
 
-    def there(self, tp: TopicPartition, records: Iterable[Record]) -> list[Record]:
-        """Return those of a batch that the log still holds: of others, nothing is judged."""
+    def goes_back(self, tp: TopicPartition, began: float) -> bool:
+        """Whether reading may go back over a cut to before what was handed out then."""
+        return self.cut_since(tp, began) or (tp in self._cuts and began <= self._cuts[tp].old_at)
+
+    def there(self, tp: TopicPartition, records: Sequence[Record]) -> list[Record]:
+        """Return those of a batch that is handed out now which the log still holds: of others, nothing is judged."""
         if tp not in self._cuts or self._cuts[tp].when < 0:
             return list(records)
-        return [record for record in records if self._world.kafka.holds(tp, record)]
+        kafka = self._world.kafka
+        held = [record for record in records if kafka.holds(tp, record)]
+        if len(held) < sum(record.offset >= kafka.start(tp) for record in records):  # else retention has deleted them
+            self._cuts[tp].old_at = self._world.clock.now()
+        return held
 
     def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int]) -> None:
         """What was published after a cut is handed out from its beginning; `handed`: or was passed over by a processor."""

@@ -179,7 +179,7 @@ class Judge:
         self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
-            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.after(tp, began)}
+            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.cut_since(tp, began)}
             self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | passed_over)
         for record in there:
             before = known.handed.get(record.offset)
@@ -245,7 +245,7 @@ class Judge:
             expected = before.position
             if self._given_up(before, before.first_record) and given.first >= before.next:
                 expected = before.next
-        if before is not None and self.cuts.after(given.tp, before.began) and given.first >= known.commit:
+        if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first >= known.commit:
             offsets = self.world.kafka.offsets(*given.tp)
             if not any(known.commit <= offset < given.first for offset in offsets):
                 return  # back to the commit, over a cut, or to what retention has left behind it
@@ -273,7 +273,7 @@ class Judge:
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
-        if self.cuts.after(given.tp, before.began):
+        if self.cuts.goes_back(given.tp, before.began):
             return  # reading goes back over a cut
         if min(before.ended, given.began) - before.began > self.patience:
             return  # it was given up inside its callback

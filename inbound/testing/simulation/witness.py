@@ -7,20 +7,20 @@ where it says that it cannot tell, something must have happened that no ledger c
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
 from inbound.processors.batch import Batch, Record
+from inbound.proof.claims import CREATED_ANEW
 from inbound.proof.evidence import NO_END
 from inbound.proof.intervals import contains, difference, intersection, union
 from inbound.proof.model import (
     ANOMALIES,
     LEFT_OUT,
-    Finding,
     FindingKind,
     LeftOutKind,
     OffsetRange,
@@ -28,90 +28,8 @@ from inbound.proof.model import (
     Verdict,
 )
 from inbound.testing.kafka import FakeKafka, Gone
+from inbound.testing.simulation.witnessed import LeftOut, Seen, Unaccountable
 from inbound.topic_partition import TopicPartition
-
-
-@dataclass(frozen=True)
-class _LeftOut:
-    """Offsets that nobody need be handed, and why."""
-
-    first: int
-    next: int
-    kind: LeftOutKind
-
-
-@dataclass(frozen=True)
-class _Unaccountable:
-    """Something happened that no ledger could tell; what is below `low` is known all the same."""
-
-    what: str
-    low: int
-    unwritten: bool = False  # in a ledger: it may have been done with what is below, too
-    open: bool = False  # and no ledger says yet where it went on
-
-
-@dataclass(eq=False)
-class _Seen:
-    """One partition, since its topic was created."""
-
-    at: int | None = None  # the group's offset; None: it never had one
-    began: bool = False  # a consumer has begun to read it
-    since: int = 0  # the epoch under which the group began this topic
-    #: Where it was, and what was passed, before somebody from outside has set it, as long as no consumer has seen that.
-    inside: tuple[int | None, list[OffsetRange]] | None = None
-    #: What commits have gone past: each record of it was handed out, or somebody said why not.
-    passed: list[OffsetRange] = field(default_factory=list)
-    handed: dict[int, Record] = field(default_factory=dict)
-    times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
-    left_out: list[_LeftOut] = field(default_factory=list)
-    #: What claims that found no offset of the group have begun behind: nobody has committed what was handed out of it.
-    began_past: list[OffsetRange] = field(default_factory=list)
-    newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
-    failed: set[int] = field(default_factory=set)  # what failed alone then
-    given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
-    #: What a reset has jumped just then: whether its owner had time to give it up cannot be seen from outside.
-    undecided: set[int] = field(default_factory=set)
-    deleted: dict[int, Record] = field(default_factory=dict)  # by retention
-    cuts: list[int] = field(default_factory=list)  # where the log was cut
-    cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
-    untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
-    noticed: int = 0  # so many of them had happened when a ledger last said so
-    unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
-    offset_taken: bool = False  # somebody has taken the group's offset out of its node
-    counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
-    unaccountable: list[_Unaccountable] = field(default_factory=list)
-    claimed: bool = False  # by a consumer of the group
-    noted: bool = True  # no ledger lacks the last claim
-    handed_to: int = 0  # one past the highest offset that was handed out
-    recorded: int = 0  # the last commit that a ledger knows
-    recorded_under: dict[int, int] = field(default_factory=dict)  # the same of each epoch
-    #: Who has claimed it goes on where its ledger fails, and has not said that it let go of it; and the one before.
-    unsure: bool = False
-    unsure_before: bool = False
-    silent: int = 0  # claims since a ledger has told of one
-    first_announced: bool = False  # the group's first commit: it may have landed, and no ledger knows
-    #: What cannot be told of before the last claim that a ledger tells of, if that finds no offset of the group.
-    doubts: list[str] = field(default_factory=list)
-    told: int | None = None  # where a reset has moved the next claim, as its ledger says
-    #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
-    former: list[tuple[int | None, int] | None] = field(default_factory=list)
-    gone: bool = False  # its topic is deleted, and the group has not begun another one
-
-    def moves_to(self, offset: int) -> None:
-        """The group's offset is set, by whom the ledgers name."""
-        self.at, self.inside, self.offset_taken = offset, None, False
-
-    def wants_from(self, offset: int) -> None:
-        """What lies behind this is to be handed out, whatever was said of it."""
-        self.left_out = _cut_off(self.left_out, offset)
-        self.given_up = {at for at in self.given_up if at < offset}
-        self.failed = {at for at in self.failed if at < offset}
-        self.undecided = {at for at in self.undecided if at < offset}
-
-    def explains(self, finding: Finding) -> bool:
-        """Whether what was passed over was passed over because a claim found no offset of the group."""
-        passed = (finding.first, finding.next)
-        return finding.kind == "skipped" and intersection([passed], self.began_past) == [passed]
 
 
 class Witness:
@@ -119,7 +37,7 @@ class Witness:
 
     def __init__(self, kafka: FakeKafka) -> None:
         self._kafka = kafka
-        self._seen: dict[TopicPartition, _Seen] = defaultdict(_Seen)
+        self._seen: dict[TopicPartition, Seen] = defaultdict(Seen)
         #: What becomes of records that fail alone; None: they are tried again.
         self.gives_up: LeftOutKind | None = None
         kafka.observers.append(self._gone)
@@ -173,12 +91,12 @@ class Witness:
 
     def passes_over(self, tp: TopicPartition, first: int, end: int) -> None:
         """A processor says that nobody needs these."""
-        self._seen[tp].left_out.append(_LeftOut(first, end, "passed-over"))
+        self._seen[tp].left_out.append(LeftOut(first, end, "passed-over"))
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
         self._seen[tp].untold_cut = None
-        self._seen[tp].left_out.append(_LeftOut(first, end, "jumped"))
+        self._seen[tp].left_out.append(LeftOut(first, end, "jumped"))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
         """The group's offset is set by who owns the partition."""
@@ -193,9 +111,8 @@ class Witness:
         seen = self._seen[tp]
         if seen.inside is not None:  # it has not seen where somebody from outside had moved it
             (seen.at, seen.passed), seen.inside = seen.inside, None
-        if seen.at is not None:
-            low = min(seen.recorded, seen.at)
-            seen.unaccountable += [_Unaccountable(doubt, low) for doubt in seen.doubts]
+        low = min(seen.recorded, seen.at or 0)
+        seen.unaccountable += [Unaccountable(doubt, low) for doubt in seen.doubts if seen.at is not None]
         seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
             seen.began_past.append((seen.at, offset))
@@ -206,7 +123,7 @@ class Witness:
         seen = self._seen[tp]
         seen.wants_from(offset)
         if seen.at is not None and seen.began and offset > seen.at:
-            seen.left_out.append(_LeftOut(seen.at, offset, "jumped"))
+            seen.left_out.append(LeftOut(seen.at, offset, "jumped"))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
@@ -220,7 +137,7 @@ class Witness:
 
     def takes_offset(self, tp: TopicPartition) -> None:
         """Somebody takes the group's offset out of its node: nobody can say where it is."""
-        self._seen[tp].offset_taken = True
+        self._seen[tp].offset_taken = self._seen[tp].told_anew = True
 
     def mends_offset(self, tp: TopicPartition) -> None:
         """He puts it back."""
@@ -230,7 +147,7 @@ class Witness:
         """Somebody has set the group's offset who writes no ledger: whether he wants something again nobody can say."""
         seen = self._seen[tp]
         known = [seen.recorded, offset, *([seen.at] if seen.at is not None else [])]
-        seen.unaccountable.append(_Unaccountable(f"set to {offset} from outside", min(known)))
+        seen.unaccountable.append(Unaccountable(f"set to {offset} from outside", min(known)))
         if seen.inside is None:
             seen.inside = seen.at, seen.passed
         at, passed = seen.inside  # of several such moves, the group sees what the last one has come to
@@ -250,9 +167,10 @@ class Witness:
         old = self._seen[tp]
         # What was handed out behind a cut says nothing of that topic, if its ledger came to note the cut.
         told = (old.at, old.handed_to) if old.noted and not (old.unaccountable or old.cuts) else None
-        self._seen[tp] = _Seen(
-            at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted
-        )
+        self._seen[tp] = Seen(
+            at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted,
+            told_anew=False,
+        )  # fmt: skip
 
     def wrote(self, entries: Sequence[Recorded]) -> None:
         """A ledger has taken these."""
@@ -260,39 +178,38 @@ class Witness:
             seen = self._seen[TopicPartition(entry.topic, entry.partition)]
             if isinstance(entry, Note) and entry.kind == "reset":
                 seen.told = entry.facts["new"]
+                seen.told_anew |= entry.facts["reason"] == CREATED_ANEW
             elif isinstance(entry, Note) and entry.kind == "truncated":
                 seen.untold_cut = None
                 self._cut_is_noticed(seen, entry.facts)
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted = True
-                seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
+                unsure, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
                 doubts = {
-                    "who had it before may have moved the commit without its ledger": seen.unsure_before,
+                    "who had it before may have moved the commit without its ledger": unsure,
                     "of claims before it no ledger tells": seen.silent > 1,
-                    "the first commit may have landed": seen.first_announced,
+                    "the first commit may have landed": seen.announced and not seen.recorded_under,
                 }
                 seen.doubts, seen.silent = [doubt for doubt, so in doubts.items() if so], 0
                 if entry.facts["position"] is not None:
-                    if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
-                        # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                    # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                    if unsure and any(end < entry.facts["position"] for end in seen.cuts):
                         what = "who had it before may have moved the commit over a cut without its ledger"
-                        seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
+                        seen.unaccountable.append(Unaccountable(what, min([seen.recorded, *seen.cuts])))
                     seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
-                    seen.first_announced = False
                     seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
             elif isinstance(entry, Note) and entry.kind in ("released", "lost"):
                 seen.unsure = False
             elif isinstance(entry, Done):
-                seen.first_announced |= not seen.recorded_under
+                seen.announced = True
             elif isinstance(entry, Settled) and entry.outcome == "landed":
-                seen.first_announced = False
                 seen.recorded = seen.recorded_under[entry.epoch] = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
 
-    def _cut_is_noticed(self, seen: _Seen, facts: Mapping[str, Any]) -> None:
+    def _cut_is_noticed(self, seen: Seen, facts: Mapping[str, Any]) -> None:
         """A ledger says where the log was cut: as the brokers said, and it may have been cut below that since.
 
         Who goes on behind a cut has read nothing there, so that one need not show any more.
@@ -302,7 +219,7 @@ class Witness:
         if facts["to"] is not None and cut is not None and cut > facts["start"]:
             seen.unnoticed |= any(end < cut for end in since)
 
-    def _known_again(self, seen: _Seen, offset: int) -> None:
+    def _known_again(self, seen: Seen, offset: int) -> None:
         """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
         seen.unaccountable = [
             replace(one, low=min(one.low, offset), open=False) if one.open else one for one in seen.unaccountable
@@ -316,7 +233,7 @@ class Witness:
                 # What one says that was overtaken stands behind its own commits, not behind those of who came after it.
                 own = max((epoch for epoch in seen.recorded_under if epoch <= entry.epoch), default=None)
                 low = seen.recorded if own is None else min(seen.recorded, seen.recorded_under[own])
-                seen.unaccountable.append(_Unaccountable(f"{entry} is in no ledger", low, unwritten=True, open=True))
+                seen.unaccountable.append(Unaccountable(f"{entry} is in no ledger", low, unwritten=True, open=True))
 
     def _gone(self, gone: Gone) -> None:
         """Records have left the log."""
@@ -446,6 +363,8 @@ class Witness:
             yield f"handed out again {twice} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
+            if not seen.told_anew:
+                yield "the topic was recreated, and no ledger says so"
 
     def _verdict(self, tp: TopicPartition, proof: PartitionProof, wrong: list[int]) -> Iterator[str]:
         seen = self._seen[tp]
@@ -467,19 +386,19 @@ class Witness:
             return
         reasons = list(seen.unaccountable)
         if not seen.noted:
-            reasons.append(_Unaccountable("who claimed it has not said so, or died before it could", 0))
+            reasons.append(Unaccountable("who claimed it has not said so, or died before it could", 0))
         if seen.offset_taken:
             low = min([seen.recorded, seen.at or 0, *seen.cuts])
-            reasons.append(_Unaccountable("the group's offset is in no node", low))
+            reasons.append(Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
-            reasons.append(_Unaccountable("retention has deleted the place of a cut", 0))
+            reasons.append(Unaccountable("retention has deleted the place of a cut", 0))
         if not reasons:
             yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
         elif (proof.proven or 0) < min(seen.at or 0, *(reason.low for reason in reasons)):
             what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
             yield f"proven up to {proof.proven} alone, although {what}"
 
-    def _former(self, seen: _Seen, proof: PartitionProof) -> Iterator[str]:
+    def _former(self, seen: Seen, proof: PartitionProof) -> Iterator[str]:
         """What is said of deleted topics: a commit whose line is missing may be left out."""
         said = [(former.committed, former.handed_to) for former in proof.former]
         known = [former for former in seen.former if former is not None]
@@ -499,7 +418,3 @@ def _of_former(cause: str) -> bool:
 
 def _below(ranges: Iterable[OffsetRange], end: int) -> list[OffsetRange]:
     return intersection(union(ranges), [(0, end)]) if end > 0 else []
-
-
-def _cut_off(left_out: Iterable[_LeftOut], end: int) -> list[_LeftOut]:
-    return [replace(left, next=min(left.next, end)) for left in left_out if left.first < end]
