@@ -133,6 +133,7 @@ class Ingress:
             url=self.url,
             client=self.client,
             away=self._watch.away,
+            doubted=self._watch.doubts(),
             topics=len(self._watch.existing),
             connections=len(listener.connections) if listener else 0,
             connections_refused_total=listener.refused if listener else 0,
