@@ -33,7 +33,8 @@ class Claim:
     added_later: bool = False
     #: The topic that the offset is about.
     topic_id: str | None = None
-    #: The topic was deleted and created anew: the offset was set to 0 with this claim. `old` is what it was before.
+    #: The topic was deleted and recreated: this claim, or one before it after which nothing was committed, has set the
+    #: offset to 0. `old` is what it was before.
     recreated: bool = False
     old: int | None = None
     former: str | None = None  # the id of the deleted topic

@@ -18,6 +18,7 @@ from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
     EpochInfo,
+    RecreationNote,
     TopicInfo,
     decode_epoch,
     decode_offset,
@@ -136,25 +137,26 @@ class Ownership:
         before = self._before(epoch_path, epoch)
         nonce = f"{os.urandom(8).hex()}-{next(_nonces)}"
         leader_epoch = await self._leader_epoch(tp, before, fresh=not epoch.data)
-        mine = EpochInfo(self.consumer_id, session, nonce, before.topic_id, before.former, None, leader_epoch)
+        notes = before if await self._stands_at(tp, before.noted_offset) else before.without_notes()
+        mine = replace(notes, consumer=self.consumer_id, session=session, nonce=nonce, leader_epoch=leader_epoch)
         unclear = None
         if mine.topic_id is not None and topic_id is not None and same_topic(mine.topic_id, topic_id) is None:
             unclear, topic_id = topic_id, None
         info = mine.of_topic(topic_id)
         recreated = mine.topic_id is not None and mine.topic_id != info.topic_id
-        info = replace(info, leader_epoch=0) if recreated else info
-        if before.reset is not None and not recreated and await self._stands_at(tp, before.reset.new):
-            info = replace(info, reset=before.reset)
         if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
             former = topic_id is not None and mine.knows_as_former(topic_id)
             raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=former)
+        old = await self.zk.get(offset_path) if recreated else None
+        if recreated:
+            note = RecreationNote(self._overwritten(offset_path, old))
+            info = replace(info, leader_epoch=0, reset=None, recreated=note)
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
             SetData(epoch_path, info.encode(), epoch.stat.version),
             *([Delete(owner_path)] if owner is not None else []),
             Create(owner_path, self.consumer_id.encode(), ephemeral=True),
         ]
-        old = await self.zk.get(offset_path) if recreated else None
         if recreated:
             ops.append((Create if old is None else SetData)(offset_path, encode_offset(0)))
         try:
@@ -172,11 +174,11 @@ class Ownership:
         known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
         fence = Fence(epoch.stat.version + 1, session, info.nonce)
         self._unanswered.pop(tp, None)  # it checks an epoch that is over now
-        was = self._overwritten(offset_path, old)
-        reset = info.reset if info.reset is not None and info.reset.new == offset else None
+        told = info if info.noted_offset == offset else info.without_notes()
+        anew, former_id = told.recreated, next(iter(info.former), None)
         return Claim(
-            fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was,
-            mine.topic_id if recreated else None, unclear, reset, info,
+            fence, offset, tp.partition >= known.partitions, info.topic_id, anew is not None, anew.old if anew else None,
+            former_id if anew else None, unclear, told.reset, info,
         )  # fmt: skip
 
     async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
@@ -382,8 +384,10 @@ class Ownership:
         node = await self.zk.get(self.paths.offset(*tp)) if fresh else None
         return 0 if fresh and (node is None or not node.data.strip()) else before.leader_epoch
 
-    async def _stands_at(self, tp: TopicPartition, offset: int) -> bool:
+    async def _stands_at(self, tp: TopicPartition, offset: int | None) -> bool:
         """Whether the group's offset is `offset`: a hint, for somebody who commits may come before our claim."""
+        if offset is None:
+            return False
         path = self.paths.offset(*tp)
         node = await self.zk.get(path)
         return node is not None and decode_offset(path, node.data) == offset

@@ -81,7 +81,7 @@ def decode_pause(name: str, data: bytes) -> Pause:
         body = json.loads(data)
         reason = body.get("reason")
         since, by = one_line(str(body.get("since", ""))), one_line(str(body.get("by", "")))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return pause
     return Pause(pause.holder, pause.consumer, since, by, None if reason is None else one_line(str(reason)))
 

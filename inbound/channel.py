@@ -394,6 +394,7 @@ class InboundKafkaChannel:
             members=sorted(m.consumer_id for m in membership.members),
             share=membership.plan.share,
             notices=list(membership.plan.notices),
+            bad_nodes=membership.holdings.backoff.problems(),
             partitions=[self._partition_status(p) for p in held],
             abandoned=sorted(str(p.tp) for p in parts.schedule.abandoned()),
             records_total=sum(t.records for t in totals.values()),

@@ -350,7 +350,9 @@ class Committer:
         parts, partition = self._parts, pending.partition
         partition.committed, partition.commit_problem = pending.offset, None
         if partition.info is not None:
-            partition.info = replace(partition.info, leader_epoch=pending.leader_epoch)
+            info = partition.info
+            info = info if info.noted_offset == pending.offset else info.without_notes()
+            partition.info = replace(info, leader_epoch=pending.leader_epoch)
         partition.reverts, partition.reverted_to = 0, None
         parts.mirror.landed(partition, pending.offset)
         self.commits += 1

@@ -302,8 +302,6 @@ class Holdings:
             tp, claim.fence, claim.offset, claim.added_later, claim.topic_id, claim.unclear, claim.info
         )
         partition.read_to = read_to(claim.offset, claim.info.leader_epoch if claim.info is not None else None)
-        if claim.reset is not None:
-            self._tell_reset(partition, claim.reset)
         partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
         if claim.recreated:
             parts.journal.note(
@@ -315,6 +313,8 @@ class Holdings:
                 "reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew",
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
+        if claim.reset is not None:
+            self._tell_reset(partition, claim.reset)
         which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
         degrades = {"on_failure": "degrade"} if parts.degrade else {}
         parts.note(
@@ -379,6 +379,9 @@ class Holdings:
         while partition.place is Place.LEAVING and partition.fate is not Fate.DROP:
             if partition.tp in self._deleted:
                 break
+            connection = self._parts.zk.connection
+            if connection is not None and connection.session.id != partition.fence.session:
+                self._parts.mirror.forget(partition)
             try:
                 await self.ownership.release(partition.tp, partition.fence, None)
                 await self._suspect_if_still_ours(partition.tp)
@@ -464,6 +467,7 @@ class Holdings:
         """
         for partition in self._parts.schedule.held():
             if partition.fate is Fate.RELEASE and partition.fence.session != session:
+                self._parts.mirror.forget(partition)
                 self._parts.schedule.refence(partition, replace(partition.fence, session=session))
         self._parts.committer_wakeup.set()
 

@@ -18,10 +18,11 @@ SHORTEST, LONGEST = 5.0, 60.0
 class _Backoff:
     failures: int = 0
     due: float = 0.0  # clock time of the next try
+    error: str = ""
 
 
 class PartitionBackoff:
-    """One channel's. Controller's thread."""
+    """One channel's. Controller's thread, where nothing else is said."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -42,6 +43,7 @@ class PartitionBackoff:
         backoff = self._of.setdefault(tp, _Backoff())
         wait = min(LONGEST, SHORTEST * 2**backoff.failures)
         backoff.failures, backoff.due = backoff.failures + 1, self._parts.clock.now() + wait
+        backoff.error = str(error)
         self._parts.journal.note(
             "unreadable", f"its nodes cannot be used: {error}; looking again in {wait:.0f} s", tp, level=logging.ERROR
         )
@@ -58,6 +60,18 @@ class PartitionBackoff:
         """Whether a partition is not tried yet."""
         backoff = self._of.get(tp)
         return backoff is not None and backoff.due > self._parts.clock.now()
+
+    def problem(self, tp: TopicPartition) -> str | None:
+        """Return why the nodes of a partition cannot be used, as its last try said; None if they can. Any thread.
+
+        Another member may have claimed it since: what is older than a try would be is no news.
+        """
+        backoff = self._of.get(tp)
+        return backoff.error if backoff is not None and self._parts.clock.now() < backoff.due + LONGEST else None
+
+    def problems(self) -> dict[str, str]:
+        """Return why nodes cannot be used, for each such partition. Any thread."""
+        return {str(tp): error for tp in sorted(dict(self._of)) if (error := self.problem(tp)) is not None}
 
     @property
     def resting(self) -> frozenset[TopicPartition]:

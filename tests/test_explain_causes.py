@@ -85,6 +85,7 @@ def test_the_cause(cause: Cause, given_facts: Facts) -> None:
 def test_every_cause_that_a_holder_can_name_has_a_row() -> None:
     """The others are told by who does not hold the partition: see test_explain_outside."""
     outside = {Cause.OWNER_SILENT, Cause.BEING_CLAIMED, Cause.NOBODY_ALLOWED, Cause.NO_MEMBER, Cause.NO_PARTITION}
+    outside.add(Cause.BAD_NODE)
     assert set(Cause) - {cause for cause, _ in TABLE} == outside
 
 

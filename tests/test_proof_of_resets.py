@@ -134,3 +134,29 @@ def test_an_import_that_says_the_same_as_the_one_before_wants_it_all_again() -> 
     c.note("retention", first=5, next=9).jump(9).batch(11)
 
     assert [finding for finding in story.found() if finding[0] == "lost-to-retention"] == [("lost-to-retention", 5, 9)]
+
+
+def test_a_recreation_that_each_claim_notes_until_something_is_committed_begins_one_topic() -> None:
+    """What the first claim was handed is handed out again, as after any crash."""
+    story = Story().log(5)
+    story.run("a").claim(1, at=0, topic_id="t1").batch(30).releases()
+    recreated = {"old": 30, "new": 0, "reason": "topic created anew", "topic_id": "t2", "former": "t1"}
+    story.run("b").note("reset", **recreated).claim(2, at=0, topic_id="t2").begin(3)
+    story.run("c").note("reset", **recreated).claim(3, at=0, topic_id="t2").batch(5)
+    story.zookeeper(5, epoch=3, owner="c")
+
+    proof = story.proof()
+
+    assert brief(proof) == (Verdict.PROVEN, 5, [("repeated", 0, 3)])
+    assert [(former.epoch, former.committed) for former in proof.former] == [(2, 30)]
+
+
+def test_a_reset_of_a_recreated_topic_that_nobody_has_told_of_yet_has_jumped_its_beginning() -> None:
+    """Who began the topic died before it said so; the next claim says both."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=0, topic_id="t1").batch(30).releases()
+    b = story.run("b").note("reset", old=30, new=0, reason="topic created anew", topic_id="t2", former="t1")
+    b.note("reset", old=0, new=4, since=0, reason="offsets reset", command="/r").claim(4, at=4, topic_id="t2").batch(6)
+    story.zookeeper(10, epoch=4, owner="b")
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 10, [("jumped", 0, 4)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inbound.coordinators.zookeeper import Call, SetData
+from inbound.coordinators.zookeeper import Call, Create, SetData
 from inbound.ledger.memory import Note
 from inbound.testing.world import Consumer, World
 from inbound.testing.zookeeper import NOBODY, Who
@@ -64,6 +64,12 @@ HANDS: dict[str, tuple[Hand, Hand, str]] = {
     "offset node holds nonsense": (
         lambda world: offset(world, b"nonsense"), lambda world: offset(world, b"3"), "offsets/orders/2: holds b'nonsense', not",
     ),
+    "offset node holds more digits than a number may have": (
+        lambda world: offset(world, b"9" * 5000), lambda world: offset(world, b"3"), "offsets/orders/2: holds b'999",
+    ),
+    "offset node holds more than Kafka counts": (
+        lambda world: offset(world, b"9223372036854775808"), lambda world: offset(world, b"3"), "not an offset; write the",
+    ),
     "offset node not readable": (
         lambda world: give(world, "offset", ADMIN), lambda world: give(world, "offset", NOBODY), "offsets/orders/2 is not all",
     ),
@@ -92,12 +98,93 @@ def test_a_partition_whose_node_cannot_be_used_is_claimed_when_that_is_put_right
     held = {p.tp.partition for p in c.channel.parts.schedule.held()}
     sent = requests(c, lambda: world.run(120))
     said = [r.getMessage() for r in caplog.records if "orders/2: its nodes cannot be used: " in r.getMessage()]
+    told = c.channel.status().bad_nodes
     undo(world)
     world.run(61)
+    assert [(name, words in f": {problem}") for name, problem in told.items()] == [("orders/2", True)], told
+    assert c.channel.status().bad_nodes == {}
     assert (held, before.get(2, 3), len(held)) == ({0, 1, 3}, 3, healthy)
     assert (len(said), words in said[0], "looking again in 5 s" in said[0]) == (6, True, True), said
     assert sent < 250, "some 100 are signs of life of the session"
     assert world.commits() == dict.fromkeys(range(PARTITIONS), 5)
+
+
+#: What no release writes: no number, more than a number holds, nested deeper than can be read, other types.
+RUBBISH: dict[str, bytes] = {
+    "infinite session": b'{"v":1,"consumer":"a","session":Infinity,"nonce":"n"}',
+    "leader epoch beyond 32 bits": b'{"v":1,"consumer":"a","session":1,"nonce":"n","leader_epoch":1099511627776}',
+    "negative leader epoch": b'{"v":1,"consumer":"a","session":1,"nonce":"n","leader_epoch":-4}',
+    "reset to infinity": b'{"v":1,"consumer":"a","session":1,"nonce":"n","reset":{"command":"x","old":1,"new":1e999}}',
+    "nested": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("kind", RUBBISH)
+def test_rubbish_in_an_epoch_node_is_named_and_overwritten(
+    world: World, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The offset beside it is what counts: reading goes on there, and nothing is taken for a log that was cut."""
+    world.ensemble.tree.transaction([SetData(world.paths.epoch("orders", 2), RUBBISH[kind])], 0)
+    c = world.join("c")
+    publish(world, 2)
+    world.run(10)
+    said = [r.getMessage() for r in caplog.records if "epochs/orders/2: " in r.getMessage()]
+    assert (world.commits(), c.channel.status().records_total) == (dict.fromkeys(range(PARTITIONS), 5), 8)
+    assert (len(said), "claimed all the same" in said[0]) == (1, True), said
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"v":1,"host":"h","pid":Infinity,"started":"s","topics":["orders"],"coordinator":{"type":"dynamic"}}',
+        b'{"v":1,"host":"h","pid":1,"started":"s","topics":[["orders"]],"coordinator":{"type":"dynamic"}}',
+        b'{"v":1,"host":"h","pid":1,"started":"s","topics":["orders"],"coordinator":{"type":"dynamic"},"joined":"x"}',
+        b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_rubbish_among_the_id_nodes_counts_as_no_member(
+    world: World, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.ensemble.tree.transaction([Create(world.paths.member("zz"), data)], 0)
+    world.join("c")
+    publish(world, 2)
+    world.run(10)
+    said = [r.getMessage() for r in caplog.records if "ids/zz: " in r.getMessage()]
+    assert world.commits() == dict.fromkeys(range(PARTITIONS), 5)
+    assert (len(said), said[0].endswith("it is not counted as a member")) == (1, True), said
+
+
+def test_rubbish_in_a_topics_node_is_named_with_what_to_do(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Emptied, as the message says, it is used at once."""
+    node = world.paths.epochs("orders")
+    world.ensemble.tree.transaction([SetData(node, b'{"v":1,"partitions":Infinity}')], 0)
+    world.join("c")
+    publish(world, 2)
+    world.run(10)
+    before, said = world.commits(), {r.getMessage() for r in caplog.records if "epochs/orders: " in r.getMessage()}
+    world.ensemble.tree.transaction([SetData(node, b"")], 0)
+    world.run(10)
+    assert (before[2], world.commits()) == (3, dict.fromkeys(range(PARTITIONS), 5))
+    assert ["empty the node, but keep it and its children" in text for text in said] == [True]
+
+
+@pytest.mark.parametrize("data", [b"", b"closed", b"\xff"])
+def test_a_gate_that_no_reset_has_closed_is_named_with_what_opens_it(
+    world: World, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody opens it but who wrote it: a message about a reset would have people wait for its end."""
+    gate = world.paths.gate("orders")
+    world.ensemble.tree.transaction([SetData(gate, data)], 0)
+    c = world.join("c")
+    publish(world, 2)
+    world.run(10)
+    (told,), before = c.channel.status().resets, world.commits()
+    said = [r.getMessage() for r in caplog.records if "the gate of topic orders" in r.getMessage()]
+    world.ensemble.tree.transaction([SetData(gate, b"open")], 0)
+    world.run(10)
+    words = f"which is no reset, so nobody opens it; write `open` into {gate}"
+    assert (words in told.step, [words in text for text in said]) == (True, [True])
+    assert (before[2], world.commits()) == (3, dict.fromkeys(range(PARTITIONS), 5))
 
 
 def test_a_held_partition_whose_epoch_cannot_be_read_keeps_no_other_from_moving(world: World) -> None:

@@ -7,10 +7,13 @@ from collections import Counter
 
 import pytest
 
-from inbound import Batch, BatchResponse, holdings
+from inbound import Batch, BatchResponse, TopicPartition, holdings
 from inbound.controller.kafka_controller import Timing
 from inbound.ledger.memory import Note
+from inbound.proof.model import Verdict
+from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Consumer, Recording, World
+from inbound.testing.zookeeper_tree import Commit
 
 
 @pytest.fixture
@@ -45,6 +48,13 @@ class Values(Recording):
         super().__init__()
         self.values: Counter[tuple[bytes | None, int, int]] = Counter()
         self.on_batch = lambda batch: self.values.update((r.value, batch.partition, r.offset) for r in batch.records)
+
+
+class Keeping(Recording):
+    """Keeps the offset that it had in the deleted topic."""
+
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+        return 10
 
 
 def values(*consumers: Consumer) -> Counter[tuple[bytes | None, int, int]]:
@@ -139,6 +149,41 @@ def test_a_batch_of_the_old_topic_is_not_committed_over_the_new_one(world: World
     world.run(15)
     assert (lost, of_new(values(a)), world.commits()) == ([True], everything(4), dict.fromkeys(range(4), 4))
     assert ("exception", 2, "PartitionLostError") in processor.calls
+
+
+def dies_claiming(world: World, name: str) -> None:
+    """Let a process die when its next claim is executed, before it has the answer."""
+
+    def executed(commit: Commit) -> None:
+        owner = commit.after.get(world.paths.owner("orders", 0))
+        if not world.consumers[name].dead and owner is not None and owner.data.decode() == name:
+            world.kill(name)
+
+    world.ensemble.observers.append(executed)
+
+
+def test_a_topic_whose_first_claimant_dies_before_its_ledger_says_so_is_recreated_all_the_same() -> None:
+    """The next claim says it in its ledger, and does not ask a processor that keeps offsets of the deleted topic."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    publish(world, 10, partitions=1)
+    world.join("a")
+    world.run(5)
+    world.leave("a")
+    recreate(world, 1)
+    publish(world, 12, partitions=1, word=b"new")
+    world.join("b")
+    dies_claiming(world, "b")
+    world.run(5)
+    keeps = Keeping()
+    c = world.join("c", keeps)
+    world.run(15)
+
+    resets = [e.facts for e in c.ledger.entries if isinstance(e, Note) and e.kind == "reset"]
+    (proof,) = proofs_of(world).values()
+    assert [world.consumers["b"].dead, [offset for _, offset in keeps.seen]] == [True, list(range(12))]
+    assert [(facts["old"], facts["new"], facts["reason"]) for facts in resets] == [(10, 0, "topic created anew")]
+    assert (proof.verdict, proof.proven, [former.committed for former in proof.former]) == (Verdict.PROVEN, 12, [10])
 
 
 def test_a_member_with_old_metadata_does_not_undo_it(world: World, caplog: pytest.LogCaptureFixture) -> None:

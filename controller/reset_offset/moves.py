@@ -85,9 +85,10 @@ def move_ops(
     ops: list[Op] = []
     for moved in targets:
         epoch = epochs[moved.partition]
-        known = EpochInfo(CLAIMANT, 0, _nonce(), epoch.info.topic_id, epoch.info.former)
-        note = ResetNote.after(epoch.info.noted(), command.path, moved.old, moved.new)
-        info = replace(known.of_topic(command.topic_id), reset=note)
+        before = epoch.info if epoch.info.noted_offset == moved.old else epoch.info.without_notes()
+        note = ResetNote.after(before.noted(), command.path, moved.old, moved.new)
+        moved_on = replace(before, consumer=CLAIMANT, session=0, nonce=_nonce(), reset=note, leader_epoch=None)
+        info = moved_on.of_topic(command.topic_id)
         ops.append(SetData(paths.offset(topic, moved.partition), encode_offset(moved.new)))
         ops.append(SetData(paths.epoch(topic, moved.partition), info.encode(), epoch.version))
     return ops

@@ -34,6 +34,8 @@ SEEK_AGAIN = 0.01
 #: Settings that the client for questions shares, by what they begin with.
 _COMMON = ("bootstrap.servers", "client.id", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "client.dns", "oauth_cb",
            "error_cb")  # fmt: skip
+#: How librdkafka is told that a leader epoch is not known.
+NO_EPOCH = -1
 
 _OUT_OF_RANGE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 #: Of a log that was cut librdkafka tells with the code of every position that it cannot read on from; only the text differs.
@@ -160,6 +162,7 @@ class ConfluentClient(LogClient):
         self._drop([tp for tp in positions if tp in self._positions])
         self._positions.update(positions)
         self._epochs.update(leader_epochs)
+        self._stopped.update(positions)  # until librdkafka has taken them: who asked asks again where it does not
         self._fetch(positions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -179,7 +182,6 @@ class ConfluentClient(LogClient):
         self._need(partitions)
         self._paused.difference_update(partitions)
         stopped = self._stopped.intersection(partitions) - self._out_of_range - self._diverged.keys()
-        self._stopped -= stopped
         self._fetch(stopped)
 
     def limit_fetches(self, partition_bytes: int) -> None:
@@ -197,16 +199,21 @@ class ConfluentClient(LogClient):
 
     def _fetch(self, partitions: Collection[TopicPartition]) -> None:
         """Have these fetched, from behind what is aside, and the log held against what is known of it."""
-        keys = []
+        keys: list[confluent_kafka.TopicPartition] = []
+        compared: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         for tp in partitions:
             aside = self._aside.get(tp)
             position = (aside[-1].offset() or 0) + 1 if aside else self._positions[tp]
             epoch = epoch_of(aside[-1]) if aside else self._epochs.get(tp)
-            keys.append(confluent_kafka.TopicPartition(*tp, position, leader_epoch=epoch))
+            keys.append(
+                confluent_kafka.TopicPartition(*tp, position, leader_epoch=NO_EPOCH if epoch is None else epoch)
+            )
             if epoch is not None:  # without a seek librdkafka compares when the leader changes, and not before
-                self._unsought[tp] = keys[-1]
+                compared[tp] = keys[-1]
         if keys:
             self._consumer.incremental_assign(keys)
+            self._stopped.difference_update(partitions)
+            self._unsought.update(compared)
             self._seek()
             if not self._answered and self._answer_by is None:
                 self._answer_by = time.monotonic() + self._patience

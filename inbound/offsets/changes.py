@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inbound.coordinators.nodes import (
     OPEN,
@@ -193,14 +193,15 @@ class TopicOffsets:
             before = (decode_epoch(path, node.data) if node is not None else None) or before
         except BadNodeError as error:
             log.warning("%s; what it held is overwritten", error)
-        earlier = before.noted()
-        note = earlier if old == new else None
+        before = before if before.noted_offset == old else before.without_notes()
+        note = before.noted() if old == new else None
         if new is not None and new != old:
             # The next owner tells processor and ledger that the group was moved.
-            note = ResetNote.after(earlier, IMPORT, old, new)
+            note = ResetNote.after(before.noted(), IMPORT, old, new)
         # The offsets are about the topic as the brokers have it now. Were an older one's id left, the first claim would
         # take the topic for recreated since, and begin at 0.
-        return EpochInfo(BY, 0, nonce, before.topic_id, before.former, note).of_topic(self._topic_id)
+        moved = replace(before, consumer=BY, session=0, nonce=nonce, reset=note, leader_epoch=None)
+        return moved.of_topic(self._topic_id)
 
     def _offset(self, p: int, node: Node | None) -> int | None:
         path = self._paths.offset(self._topic, p)

@@ -66,7 +66,11 @@ class Claim:
     @property
     def created_anew(self) -> bool:
         """Whether it says that it begins a topic that was deleted and created anew."""
-        return any(event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW for event in self.before)
+        return any(map(_says_created_anew, self.before))
+
+    def goes_on(self) -> Claim:
+        """Return it without that, where a claim before it has said so."""
+        return replace(self, before=[event for event in self.before if not _says_created_anew(event)])
 
     def bar(self) -> ClaimBar:
         """Return it for the timeline."""
@@ -168,6 +172,10 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
 
 def _moves_before(event: Event) -> bool:
     return event.kind == "reset" and event.facts.get("reason") in MOVED_BEFORE
+
+
+def _says_created_anew(event: Event) -> bool:
+    return event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW
 
 
 def _is_over(claims: Sequence[Claim]) -> bool:

@@ -12,8 +12,9 @@ from itertools import pairwise
 from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of, untold
-from inbound.proof.cuts import without_cut_off
+from inbound.proof.cuts import is_noticed, without_cut_off
 from inbound.proof.evidence import Log, grouped, in_order
+from inbound.proof.facts import sound
 from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
     ANOMALIES,
@@ -41,6 +42,7 @@ from inbound.proof.rules import (
     start_of_evidence,
     unclaimed,
     uncommitted,
+    unnoticed_cut,
 )
 
 
@@ -71,8 +73,8 @@ def judge(
         since: Up to here an earlier proof has proven all: what lies below is not judged again.
     """
     spans = [span for span in spans if span.key == key]
-    events = [event for event in events if event.key == key]
-    claims = claims_of(runs, spans, events, damage, coordination)
+    events, unusable = sound(event for event in events if event.key == key)
+    claims = claims_of(runs, spans, events, [*damage, *unusable], coordination)
     log = Log(extent)
     chapters = _chapters(claims)
     told: list[Finding] = []
@@ -90,13 +92,19 @@ def judge(
     last, uncertain, lowest = without_cut_off(
         chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
     )
+    noticed = bool(chapters) and coordination is not None and is_noticed(chapters[-1], coordination)
+    if coordination is not None and coordination.cut is not None and not noticed:
+        uncertain.append(unnoticed_cut(coordination))
+        lowest = min(coordination.cut, coordination.cut if lowest is None else lowest)
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
     last += untold(coordination, last)
     evidence = go_through(last)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
-    committed = held_against_zookeeper(evidence, last, coordination, since)
+    # Also of commits that a cut lies before: what is committed is theirs as long as nobody has written it since.
+    told_of = {span.last_mzxid for claim in chapters[-1] for span in claim.spans} if chapters else set()
+    committed = held_against_zookeeper(evidence, last, coordination, since, told_of - {None})
     start_of_evidence(evidence, since)
     resolve_holes(evidence, committed if committed is not None else evidence.floor)
     left_out_inside(evidence, last, log, committed)
@@ -126,16 +134,18 @@ def judge(
 def _chapters(claims: Sequence[Claim]) -> list[list[Claim]]:
     """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other.
 
-    Who began the new one may have died before its ledger said so; then the next claim names another topic id.
+    Who began the new one may have died before its ledger said so; then the next claim names another topic id. Until
+    something is committed, each claim says that the topic was recreated.
     """
     chapters: list[list[Claim]] = []
     topic_id: str | None = None
     for claim in claims:
         another = topic_id is not None and claim.topic_id is not None and same_topic(topic_id, claim.topic_id) is False
-        if not chapters or claim.created_anew or another:
+        same = topic_id is not None and claim.topic_id is not None and not another
+        if not chapters or another or (claim.created_anew and not same):
             chapters.append([])
         topic_id = claim.topic_id or (None if claim.created_anew else topic_id)
-        chapters[-1].append(claim)
+        chapters[-1].append(claim.goes_on() if chapters[-1] else claim)
     return chapters
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from inbound.proof.chain import unsure_of
+from inbound.proof.chain import first_taken_away, unsure_of
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log, Missing
 from inbound.proof.intervals import difference, intersection, union
 from inbound.proof.model import Coordination, Damage, Finding, LogExtent, OffsetRange, PartitionKey, Span
 
@@ -19,9 +19,16 @@ def other_damage(evidence: Evidence, key: PartitionKey, damage: Sequence[Damage]
 
 
 def held_against_zookeeper(
-    evidence: Evidence, claims: Sequence[Claim], coordination: Coordination | None, since: int | None
+    evidence: Evidence,
+    claims: Sequence[Claim],
+    coordination: Coordination | None,
+    since: int | None,
+    told_of: Collection[int | None],
 ) -> int | None:
-    """Return what is committed; say what is missing if the ledger does not lead there."""
+    """Return what is committed; say what is missing if the ledger does not lead there.
+
+    `told_of`: the commits of which its lines say that they landed, by mzxid.
+    """
     expected = evidence.expected
     if coordination is None or not coordination.known:
         return expected
@@ -29,6 +36,9 @@ def held_against_zookeeper(
     if expected is None:
         if not claims:
             _without_a_line(evidence, coordination, since)
+        elif committed is None and evidence.opens and epoch is not None and epoch > evidence.last_epoch:
+            announced = min(evidence.opens)
+            evidence.lacks(first_taken_away(announced, "it holds none"), announced)
         return committed
     known = evidence.last_mzxid
     if committed == expected or (mzxid == known and committed == evidence.last_landed):
@@ -47,7 +57,7 @@ def held_against_zookeeper(
         evidence.floor = max(evidence.floor, committed)
         return committed
     unknown = epoch is not None and epoch > evidence.last_epoch
-    if committed > expected and not (unknown or last.unsure):
+    if committed > expected and not unknown and (mzxid in told_of or not last.unsure):
         evidence.passed([(expected, committed)], COMMITTED, last, wall)
         return committed
     by = (
@@ -68,7 +78,7 @@ def held_against_zookeeper(
 def _without_a_line(evidence: Evidence, coordination: Coordination, since: int | None) -> None:
     """Say what is missing of a partition of which no ledger has a line."""
     committed, epoch = coordination.committed, coordination.epoch
-    if _never_committed(coordination):
+    if since is None and _never_committed(coordination):
         return
     if committed is None and since is not None:
         _no_commit(evidence, since)
@@ -94,6 +104,16 @@ def _no_commit(evidence: Evidence, last: int) -> None:
         f"ZooKeeper has no commit of the group, and the last one was {last}: its offset node was deleted or emptied. The "
         f"next claim begins where auto_offset_reset says; set the offset to {last} before (`inbound offsets reset`)",
         last,
+    )
+
+
+def unnoticed_cut(coordination: Coordination) -> Missing:
+    """Say what is missing where the log was cut below the commit: until a consumer acts on it, nobody reads what came since."""
+    where = f" at {coordination.cut}" if coordination.cut else ", where is not known,"
+    return Missing(
+        f"the log was cut{where} below the commit {coordination.committed}: what was handed out from there on is not what it "
+        "holds now. Start a consumer of the group, which acts on it (on_truncation), and validate again",
+        coordination.cut,
     )
 
 

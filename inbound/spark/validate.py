@@ -86,6 +86,7 @@ class _Scene:
     partitions: tuple[TopicPartition, ...]
     cut: Cut | TopicCut | None
     limits: Mapping[TopicPartition, LogRange]
+    cuts: Mapping[TopicPartition, int]  # of logs that were cut below the commit
     missing: tuple[str, ...]
 
     def key(self, tp: TopicPartition) -> PartitionKey:
@@ -195,7 +196,9 @@ def _scene(
             )
         for file in cut.foreign if isinstance(cut, Cut) else ():
             tell(f"{file.path}: is no file of a ledger, and was not read")
-    return _Scene(subject, group, topics, partitions, cut, brokers.limits(partitions), tuple(missing))
+    limits = brokers.limits(partitions)
+    cuts = brokers.cuts({tp: one.read_to for tp, one in group.partitions.items() if one.read_to is not None})
+    return _Scene(subject, group, topics, partitions, cut, limits, cuts, tuple(missing))
 
 
 def _scanned(
@@ -267,7 +270,8 @@ def _judged(
         coordinated = scene.group.partitions.get(tp)
         extent = _extent(question, scene, tp, bits)
         former = _of_former_topic(scene, tp, coordinated)
-        coordination = None if former else _coordination(scene, coordinated)
+        unread = _unread(coordinated)
+        coordination = None if former or unread else _coordination(scene, tp, coordinated)
         if (
             coordination is not None
             and isinstance(question.ledger, RemotePath)
@@ -279,19 +283,19 @@ def _judged(
             key, runs, spans[key], events[key], damage, None if former else extent,
             coordination, since=_since(question, scene, tp),
         )  # fmt: skip
-        if former:
+        if lack := former or unread:
             proof = replace(
                 proof,
                 verdict=min(proof.verdict, Verdict.NOT_PROVABLE, key=GRAVEST.index),
-                missing=(*proof.missing, former),
+                missing=(*proof.missing, lack),
             )
         yield _at_most_once(proof) if scene.subject.at_most_once else proof
 
 
-def _coordination(scene: _Scene, coordinated: Coordinated | None) -> Coordination | None:
+def _coordination(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> Coordination | None:
     """Return what ZooKeeper says of a partition; None: nothing, for it knows no such group."""
     if coordinated is not None:
-        return coordinated.coordination
+        return replace(coordinated.coordination, cut=scene.cuts.get(tp))
     return Coordination(None, None, None, None) if scene.group.exists else None
 
 
@@ -311,6 +315,13 @@ def _extent(
         return LogExtent(limits.start, limits.end, topic_id=topic_id)
     present = bits[tp].ranges() if tp in bits else ()
     return LogExtent(limits.start, limits.end, present, _begin(question, scene, tp), topic_id)
+
+
+def _unread(coordinated: Coordinated | None) -> str | None:
+    """Say so where a node of a partition cannot be used."""
+    if coordinated is None or coordinated.problem is None:
+        return None
+    return f"what ZooKeeper knows of it cannot be used: {coordinated.problem}; then validate again"
 
 
 def _of_former_topic(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> str | None:

@@ -79,7 +79,7 @@ class Run:
         self._ends: list[Callable[[], None]] = []
         self._long_ends: list[Callable[[], None]] = []
         self._all_right = False  # no node is refused any more, and nobody waits for that
-        self._requests: dict[str, int] = {}  # of each process, when all that is not refused was to be well
+        self._requests: dict[str, int] = {}  # of each process, `BALANCED` before they are looked at
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
@@ -101,11 +101,14 @@ class Run:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
         refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
+        stormed = at - begins
         look = random.Random(f"{plan.seed} look").uniform(clock.now() + plan.setup.begins, at)
         self.stage.scheduler.at(look, self._look)
         at += 0.2 + plan.setup.session + GRACE
         if plan.setup.dispatch is not None:
             at += LONGEST_ENDLESS_WAIT
+        if plan.setup.gives_up == "dead-letter" and any(action.kind == "dead letters fail" for action in plan.storm):
+            at += min(stormed + TRIED, TRIED_AT_LEAST)  # they are tried ever more rarely, up to as long as they failed
         if plan.setup.resets:
             at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
             self.stage.scheduler.at(at, self._check_gates)
@@ -115,6 +118,7 @@ class Run:
             at += ENDED_WITHOUT if plan.setup.others else ENDED
             self.stage.scheduler.at(at, self._check_resets)
         if refused := [action for action in plan.storm if action.kind in REFUSALS]:
+            self.stage.scheduler.at(at - BALANCED, self._count_requests)
             self.stage.scheduler.at(at, self._check_others)
             refused_until = at if any(map(self._lasts_long, refused)) else refused_until
             at = max(at, refused_until + min(refused_until - begins + TRIED, TRIED_AT_LEAST))
@@ -255,7 +259,6 @@ class Run:
             self.stage.judge.violated(f"resets that do not end: {', '.join(unfinished)}")
 
     def _check_read(self) -> None:
-        self._requests = {c.name: self._asked(c) for c in self.stage.living()}
         if any(c.controller.fatal for c in self.stage.living()):
             return  # of two with one id, the one that came back too late: it takes whoever restarts it to go on
         unread = [
@@ -269,6 +272,9 @@ class Run:
             self.stage.judge.violated(
                 f"not read {self.stage.plan.setup.session + GRACE} s after the last fault's end: {', '.join(unread)}"
             )
+
+    def _count_requests(self) -> None:
+        self._requests = {c.name: self._asked(c) for c in self.stage.living()}
 
     def _asked(self, consumer: Consumer) -> int:
         """Return how many requests a process has sent that were no commit."""
