@@ -142,6 +142,7 @@ def test_threads_are_told_as_text_and_as_a_profile(make: Make) -> None:
         ("profile?second=1", 400, "second: unknown; allowed: format, hz, seconds, thread\n"),
         ("profile?seconds=1&seconds=2", 400, "seconds: given twice\n"),
         (f"profile?{'a=1&' * 30}", 400, "the query cannot be read: Max number of fields exceeded\n"),
+        (f"goroutine?thread={'[' * 257}", 400, "thread: 257 characters; a pattern has at most 256\n"),
         ("goroutine?debug=3", 400, "debug: need a whole number from 0 to 2, got '3'\n"),
         ("heap?trace=maybe", 400, "trace: need one of on, off, got 'maybe'\n"),
         ("cmdline?x=1", 400, "x: unknown; allowed: nothing\n"),
