@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inbound import TopicPartition
@@ -47,6 +49,33 @@ def test_it_is_read_on_once_it_can_be(world: World) -> None:
     world.kafka.unreadable.clear()
     world.consumers["a"].channel.try_again()
     world.run(4)
+
+    assert ([offset for tp, offset in processor.seen if tp == ORDERS_0], held(world)) == ([0, 1, 2], [None, None])
+
+
+def test_what_a_client_says_that_is_about_to_go_is_void(world: World) -> None:
+    """1. The bound is raised; 2. the former client still finds the batch too large; 3. nobody would try again."""
+
+    class Meanwhile(dict[TopicPartition, int]):
+        """The batches; the client is exchanged while it looks at one."""
+
+        edited = True
+
+        def get(self, key: TopicPartition, *default: Any) -> Any:
+            found = super().get(key, *default)
+            if key in self and not self.edited:
+                self.edited = True
+                self.clear()
+                channel.reader.reconnect(world.kafka.client)
+                channel.try_again()
+            return found
+
+    world.kafka.unreadable = batches = Meanwhile(world.kafka.unreadable)
+    processor = start(world)
+    channel = world.consumers["a"].channel
+    batches.edited = False
+    channel.try_again()
+    world.run(65)
 
     assert ([offset for tp, offset in processor.seen if tp == ORDERS_0], held(world)) == ([0, 1, 2], [None, None])
 
