@@ -12,7 +12,7 @@ from itertools import pairwise
 from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of, untold
-from inbound.proof.cuts import without_cut_off
+from inbound.proof.cuts import ended_at, held_at, without_cut_off
 from inbound.proof.evidence import Log, grouped, in_order
 from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
@@ -91,9 +91,13 @@ def judge(
     last, uncertain, lowest = without_cut_off(
         chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
     )
-    if coordination is not None and coordination.cut is not None:
-        uncertain.append(unnoticed_cut(coordination))
-        lowest = min(coordination.cut, coordination.cut if lowest is None else lowest)
+    if coordination is not None and (cut := coordination.cut) is not None:
+        held = held_at(last)
+        if held is None or held < cut:
+            uncertain.append(unnoticed_cut(coordination))
+        elif cut:  # what is held is not looked at again: it may have been cut once more, and committed to since
+            last = [ended_at(claim, cut) for claim in last]
+        lowest = min(cut, cut if lowest is None else lowest)
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
     last += untold(coordination, last)
