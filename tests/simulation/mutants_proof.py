@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from inbound.ledger.memory import MemoryLedger
 from inbound.parts import Parts
-from inbound.proof import chain, claims, judge, rules
+from inbound.proof import chain, judge
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Evidence
 from inbound.proof.intervals import Growing
-from inbound.proof.model import Coordination, Event, OffsetRange, Span
+from inbound.proof.model import OffsetRange
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
@@ -81,49 +80,6 @@ def _skipped_counts(plant: Plant) -> None:
     plant.around(judge, "left_out", left_out)
 
 
-def _withheld_counts(plant: Plant) -> None:
-    def handed_out(original: Original, items: Iterable[Span | Event]) -> list[Span | Event]:
-        begun = [item for item in items if isinstance(item, Span) or item.kind != "withheld"]
-        if begun != original(items):
-            plant.bite()
-        return begun
-
-    plant.around(claims, "_handed_out", handed_out)
-
-
-def _unnoted_resets(plant: Plant) -> None:
-    def untold(original: Original, coordination: Coordination | None, of: Sequence[Claim]) -> list[Claim]:
-        if original(coordination, of):
-            plant.bite()
-        return []
-
-    plant.around(judge, "untold", untold)
-
-
-def _commit_of_a_reset_stands(plant: Plant) -> None:
-    """A commit that was announced, and never answered, did not land."""
-
-    def stood_at(original: Original, evidence: Evidence, *rest: Any) -> int | None:
-        if original(evidence, *rest) != evidence.expected:
-            plant.bite()
-        return evidence.expected
-
-    plant.around(chain, "_stood_at", stood_at)
-
-
-def _claimed_since_is_not_asked(plant: Plant) -> None:
-    def never_committed(original: Original, coordination: Coordination) -> bool:
-        moved = coordination.moved
-        if moved is None or not moved.claimed:
-            return bool(original(coordination))
-        unclaimed = bool(original(replace(coordination, moved=replace(moved, claimed=False))))
-        if unclaimed:
-            plant.bite()
-        return unclaimed
-
-    plant.around(rules, "_never_committed", never_committed)
-
-
 def _gaps_unsaid(plant: Plant) -> None:
     def lacks(original: Original, *arguments: Any) -> None:
         plant.bite()
@@ -162,22 +118,6 @@ PROOFS = (
     Mutant(
         "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",
         "records that were given up count as processed", _skipped_counts,
-    ),
-    Mutant(
-        "proof-counts-what-is-withheld", "the proof: what was begun, and not handed out, is not handed out",
-        "it says repeated of what no processor had twice", _withheld_counts,
-    ),
-    Mutant(
-        "proof-waits-for-the-next-claim", "the proof: a reset that no claim has noted stands in the epoch node",
-        "what it wants again counts as processed", _unnoted_resets, "reset",
-    ),
-    Mutant(
-        "proof-takes-announced-for-void", "the proof: an announced commit that a reset has found had landed",
-        "what the reset has passed is not named", _commit_of_a_reset_stands, "reset",
-    ),
-    Mutant(
-        "proof-asks-not-who-claimed", "the proof: who has claimed after a reset may have handed out",
-        "it says that nobody ever claimed a partition of which a ledger is missing", _claimed_since_is_not_asked, "reset",
     ),
     Mutant(
         "gaps-unsaid", "the ledger says of which claims lines are missing",
