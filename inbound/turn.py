@@ -23,7 +23,7 @@ from inbound.out_of_range import OutOfRange, due_problem
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts, Totals
 from inbound.processors.base import BatchEventProcessor
-from inbound.processors.batch import Batch
+from inbound.processors.batch import Batch, is_offset
 from inbound.schedule import NEVER
 from inbound.settle import Outcome, decide
 
@@ -349,7 +349,7 @@ class Turns:
             offset: object = _server(partition).on_claim(partition.tp, partition.committed)
             if self._asynchronous and isawaitable(offset):
                 offset = await offset
-            if offset is not None and (type(offset) is not int or offset < 0):
+            if offset is not None and not is_offset(offset):
                 raise BadResponseError(
                     f"{partition.tp}: on_claim returned {offset!r}; return the offset to read first, an integer of at "
                     "least 0, or None to go on at the group's commit"

@@ -186,6 +186,7 @@ def test_a_partition_that_goes_before_its_first_batch_goes_at_once(world: World)
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
+        (1 << 63, "on_claim returned 9223372036854775808; return the offset to read first, an integer"),
         (-1, "on_claim returned -1; return the offset to read first, an integer of at least 0, or None to go on at"),
         ("7", "on_claim returned '7'; return the offset to read first"),
         (True, "on_claim returned True; return the offset to read first"),

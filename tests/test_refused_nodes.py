@@ -168,6 +168,25 @@ def test_rubbish_in_a_topics_node_is_named_with_what_to_do(world: World, caplog:
     assert ["empty the node, but keep it and its children" in text for text in said] == [True]
 
 
+@pytest.mark.parametrize("data", [b"", b"closed", b"\xff"])
+def test_a_gate_that_no_reset_has_closed_is_named_with_what_opens_it(
+    world: World, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody opens it but who wrote it: a message about a reset would have people wait for its end."""
+    gate = world.paths.gate("orders")
+    world.ensemble.tree.transaction([SetData(gate, data)], 0)
+    c = world.join("c")
+    publish(world, 2)
+    world.run(10)
+    (told,), before = c.channel.status().resets, world.commits()
+    said = [r.getMessage() for r in caplog.records if "the gate of topic orders" in r.getMessage()]
+    world.ensemble.tree.transaction([SetData(gate, b"open")], 0)
+    world.run(10)
+    words = f"which is no reset, so nobody opens it; write `open` into {gate}"
+    assert (words in told.step, [words in text for text in said]) == (True, [True])
+    assert (before[2], world.commits()) == (3, dict.fromkeys(range(PARTITIONS), 5))
+
+
 def test_a_held_partition_whose_epoch_cannot_be_read_keeps_no_other_from_moving(world: World) -> None:
     """A joiner gets its share; what the member holds it goes on with, but for the commits of that partition."""
     world.join("c")

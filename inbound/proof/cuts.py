@@ -14,7 +14,7 @@ from typing import NamedTuple
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Missing
 from inbound.proof.intervals import difference, union
-from inbound.proof.model import Event, Span
+from inbound.proof.model import Coordination, Event, Span
 
 #: Where the facts of events have offsets.
 _OFFSETS = frozenset({"position", "from", "to", "first", "next", "old", "new", "since", "commit"})
@@ -51,6 +51,19 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
             claim.items.append(_event(item, end) if end is not None and isinstance(item, Event) else item)
         counted.append(claim)
     return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
+
+
+def is_noticed(claims: Sequence[Claim], coordination: Coordination) -> bool:
+    """Whether a claim has noted where the log was cut, since the commit landed that stands in ZooKeeper."""
+    noted: int | None = None
+    landed: int | None = None
+    for item in (item for claim in claims for item in claim.items):
+        if isinstance(item, Event):
+            cut = item.facts.get("cut") if item.kind == "truncated" else None
+            noted = noted if cut is None else int(cut) if noted is None else min(noted, int(cut))
+        elif item.last_mzxid is not None:
+            noted, landed = None, item.last_mzxid
+    return noted is not None and landed == coordination.mzxid and noted <= (coordination.cut or 0)
 
 
 def _cut(event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]) -> int:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from inbound.proof.model import Damage, Event
+from inbound.topic_partition import MOST_OFFSET
 
 #: Offsets, by kind: those that must be there, and those that may be null or missing.
 _MUST: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -27,8 +28,8 @@ _MAY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _TEXTS = ("reason", "topic_id", "former", "on_failure")
-#: The largest offset, and the last second of year 9999.
-_MOST, _LATEST = (1 << 63) - 1, 253_402_300_799
+#: The last second of year 9999.
+_LATEST = 253_402_300_799
 
 
 def sound(events: Iterable[Event]) -> tuple[list[Event], list[Damage]]:
@@ -52,7 +53,7 @@ def _usable(event: Event) -> bool:
         return all(_is_number(facts.get(name), _LATEST) for name in ("from", "to") if facts.get(name) is not None)
     may = (facts.get(name) for name in _MAY.get(kind, ()))
     offsets = [*(facts.get(name) for name in _MUST.get(kind, ())), *(value for value in may if value is not None)]
-    return all(isinstance(offset, int) and _is_number(offset, _MOST) for offset in offsets) and all(
+    return all(isinstance(offset, int) and _is_number(offset, MOST_OFFSET) for offset in offsets) and all(
         facts.get(name) is None or isinstance(facts[name], str) for name in _TEXTS
     )
 

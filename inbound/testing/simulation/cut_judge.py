@@ -30,6 +30,7 @@ class _Cut:
     old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     ended: int = 0  # where it ended, after a cut, before the next one
+    told: bool = False  # a processor was told that its position cannot be read on from
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
@@ -66,7 +67,11 @@ class CutJudge:
     def moved(self, tp: TopicPartition) -> None:
         """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""
         cut = self._cuts[tp]
-        cut.at, cut.blind, cut.unseen = None, True, False
+        cut.at, cut.blind, cut.unseen, cut.told = None, True, False, False
+
+    def is_told(self, tp: TopicPartition) -> None:
+        """A processor is told that its position cannot be read on from."""
+        self._cuts[tp].told = True
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted, and its log with it."""
@@ -117,6 +122,8 @@ class CutJudge:
         at, kafka = self.at(tp), self._world.kafka
         if at is None or before is None or before <= at or before < new <= answered:
             return None
+        if before == new and not self._cuts[tp].told:
+            return None  # sent once more, as no answer came
         choices = {c.on_truncation for c in self._world.consumers.values()}
         goes = {"earliest": new == kafka.start(tp), "latest": new <= max(kafka.end(tp), self._cuts[tp].ended)}
         if not any(goes.get(choice, False) for choice in choices):
