@@ -421,6 +421,8 @@ class Judge:
             known.handed.clear()
             known.done.clear()
             self.cuts.recreated(tp)
+            if known.holder is not None:  # what its processor keeps is of the deleted topic, so it is not asked
+                known.asked = known.holder, known.tenure
             self.witness.created_anew(tp, known.epoch)
             if known.of_deleted_topic:
                 self.witness.recreated(tp)
