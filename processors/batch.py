@@ -188,7 +188,7 @@ class BatchResponse:
             raise ValueError(f"BatchResponse.{self.verb.value}: {problem}")
 
 
-def is_offset(value: Any) -> TypeGuard[int]:
+def is_offset(value: object) -> TypeGuard[int]:
     """Whether a processor's answer is an offset that Kafka can have."""
     return type(value) is int and 0 <= value <= MOST_OFFSET
 
