@@ -346,12 +346,12 @@ class Turns:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
         parts = self._parts
         try:
-            offset: object = _server(partition).on_claim(partition.tp, partition.committed)
-            if self._asynchronous and isawaitable(offset):
-                offset = await offset
-            if offset is not None and not is_offset(offset):
+            answer: object = _server(partition).on_claim(partition.tp, partition.committed)
+            if self._asynchronous and isawaitable(answer):
+                answer = await answer
+            if answer is not None and not is_offset(answer):
                 raise BadResponseError(
-                    f"{partition.tp}: on_claim returned {offset!r}; return the offset to read first, an integer of at "
+                    f"{partition.tp}: on_claim returned {answer!r}; return the offset to read first, an integer of at "
                     "least 0, or None to go on at the group's commit"
                 )
         except GeneratorExit:
@@ -365,7 +365,7 @@ class Turns:
             return
         partition.attempts, partition.last_error = 0, None
         if parts.schedule.to_reader(partition):
-            partition.given_start, partition.placed = offset, True
+            partition.given_start, partition.placed = answer, True
             self._reader.open(partition)
 
     async def _run_callbacks(self, partition: Partition) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
 
 from inbound.topic_partition import MOST_OFFSET
 
@@ -188,7 +188,7 @@ class BatchResponse:
             raise ValueError(f"BatchResponse.{self.verb.value}: {problem}")
 
 
-def is_offset(value: Any) -> bool:
+def is_offset(value: object) -> TypeGuard[int]:
     """Whether a processor's answer is an offset that Kafka can have."""
     return type(value) is int and 0 <= value <= MOST_OFFSET
 

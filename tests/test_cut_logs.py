@@ -207,6 +207,18 @@ def test_a_cut_that_no_consumer_has_noticed_yet_is_not_proven_whole(world: World
     assert [text[:42] for text in amid.missing] == ["the log was cut at 4 below the commit 9: w"]
 
 
+def test_a_held_log_that_is_cut_once_more_has_lost_from_there(world: World) -> None:
+    """Nobody looks at what is held: the brokers say it to who gives the proof."""
+    publish(world, 9)
+    start(world)
+    cut(world, 6, grown=4)
+    world.run(3)
+    once = found(world)
+    cut(world, 2, grown=12)
+    world.run(3)
+    assert (once, found(world), proof(world).missing) == ([("lost", 6, 9)], [("lost", 2, 9)], ())
+
+
 @pytest.mark.parametrize("elections", [0, 3])
 def test_a_cut_is_found_by_who_claims_after_a_restart(world: World, elections: int) -> None:
     """Nobody ran when the log was cut and grew: the epoch node says under which leader the commit was written."""

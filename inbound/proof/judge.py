@@ -12,7 +12,7 @@ from itertools import pairwise
 from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of, untold
-from inbound.proof.cuts import is_noticed, without_cut_off
+from inbound.proof.cuts import ended_at, noticed_at, without_cut_off
 from inbound.proof.evidence import Log, grouped, in_order
 from inbound.proof.facts import sound
 from inbound.proof.intervals import intersection, union
@@ -92,10 +92,13 @@ def judge(
     last, uncertain, lowest = without_cut_off(
         chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
     )
-    noticed = bool(chapters) and coordination is not None and is_noticed(chapters[-1], coordination)
-    if coordination is not None and coordination.cut is not None and not noticed:
-        uncertain.append(unnoticed_cut(coordination))
-        lowest = min(coordination.cut, coordination.cut if lowest is None else lowest)
+    if coordination is not None and (cut := coordination.cut) is not None:
+        noticed = noticed_at(chapters[-1] if chapters else [], coordination.mzxid)
+        if noticed is None:
+            uncertain.append(unnoticed_cut(coordination))
+        elif 0 < cut < noticed:  # what is held is not looked at again: it may have been cut once more
+            last = [ended_at(claim, cut) for claim in last]
+        lowest = min(cut, cut if lowest is None else lowest)
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
     last += untold(coordination, last)

@@ -187,7 +187,8 @@ class Judge:
                 self.repeated += 1
                 if not given.unaware:
                     self._judge_repeat(known, given, before, record.offset)
-            known.handed[record.offset] = given
+            if not (given.unaware and before is not None and before.tenure == known.tenure):
+                known.handed[record.offset] = given  # else it is the owner's answer that counts, not a zombie's
         return given
 
     def told(self, consumer: Member, tp: TopicPartition, old: int | None, new: int) -> None:
@@ -420,6 +421,8 @@ class Judge:
             known.handed.clear()
             known.done.clear()
             self.cuts.recreated(tp)
+            if known.holder is not None:  # what its processor keeps is of the deleted topic, so it is not asked
+                known.asked = known.holder, known.tenure
             self.witness.created_anew(tp, known.epoch)
             if known.of_deleted_topic:
                 self.witness.recreated(tp)
