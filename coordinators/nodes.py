@@ -10,11 +10,12 @@ from typing import Any
 
 from inbound.coordinators.topic_ids import canonical, same_topic
 from inbound.errors import InboundError
+from inbound.topic_partition import MOST_OFFSET
 
 FORMAT = 1
 OPEN = b"open"
-#: Kafka counts offsets with 64 bits, leaders with 32. What is larger was not written by inbound, and no client takes it.
-MOST_OFFSET, MOST_LEADER_EPOCH = (1 << 63) - 1, (1 << 31) - 1
+#: Kafka counts leaders with 32 bits. What is larger was not written by inbound, and no client takes it.
+MOST_LEADER_EPOCH = (1 << 31) - 1
 _MOST_NUMBER = (1 << 64) - 1
 
 

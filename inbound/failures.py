@@ -134,7 +134,9 @@ class FailurePolicy:
         """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
         partition.held = (
             f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
-            "is one topic cannot be told. Say where to go on with `inbound offsets reset`"
+            "is one topic cannot be told. Say where to go on with `inbound offsets reset --group "
+            f"{self._parts.config.group} --topic {partition.tp.topic}:{partition.tp.partition}`: at {partition.committed} if "
+            "it is, at the earliest offset if the topic was created anew"
         )
         self.hold(partition, "out-of-range", partition.committed)
 

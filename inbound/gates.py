@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from inbound.coordinators.nodes import OPEN
-from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import Node, ZooKeeper, unavailable
 
@@ -23,6 +23,11 @@ class ClosedGate:
     topic: str
     command: str  # the reset's path, or whatever else stands in the node
     since: float  # Unix time; 0: not known
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether it names no reset: then nobody opens it again."""
+        return not self.command.startswith(f"{CommandPaths.RESETS}/")
 
     @property
     def name(self) -> str:

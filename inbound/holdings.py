@@ -379,6 +379,9 @@ class Holdings:
         while partition.place is Place.LEAVING and partition.fate is not Fate.DROP:
             if partition.tp in self._deleted:
                 break
+            connection = self._parts.zk.connection
+            if connection is not None and connection.session.id != partition.fence.session:
+                self._parts.mirror.forget(partition)
             try:
                 await self.ownership.release(partition.tp, partition.fence, None)
                 await self._suspect_if_still_ours(partition.tp)
@@ -464,6 +467,7 @@ class Holdings:
         """
         for partition in self._parts.schedule.held():
             if partition.fate is Fate.RELEASE and partition.fence.session != session:
+                self._parts.mirror.forget(partition)
                 self._parts.schedule.refence(partition, replace(partition.fence, session=session))
         self._parts.committer_wakeup.set()
 

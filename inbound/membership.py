@@ -427,10 +427,6 @@ class GroupMembership:
         if again is not None:
             self._look_again(again)
 
-    def notices(self) -> list[str]:
-        """Return what people should know of the group's shares, and of partitions that cannot be had. Any thread."""
-        return [*self.plan.notices, *self.holdings.backoff.notices()]
-
     # -- taking and releasing ----------------------------------------------------------------------------------------
 
     async def take_partitions(self, partitions: Sequence[TopicPartition]) -> bool:

@@ -87,6 +87,12 @@ class Mirror:
                 self._note(self._target, partition, offset)
         self.wakeup.set()
 
+    def forget(self, partition: Partition) -> None:
+        """Its session has ended, and it is not recovered: its next owner sends what it has. Any thread."""
+        with self._lock:
+            if self._target is not None:
+                self._target.plan.forget(partition.tp)
+
     def _note(self, target: _Target, partition: Partition, offset: int) -> bool:
         now = self._parts.clock.now()
         self._noted[partition.tp] = partition, now

@@ -129,7 +129,7 @@ class OutOfRange:
         if choice == "hold":
             self._note_cut(partition, error, None)
             partition.held = (
-                f"{told}: the log was truncated. Set on_truncation to earliest or latest, or move the offset, and restart"
+                f"{told}: the log was truncated. {self._way_out(partition, error)}"
                 if given != error.offset
                 else f"{told}: it is not of this log, or the log was truncated. Correct what it keeps, or set on_truncation to "
                 "earliest or latest, and restart"
@@ -144,6 +144,16 @@ class OutOfRange:
             self._note("skip", partition, from_=first, to=target, reason="truncation: on_truncation is latest")
         self._say(partition, error.offset, f"{told}; reading on at {target} (on_truncation: {choice}){passed}")
         return _Move(target, commit=True)
+
+    def _way_out(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
+        """Return what reads all that stands in the log now, and what was not read of it before."""
+        known = error.cut is not None and error.cut > error.start
+        to = f"--to-offset {error.cut}" if known else "--to-earliest"
+        tp = partition.tp
+        return (
+            f"To read what stands there now: `inbound offsets reset --group {self._parts.config.group} --topic {tp.topic}:"
+            f"{tp.partition} {to} --execute`; or set on_truncation to earliest or latest. Neither needs a restart"
+        )
 
     def _told(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
         """Return what is wrong, as the beginning of a sentence."""

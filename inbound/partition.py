@@ -177,6 +177,8 @@ class Partition:
 
     def try_again(self) -> None:
         """Forget why it is not read. By whoever has it, as a callback."""
+        if self.held is not None:
+            self.rest_until = 0.0  # a hold may be a rest without an end
         self.held = self.held_cause = None
         self.attempts = 0
 

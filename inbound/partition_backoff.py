@@ -12,8 +12,6 @@ from inbound.topic_partition import TopicPartition
 
 #: How soon such a partition is tried again, doubling to the longest. Seconds.
 SHORTEST, LONGEST = 5.0, 60.0
-#: So many are named in the notices.
-_NAMED = 8
 
 
 @dataclass
@@ -71,15 +69,9 @@ class PartitionBackoff:
         backoff = self._of.get(tp)
         return backoff.error if backoff is not None and self._parts.clock.now() < backoff.due + LONGEST else None
 
-    def notices(self) -> list[str]:
-        """Return a sentence for each partition whose nodes cannot be used. Any thread."""
-        told = [
-            f"{tp}: its nodes cannot be used: {error}; tried again at least once a minute"
-            for tp in sorted(dict(self._of))
-            if (error := self.problem(tp)) is not None
-        ]
-        more = len(told) - _NAMED
-        return [*told[:_NAMED], f"and the nodes of {more:,} more partitions"] if more > 0 else told
+    def problems(self) -> dict[str, str]:
+        """Return why nodes cannot be used, for each such partition. Any thread."""
+        return {str(tp): error for tp in sorted(dict(self._of)) if (error := self.problem(tp)) is not None}
 
     @property
     def resting(self) -> frozenset[TopicPartition]:

@@ -100,10 +100,16 @@ class Resets:
             )  # a reset waits for its owner nodes, and writes offsets that can be read
         for topic, gate in closed.items():
             if topic not in before or before[topic].command != gate.command:
+                text = (
+                    f"reset {gate.name} has closed the gate of topic {topic}: its partitions are given up, and taken again when it "
+                    "opens"
+                )
                 self._parts.journal.note(
-                    "reset-stops", f"reset {gate.name} has closed the gate of topic {topic}: its partitions are given up, and "
-                    "taken again when it opens", level=logging.WARNING, command=gate.command,
-                )  # fmt: skip
+                    "reset-stops",
+                    self._by_hand(gate) if gate.by_hand else text,
+                    level=logging.WARNING,
+                    command=gate.command,
+                )
         for topic in before.keys() - closed.keys():
             self._parts.journal.note(
                 "reset-over", f"the gate of topic {topic} is open again: its partitions are taken",
@@ -183,12 +189,20 @@ class Resets:
     def status(self) -> list[ResetStatus]:
         """Return the resets because of which partitions stand still. Any thread."""
         return [
-            ResetStatus(name=g.name, topic=g.topic, step=self._step(g.command), since=g.since)
+            ResetStatus(name=g.name, topic=g.topic, step=self._step(g), since=g.since)
             for g in sorted(self.closed.values(), key=lambda gate: gate.topic)
         ]
 
-    def _step(self, command: str) -> str:
-        known = self._commands.get(command)
+    def _by_hand(self, gate: ClosedGate) -> str:
+        return (
+            f"the gate of topic {gate.topic} holds {gate.command[:60]!r}, which is no reset, so nobody opens it; write `open` "
+            f"into {self._parts.paths.gate(gate.topic)}"
+        )
+
+    def _step(self, gate: ClosedGate) -> str:
+        if gate.by_hand:
+            return self._by_hand(gate)
+        known = self._commands.get(gate.command)
         return known.step if known is not None else ""
 
     def _follow(self, command: str) -> None:

@@ -334,7 +334,7 @@ class Schedule:
             # The second is looked at here, and not once when the channel is paused: a partition that is with a worker
             # or the committer then has it seen to when it comes back, from wherever.
             due = min(due, self._clock.now())
-        if partition.finished is not None or self._is_outdated(partition):
+        if partition.finished is not None or partition.callbacks or self._is_outdated(partition):
             due = min(due, self._clock.now())
         due = min(due, partition.commit_due)  # whatever it waits for: a pause, a rest, records
         partition.due = due

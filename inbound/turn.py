@@ -23,7 +23,7 @@ from inbound.out_of_range import OutOfRange, Problem, due_problem
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts, Totals
 from inbound.processors.base import BatchEventProcessor
-from inbound.processors.batch import Batch
+from inbound.processors.batch import Batch, is_offset
 from inbound.schedule import NEVER
 from inbound.settle import Outcome, decide
 
@@ -115,7 +115,7 @@ class Turns:
         The one before hears what it would hear at a release, and what it does not have committed then is read again.
         """
         parts = self._parts
-        if not partition.handing_over and (partition.placed or not self._gives_starts):
+        if not partition.handing_over and self._has_begun(partition):
             commit = await self._last_commit(partition)
             partition.handing_over = True
             if partition.place is Place.ABANDONED or partition.fate is not Fate.KEEP:
@@ -346,12 +346,12 @@ class Turns:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
         parts = self._parts
         try:
-            offset: object = _server(partition).on_claim(partition.tp, partition.committed)
-            if self._asynchronous and isawaitable(offset):
-                offset = await offset
-            if offset is not None and (type(offset) is not int or offset < 0):
+            answer: object = _server(partition).on_claim(partition.tp, partition.committed)
+            if self._asynchronous and isawaitable(answer):
+                answer = await answer
+            if answer is not None and not is_offset(answer):
                 raise BadResponseError(
-                    f"{partition.tp}: on_claim returned {offset!r}; return the offset to read first, an integer of at "
+                    f"{partition.tp}: on_claim returned {answer!r}; return the offset to read first, an integer of at "
                     "least 0, or None to go on at the group's commit"
                 )
         except GeneratorExit:
@@ -365,7 +365,7 @@ class Turns:
             return
         partition.attempts, partition.last_error = 0, None
         if parts.schedule.to_reader(partition):
-            partition.given_start, partition.placed = offset, True
+            partition.given_start, partition.placed = answer, True
             self._reader.open(partition)
 
     async def _run_callbacks(self, partition: Partition) -> None:
@@ -429,7 +429,7 @@ class Turns:
         now = parts.clock.now()
         if partition.idle_since is None:
             partition.idle_since = now
-        if partition.idle_told:
+        if partition.idle_told or not self._has_begun(partition):
             parts.schedule.await_records(partition, NEVER)
             return
         due = partition.idle_since + parts.config.idle_time
@@ -446,8 +446,8 @@ class Turns:
     async def _terminate(self, partition: Partition) -> None:
         """Tell the processor that the partition goes, commit what it says, and pass it on for release."""
         parts = self._parts
-        if self._gives_starts and not partition.placed:
-            parts.schedule.give_up(partition)  # no batch of it was handed out
+        if not self._has_begun(partition):
+            parts.schedule.give_up(partition)
             return
         # Who was told that it goes, to another processor, is not told again.
         commit = partition.take_deferred() if partition.handing_over else await self._last_commit(partition)
@@ -455,6 +455,13 @@ class Turns:
             parts.schedule.give_up(partition)
         elif parts.schedule.to_committer(partition, last=True):
             self._committer.submit(Pending(partition, partition.fence, commit))
+
+    def _has_begun(self, partition: Partition) -> bool:
+        """Whether a batch can have been handed out: not before the log has been found to hold what on_claim gave.
+
+        Before, the position is where nothing leads to: an answer about it would commit what nobody was handed.
+        """
+        return not self._gives_starts or (partition.placed and partition.given_start is None)
 
     async def _last_commit(self, partition: Partition) -> int | None:
         """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing."""

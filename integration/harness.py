@@ -170,10 +170,13 @@ class Scene(Books):
         """Return what a consumer logged."""
         return (self.folder / f"consumer-{self.processes.index(process)}.log").read_text()
 
-    def prove(self) -> Proof:
-        """Validate the group: the verdict is the expected one, and the proof says nothing else than the processors' journals."""
+    def prove(self, *options: str) -> Proof:
+        """Validate the group: the verdict is the expected one, and the proof says nothing else than the processors' journals.
+
+        `options`: more of the command's.
+        """
         before = self.seen() - self.former
-        proof = proof_of(self.config, "--group", self.group, "--topic", self.topic)
+        proof = proof_of(self.config, "--group", self.group, "--topic", self.topic, *options)
         wrong = disagreements(proof, self.topic, before, self.seen() - self.former) if before else []
         assert (proof.verdict, wrong) == (self.verdict, []), f"{wrong}\n{shown(proof)}"
         return proof
@@ -222,9 +225,9 @@ class Scenes:
         return self._made[-1]
 
     def prove(self) -> None:
-        """Validate each scene in which a consumer ran."""
+        """Validate each scene whose consumers have committed something."""
         for scene in self._made:
-            if scene.processes and not scene.unproven:
+            if not scene.unproven and scene.zk.exists(f"/consumers/{scene.group}/offsets/{scene.topic}"):
                 scene.prove()
 
     def close(self) -> None:

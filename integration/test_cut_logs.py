@@ -75,7 +75,10 @@ def cut(cluster: EmbeddedCluster, logs: CutLogs) -> None:
     for scene in scenes:
         await_election(scene, first, [0], leader.node_id)
         scene.published[0] = COPIED
-    until(lambda: logs.there.offset(0) == COPIED, 60, lambda: f"the cut is noticed: {log_of(logs.there)}")
+    until(
+        lambda: logs.there.offset(0) == COPIED, 60,
+        lambda: f"the cut is noticed, led by {leaders(logs.there, follower)}: {log_of(logs.there)}",
+    )  # fmt: skip
     assert logs.there.stop_all() == [0]
     for scene in scenes:
         scene.publish(SINCE)
@@ -83,8 +86,9 @@ def cut(cluster: EmbeddedCluster, logs: CutLogs) -> None:
 
 
 def log_of(scene: Scene) -> str:
-    """Return the end of what the last consumer of a scene logged."""
-    return scene.log(scene.processes[-1])[-3000:]
+    """Return the end of what the last consumer of a scene logged, and what it says of the partition that was cut."""
+    explained = scene.inbound("explain", scene.topic, "0", code=None).stdout
+    return f"{scene.log(scene.processes[-1])[-3000:]}\n{explained}"
 
 
 def handed(scene: Scene, process: subprocess.Popen[bytes]) -> Counter[int]:

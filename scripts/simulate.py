@@ -3,7 +3,7 @@
 make simulate SEEDS=20000             seeds from 0 on
 make simulate SEEDS=5000 FROM=100000  others
 make simulate SEED=4711               one seed, cut down to a short story if it fails
-make simulate KIND=reset SEEDS=10000  seeds of one kind: faults, reset, reload, dispatch, mirror
+make simulate KIND=reset SEEDS=10000  seeds of one kind: faults, reset, reload, dispatch, owned, mirror
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def replay_mutants() -> dict[str, float]:
     """Replay the recorded plan of each mutant; prints a line for each. `make mutants` searches for them."""
     found, kills = 0, recorded()
     for name in SEARCHED:
-        outcome = Player(name).play(kills[name].plan) if name in kills else None
-        if outcome is None or not outcome.failed:
+        outcome = Player(name).killing(kills[name].plan) if name in kills else None
+        if outcome is None:
             print(f"NOT FOUND  {name} ({MUTANTS[name].rule}): `make mutants MUTANT={name}` searches for it")
             continue
         found += 1

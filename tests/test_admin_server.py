@@ -354,6 +354,27 @@ def test_slow_clients_do_not_keep_others_waiting(make: Make, limits: Limits, sen
         assert ask(server.url, "/healthz").code == 200
 
 
+def test_a_crowd_that_asks_keeps_no_probe_waiting(make: Make) -> None:
+    """Requests without room are refused at once; probes have threads of their own. So no supervisor restarts us for a crowd."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def snapshot() -> ProcessStatus:
+        if threading.current_thread().name == "admin-page":
+            asked.set()
+            wait_for(go_on, 5, "the test lets the page go")
+        return process()
+
+    server = make(snapshot, bounds=Bounds(threads=1, waiting=0))
+    with connect(server, b"GET /status HTTP/1.0\r\n\r\n") as first:
+        wait_for(asked, 5, "the page is being made")
+        refused, probed = ask(server.url, "/status"), ask(server.url, "/healthz")
+        go_on.set()
+        assert all_of(first).startswith("HTTP/1.1 200 ")
+
+    assert (refused.code, refused.headers["Retry-After"], probed.code) == (503, "1", 200)
+    assert "1 requests are being answered" in refused.text
+
+
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 

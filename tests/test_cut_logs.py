@@ -16,6 +16,7 @@ from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Recording, World
 from inbound.topic_partition import TopicPartition
 from tests.one_partition import offsets, publish, start, world
+from tests.reset_by_hand import reset
 
 __all__ = ["world"]  # the fixture
 
@@ -180,12 +181,42 @@ def test_a_cut_is_no_reason_to_read_on_though_the_log_has_grown_over_the_positio
     world.run(10)
     why = held(world) or ""
     assert "the log was cut at 4, before the commit 9, and has grown to 14 since with other records" in why
-    assert "Set on_truncation to earliest or latest, or move the offset, and restart" in why
+    assert "`inbound offsets reset --group group --topic orders:0 --to-offset 4 --execute`" in why
     assert (offsets(processor), world.commits()) == ([*range(9)], {0: 9})
     assert ("exception", 0, "OffsetOutOfRangeError") in processor.calls
     assert notes(world, "a", "truncated") == [{"position": 9, "to": None, "cut": 4, "start": 0, "end": 14}]
     assert found(world) == [("lost", 4, 9)]
     assert [record.levelno for record in caplog.records if "held: " in record.getMessage()] == [logging.ERROR]
+
+
+@moves
+def test_a_cut_that_no_consumer_has_noticed_yet_is_not_proven_whole(world: World, choice: str, first: int) -> None:
+    """What is committed past stands there anew, and nobody was handed it. Once a consumer has acted on it, there is a proof."""
+    publish(world, 9)
+    start(world, on_truncation=choice)
+    world.leave("a")
+    before = proof(world)
+    cut(world, 4, grown=10)
+    amid = proof(world)
+    world.join("b", on_truncation=choice)
+    world.run(4)
+    after = proof(world)
+    assert [(one.verdict, one.proven) for one in (before, amid, after)] == [
+        (Verdict.PROVEN, 9), (Verdict.NOT_PROVABLE, 4), (Verdict.PROVEN, 14)
+    ]  # fmt: skip
+    assert [text[:42] for text in amid.missing] == ["the log was cut at 4 below the commit 9: w"]
+
+
+def test_a_held_log_that_is_cut_once_more_has_lost_from_there(world: World) -> None:
+    """Nobody looks at what is held: the brokers say it to who gives the proof."""
+    publish(world, 9)
+    start(world)
+    cut(world, 6, grown=4)
+    world.run(3)
+    once = found(world)
+    cut(world, 2, grown=12)
+    world.run(3)
+    assert (once, found(world), proof(world).missing) == ([("lost", 6, 9)], [("lost", 2, 9)], ())
 
 
 @pytest.mark.parametrize("elections", [0, 3])
@@ -208,6 +239,18 @@ def test_a_cut_is_found_by_who_claims_after_a_restart(world: World, elections: i
     world.ensemble.tree.transaction([SetData(world.paths.offset(*TP), b"4")], 0)
     processor = start(world)
     assert offsets(processor) == list(range(4, 14 + elections))
+
+
+def test_the_reset_that_a_hold_names_ends_it_and_everything_that_stands_there_is_read_once(world: World) -> None:
+    """Without a restart; and all of it is proven."""
+    publish(world, 9)
+    processor = start(world)
+    cut(world, 4, grown=10)
+    world.run(10)
+    reset(world, {0: 4})
+    world.run(10)
+    assert (offsets(processor)[9:], held(world), world.commits()) == ([*range(4, 14)], None, {0: 14})
+    assert (proof(world).verdict, found(world)) == (Verdict.PROVEN, [])
 
 
 @moves

@@ -51,6 +51,8 @@ OWNED = nodes(DYNAMIC, owner="a", owner_since=NOW - 60, owned=frozenset({1}))
         (Cause.BROKER_AWAY, nodes(DYNAMIC), Log(problem="no broker answers"), None),
         (Cause.RESET, nodes(DYNAMIC, gate="/inbound/commands/reset-offset/x", gate_since=NOW - 5), FOUR, None),
         (Cause.RESET, replace(OWNED, gate="/inbound/commands/reset-offset/x"), FOUR, "nothing within 2 s"),
+        (Cause.BAD_NODE, nodes(DYNAMIC, gate="closed", gate_since=NOW - 5), FOUR, None),
+        (Cause.BAD_NODE, nodes(DYNAMIC, gate="", gate_since=NOW - 5), FOUR, None),
         (Cause.OWNER_SILENT, OWNED, FOUR, "nothing listens there"),
         (Cause.BAD_NODE, replace(OWNED, bad_node="x is not an offset"), FOUR, "it does not hold it, by its own word"),
         (Cause.BAD_NODE, nodes(DYNAMIC, bad_node="x is not allowed to a client"), FOUR, None),

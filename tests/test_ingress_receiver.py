@@ -40,6 +40,12 @@ def test_every_mode_is_taken() -> None:
     assert stage.receiver.counters.accepted_events == 4
 
 
+def test_what_a_subscription_sends_is_taken() -> None:
+    """A subscriber may be the ingress, here or elsewhere: chains of channels are legal."""
+    stage = Stage()
+    assert statuses(stage.post(request(headers={**EVENT, "inbound-dispatched": "1"}))) == [202]
+
+
 @pytest.mark.parametrize(
     ("message", "status", "said"),
     [
@@ -145,10 +151,12 @@ def test_a_topic_that_does_not_acknowledge_costs_no_other_one() -> None:
     trying.data_received(request())
     beside = stage.post(request())
     ready = stage.post(request("/readyz", method="GET", body=b""))
+    doubts = stage.watch.doubts()
     stage.producer.held = False
     stage.settle()
     after = stage.post(request())
 
+    assert (list(doubts), stage.watch.doubts()) == (["orders"], {})
     assert [statuses(answer) for answer in (other, beside, ready, wire.written, after)] == [
         [202], [503], [200], [202], [202],
     ]  # fmt: skip
@@ -186,6 +194,21 @@ def test_a_batch_of_which_an_event_is_refused_for_good_names_it() -> None:
     assert (statuses(answer), len(stage.producer.written)) == ([413], 2)
     assert b"of its 3 events that is number 2; the others are written: do not send them again" in answer
     assert b"Inbound-Refused: 2\r\n" in answer
+
+
+def test_so_many_refused_events_that_a_header_cannot_name_them_are_counted() -> None:
+    """Clients and proxies end at headers of 8 to 64 KiB: a request of 8 MiB has more events than that has room for."""
+    stage = Stage()
+    stage.producer.fails = [*[Failure(Cause.FORBIDDEN, "TOPIC_AUTHORIZATION_FAILED")] * 2000, None]
+
+    answer = stage.post(batch(2001))
+
+    assert (statuses(answer), len(stage.producer.written)) == ([403], 1)
+    assert (
+        b"; of its 2001 events that is 2000, too many to be named: to learn which, send fewer in one; 1 are written"
+        in answer
+    )
+    assert (b"Inbound-Refused" in answer, len(answer) < 1000) == (False, True)
 
 
 def test_what_is_to_come_again_goes_before_what_is_refused_for_good() -> None:

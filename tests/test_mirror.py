@@ -254,8 +254,9 @@ def test_a_stopped_process_that_goes_on_sets_nothing_back() -> None:
     assert [offsets for _, _, offsets in world.groups.requests if 3 in offsets.values()] == []
 
 
-def test_a_process_that_was_stopped_for_just_longer_than_its_session_sets_nothing_back() -> None:
-    """What it had not sent is not older than what a release would still send, but it is another's by now."""
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_process_that_was_stopped_for_just_longer_than_its_session_sets_nothing_back(leaves: bool) -> None:
+    """What it had not sent is not older than what a release would still send, but it is another's by now; also if it leaves."""
     world = World(session_timeout=4.0)
     world.kafka.create_topic("orders", 1)
     for name in "ab":
@@ -273,6 +274,8 @@ def test_a_process_that_was_stopped_for_just_longer_than_its_session_sets_nothin
     world.groups.requests.clear()
 
     world.resume(owner)
+    if leaves:
+        world.leave(owner)
     world.run(3)
 
     assert world.groups.of(GROUP) == world.commits() == {0: 6}

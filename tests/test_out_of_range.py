@@ -33,7 +33,8 @@ def test_a_held_partition_says_why_and_what_to_do(world: World, caplog: pytest.L
     world.run(65)
     why = held(world, "a") or ""
     assert "the commit 9 is beyond the log's end 4: the log was truncated" in why
-    assert "Set on_truncation to earliest or latest, or move the offset, and restart" in why
+    assert "`inbound offsets reset --group group --topic orders:0 --to-offset 4 --execute`" in why
+    assert why.endswith("; or set on_truncation to earliest or latest. Neither needs a restart")
     assert [r.getMessage() for r in caplog.records if "held" in r.getMessage()] == [f"group orders/0: held: {why}"]
     assert processor.calls == [("exception", 0, "OffsetOutOfRangeError")]
     assert world.kafka.clients[-1].questions == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inbound.proof.model import Verdict
+from inbound.proof.model import Coordination, Verdict
 from tests.proof_stories import Story, TelledRun
 
 
@@ -120,6 +120,24 @@ def test_while_a_partition_is_held_its_commit_is_beyond_what_was_handed_out() ->
 
     assert story.log(4).found() == [("beyond-end", 4, 9)]
     assert story.log(14).found() == [("lost", 4, 9)]
+
+
+def test_a_cut_that_a_held_partition_has_noted_is_none_that_nobody_has_noticed() -> None:
+    """The brokers still say that the commit is behind it: what is lost is named all the same."""
+    story = Story().log(14)
+    notices(story.run("a").claim(1, at=0).batch(9), cut=4, to=None, end=4)
+    story.coordination = Coordination(9, story.zxid.last, 1, "a", cut=4)
+
+    assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
+
+
+def test_a_cut_that_was_noted_before_the_last_commit_says_nothing_of_a_later_one() -> None:
+    """Nobody has noticed that one."""
+    story = Story().log(14)
+    moved(story.run("a").claim(1, at=0).batch(9), cut=4, to=4, end=4).batch(10)
+    story.coordination = Coordination(14, story.zxid.last, 1, "a", cut=8)
+
+    assert story.proof().verdict is Verdict.NOT_PROVABLE
 
 
 def test_who_may_have_gone_on_without_its_ledger_has_not_moved_a_commit_that_its_ledger_knows() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inbound.proof.model import Coordination, Damage, Verdict
+from inbound.proof.model import Coordination, Damage, Moved, Verdict
 from tests.proof_stories import Story
 
 # -- at the end ----------------------------------------------------------------------------------------------------------
@@ -246,6 +246,17 @@ def test_a_ledger_that_begins_after_the_earlier_proof_is_not_provable() -> None:
     proof = story.proof(since=30)
 
     assert (proof.verdict, proof.proven) == (Verdict.NOT_PROVABLE, 30)
+
+
+def test_a_first_commit_by_a_reset_proves_nothing_behind_an_earlier_proof() -> None:
+    """The node was emptied, the ledgers are gone, a reset sets the offset anew: nobody was handed what lies between."""
+    story = Story()
+    story.coordination = Coordination(90, 7, 3, None, moved=Moved("/r", None, None, 90))
+
+    proof = story.proof(since=30)
+
+    assert (proof.verdict, proof.proven) == (Verdict.NOT_PROVABLE, 30)
+    assert proof.missing == ("the group's commit is 90, and no ledger has a line of this partition; give the ledgers",)
 
 
 def test_lines_that_went_missing_later_reach_beyond_the_earlier_proof() -> None:

@@ -146,6 +146,38 @@ def test_a_group_offset_that_was_deleted_under_an_epoch_that_no_line_knows() -> 
     assert (proof.verdict, proof.proven, proof.findings) == (Verdict.NOT_PROVABLE, 100, ())
 
 
+@pytest.mark.parametrize(
+    ("epoch", "verdict", "judged_from"),
+    [(3, Verdict.NOT_PROVABLE, 23), (2, Verdict.PROVEN, 72)],
+    ids=["landed", "did not"],
+)
+def test_a_first_position_that_was_taken_away_before_its_line_is_not_left_out(
+    epoch: int, verdict: Verdict, judged_from: int
+) -> None:
+    """`latest`: killed between that commit and its line, and the node was emptied. A first commit moves the epoch on."""
+    story = Story().log(72)
+    story.run("a").claim(1, at=None).answer(23)
+    story.run("b").claim(epoch, at=None).answer(72).land()
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.start, proof.findings) == (verdict, judged_from, ())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "verdict"), [(2, Verdict.NOT_PROVABLE), (1, Verdict.PROVEN)], ids=["landed", "did not"]
+)
+def test_a_first_position_that_was_taken_away_before_anybody_comes_is_not_left_out(
+    epoch: int, verdict: Verdict
+) -> None:
+    """The same, and nobody has claimed it since."""
+    story = Story().log(72)
+    story.run("a").claim(1, at=None).answer(23)
+    story.zookeeper(None, epoch=epoch)
+
+    assert story.proof().verdict is verdict
+
+
 # -- resets by command ------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inbound.cli.proof_text import shown
 from inbound.proof.model import FormerTopic, PartitionKey, Verdict
+from inbound.proof.words import headline
 from tests.made_proof import NOON, finding, partition, proof, repeated
 
 LOST = finding("lost", 4711, 4713, cause="host-1 (epoch 1) went from 4711 to 4713; nobody was ever handed these")
@@ -41,7 +42,10 @@ def test_anomalies_come_first_and_what_is_missing_last() -> None:
     text = shown(proof(partition(1), open_, bad, missing=("group other has no ledger",)))
 
     verdict, tables, findings, missing = text.split("\n\n")
-    assert verdict.splitlines()[0] == "ANOMALIES  group orders-svc, topic orders: 2 lost in 1 of 3 partitions"
+    assert (
+        verdict.splitlines()[0]
+        == "ANOMALIES  group orders-svc, topic orders: 2 lost in 1 of 3 partitions; 1 not provable"
+    )
     assert [" ".join(line.split()) for line in tables.splitlines()] == [
         "PARTITION PROVEN COMMITTED LOG END LAG LOST DUPLICATE REPEATED SKIPPED REORDERED UNFENCED BEYOND END "
         "RETENTION UNCLAIMED GIVEN UP DEAD-LETTERED PASSED OVER JUMPED UNCOMMITTED IN FLIGHT VERDICT",
@@ -90,7 +94,7 @@ def test_what_was_left_out_on_purpose_is_not_among_what_was_processed() -> None:
 
     assert lines[0] == (
         "PROVEN  group orders-svc, topic orders: 90 offsets of 1 partition handed out and committed, none lost; "
-        "10 given up (on_error: skip); 900 jumped over by a reset"
+        "10 given up (on_error: skip); 900 jumped over (by a reset, on_claim or on_truncation)"
     )
     assert lines[3:5] == [
         "PARTITION  PROVEN    COMMITTED  LOG END  LAG  GIVEN UP  JUMPED  IN FLIGHT  VERDICT",
@@ -110,6 +114,25 @@ def test_nobody_was_ever_responsible() -> None:
         "NEVER CLAIMED  group orders-svc, topic orders: 500 offsets of 1 of 2 partitions for which nobody was ever responsible\n"
     )
     assert int(proof(partition(0), never).verdict) == 4
+
+
+def test_what_was_not_processed_stands_in_the_first_line_whatever_the_verdict() -> None:
+    """And so do the partitions whose own verdict is another: who reads one line must not take the rest for proven."""
+    given_up = partition(0, finding("given-up", 0, 10), left_out=((0, 10),))
+    open_ = partition(1, verdict=Verdict.NOT_PROVABLE, missing=("no ledger",))
+    never = partition(2, finding("unclaimed", 0, 500), verdict=Verdict.UNCLAIMED)
+    lost = partition(3, LOST, verdict=Verdict.ANOMALIES)
+    whom, skipped = "group orders-svc, topic orders", "10 given up (on_error: skip)"
+
+    first = [
+        headline(proof(*some)) for some in ([given_up, open_], [given_up, open_, never], [given_up, open_, never, lost])
+    ]
+
+    assert first == [
+        f"{whom}: nothing wrong was found, but the evidence of 1 of 2 partitions is not complete; {skipped}",
+        f"{whom}: 500 offsets of 1 of 3 partitions for which nobody was ever responsible; 1 not provable; {skipped}",
+        f"{whom}: 2 lost in 1 of 4 partitions; 1 never claimed; 1 not provable; {skipped}",
+    ]
 
 
 def test_a_topic_that_was_created_anew_is_said() -> None:

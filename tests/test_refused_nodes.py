@@ -98,11 +98,11 @@ def test_a_partition_whose_node_cannot_be_used_is_claimed_when_that_is_put_right
     held = {p.tp.partition for p in c.channel.parts.schedule.held()}
     sent = requests(c, lambda: world.run(120))
     said = [r.getMessage() for r in caplog.records if "orders/2: its nodes cannot be used: " in r.getMessage()]
-    notices = c.channel.status().notices
+    told = c.channel.status().bad_nodes
     undo(world)
     world.run(61)
-    assert [words in notice for notice in notices] == [True], notices
-    assert c.channel.status().notices == []
+    assert [(name, words in f": {problem}") for name, problem in told.items()] == [("orders/2", True)], told
+    assert c.channel.status().bad_nodes == {}
     assert (held, before.get(2, 3), len(held)) == ({0, 1, 3}, 3, healthy)
     assert (len(said), words in said[0], "looking again in 5 s" in said[0]) == (6, True, True), said
     assert sent < 250, "some 100 are signs of life of the session"
@@ -166,6 +166,25 @@ def test_rubbish_in_a_topics_node_is_named_with_what_to_do(world: World, caplog:
     world.run(10)
     assert (before[2], world.commits()) == (3, dict.fromkeys(range(PARTITIONS), 5))
     assert ["empty the node, but keep it and its children" in text for text in said] == [True]
+
+
+@pytest.mark.parametrize("data", [b"", b"closed", b"\xff"])
+def test_a_gate_that_no_reset_has_closed_is_named_with_what_opens_it(
+    world: World, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody opens it but who wrote it: a message about a reset would have people wait for its end."""
+    gate = world.paths.gate("orders")
+    world.ensemble.tree.transaction([SetData(gate, data)], 0)
+    c = world.join("c")
+    publish(world, 2)
+    world.run(10)
+    (told,), before = c.channel.status().resets, world.commits()
+    said = [r.getMessage() for r in caplog.records if "the gate of topic orders" in r.getMessage()]
+    world.ensemble.tree.transaction([SetData(gate, b"open")], 0)
+    world.run(10)
+    words = f"which is no reset, so nobody opens it; write `open` into {gate}"
+    assert (words in told.step, [words in text for text in said]) == (True, [True])
+    assert (before[2], world.commits()) == (3, dict.fromkeys(range(PARTITIONS), 5))
 
 
 def test_a_held_partition_whose_epoch_cannot_be_read_keeps_no_other_from_moving(world: World) -> None:

@@ -314,6 +314,38 @@ def test_of_a_topic_made_anew_the_old_offsets_count_as_none() -> None:
     assert ([(m.old, m.new) for m in command.moved], [offset for _, offset in processor.seen]) == ([(None, 4)], [4, 5])
 
 
+@pytest.mark.parametrize("expired", [False, True], ids=["session lives", "session expired"])
+def test_a_topic_that_is_deleted_while_a_reset_waits_ends_it_and_keeps_no_partition(expired: bool) -> None:
+    """Its last owner was stuck. Nothing of the topic stays held, and what is created under its name later is read whole."""
+    stage = Stage("a", partitions=2)
+    world, a = stage.world, stage.world.consumers["a"]
+    world.pause("a")
+    if not expired:
+        world.ensemble.thaw("a")  # connected, as far as the servers know
+    stage.lead("leader")
+    name = stage.submit()
+    stage.run_until(lambda: stage.state(name) == "stopping", within=5)
+    world.kafka.delete_topic("orders")
+    if expired:
+        world.ensemble.expire_session("a")
+    stage.run(3)
+    if expired:
+        world.resume("a")
+    else:
+        a.paused = False
+    command = stage.ended(name, within=40)  # nobody takes its partitions again, and that is waited for
+    stage.run(10)
+    left = (command.state, stage.gate, world.nodes(world.paths.owners("orders")), a.channel.status().partitions)
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"new"] * 3)
+    stage.run(15)
+
+    assert left == (State.REFUSED, "open", {}, [])
+    assert command.conditions[-1].message == "topic orders: the brokers know none of this name (any more)"
+    assert (world.owned(), world.commits(), stage.told()) == ({"a": {0, 1}}, {0: 3, 1: 3}, [])
+
+
 # -- those who do not stop ---------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from inbound import BatchResponse, TopicPartition
 from inbound.errors import BadResponseError
 from inbound.settle import Outcome, decide, retry_wait
+from inbound.topic_partition import MOST_OFFSET
 
 TP = TopicPartition("orders", 3)
 
@@ -95,6 +96,10 @@ def test_failures_are_retried_after_1_second_doubling_to_60() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda: BatchResponse.advance(1 << 63, skip=True),
+            f"BatchResponse.advance: offset must be at most {MOST_OFFSET}, the largest that Kafka counts",
+        ),
         (lambda: BatchResponse.advance(-1), "BatchResponse.advance: offset must be an integer of at least 0, got -1"),
         (lambda: BatchResponse.revert(1.5), "BatchResponse.revert: offset must be an integer of at least 0, got 1.5"),  # type: ignore[arg-type]
         (lambda: BatchResponse.next(wait=-1), "BatchResponse.next: wait must be seconds of at least 0, got -1"),

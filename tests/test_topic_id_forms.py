@@ -159,7 +159,8 @@ def test_an_id_that_cannot_be_compared_holds_the_partition_at_every_owner(
     world.run(4)
     held = (
         f"the commit 10 is about topic id what is this?, the brokers name {UUID}: whether that is one topic cannot be told. "
-        "Say where to go on with `inbound offsets reset`"
+        "Say where to go on with `inbound offsets reset --group group --topic orders:0`: at 10 if it is, at the earliest offset "
+        "if the topic was created anew"
     )
     assert (partition.held, offsets(processor), offsets(successor), world.commits()) == (held, [], [], {0: 10})
     assert epoch_node(world).topic_id == "what is this?"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
 from inbound.config import ChannelConfig
 from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.zookeeper import SetData
+from inbound.errors import UnreadableBatchError
 from inbound.explain.answer import Question, answers
 from inbound.explain.detector import StallDetector
 from inbound.planning import PlannedChannel
@@ -115,6 +117,26 @@ def test_another_edit_does_not_let_it_pass() -> None:
     bombed.reload(idle_wait="200ms")
 
     assert (bombed.handed[0], bombed.world.commits(), bombed.held) == ([0, 1], {0: 2, 1: 1}, [HELD, None])
+
+
+def test_what_a_client_says_that_is_about_to_go_is_void() -> None:
+    """1. The bound is raised; 2. the former client still finds the batch too large; 3. nobody would try again."""
+    bombed = Bombed()
+    fetch, edits = bombed.world.kafka.fetch, [planned(max_decompressed_bytes="1GiB")]
+
+    def meanwhile(*asked: Any) -> Any:
+        try:
+            return fetch(*asked)
+        except UnreadableBatchError:
+            if edits:
+                bombed.channels.edit("orders", edits.pop())
+            raise
+
+    bombed.world.kafka.fetch = meanwhile  # type: ignore[method-assign]
+    bombed.world.kafka.publish_batch("orders", 1, [b"x"] * 3, 600 * MIB)
+    bombed.world.run(10)
+
+    assert (bombed.handed, bombed.held) == ({0: [0, 1, 2, 3, 4, 5], 1: [0, 1, 2, 3]}, [None, None])
 
 
 def test_the_processor_hears_of_it_once() -> None:

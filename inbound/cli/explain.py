@@ -122,7 +122,7 @@ def explained(
         told = next((one["bad_node"] for one in answers if one.get("bad_node")), None)  # of no earlier release
         nodes = replace(nodes, bad_node=told or nodes.bad_node)
         outside = explain_outside(nodes, log, time.time(), silent)
-    if outside is not None and (holder is None or outside.cause is Cause.RESET):
+    if outside is not None and (holder is None or outside.cause in (Cause.RESET, Cause.BAD_NODE)):
         since = nodes.owner_since if nodes is not None and outside.cause is Cause.OWNER_SILENT else None
         return result | explanation_json(
             outside, time.time() - outside.lasting if outside.lasting is not None else since

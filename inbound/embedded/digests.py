@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from inbound.errors import EmbeddedClusterError
@@ -64,7 +65,8 @@ def check_once(folder: Path, bundle: str) -> None:
     except (OSError, UnicodeDecodeError):
         pass  # not checked yet
     check(folder, bundle)
-    stamp.write_text(seen)
+    with suppress(OSError):  # a cache that may only be read is checked each time
+        stamp.write_text(seen)
 
 
 def _state(path: Path) -> str:

@@ -75,7 +75,7 @@ def _answer(channel: InboundKafkaChannel, detector: StallDetector, question: Que
         "asked_at": parts.clock.wall(),
         "members": sorted(m.consumer_id for m in channel.membership.members),
         "share": channel.membership.plan.share,
-        "notices": channel.membership.notices(),
+        "notices": list(channel.membership.plan.notices),
         "bad_node": channel.membership.holdings.backoff.problem(tp),
         "claimed": None if claimed is None else as_json(claimed),
     }

@@ -152,7 +152,7 @@ def _out_of_range(facts: Facts, patience: float) -> Explanation | None:
     return Explanation(
         Cause.OUT_OF_RANGE,
         p.out_of_range,
-        "see `on_truncation` and the topic's retention; it goes on by itself if it may",
+        "wait some seconds: it goes on, or it is held, and then this says what to do",
     )
 
 

@@ -215,6 +215,13 @@ def explain_outside(nodes: Nodes, log: Log, now: float, silent: str | None = Non
 
 def _reset(nodes: Nodes, now: float, silent: str | None) -> Explanation:
     since = now - nodes.gate_since if nodes.gate_since is not None else None
+    if not (nodes.gate or "").startswith(f"{CommandPaths.RESETS}/"):
+        return Explanation(
+            Cause.BAD_NODE,
+            f"the gate of its topic holds {(nodes.gate or '')[:60]!r}, which is no reset: nobody may take it, and nobody opens it",
+            f"write `open` into {GroupPaths(nodes.group).gate(nodes.tp.topic)}",
+            since,
+        )
     lasts = f" for {duration(since)}" if since is not None else ""
     far = f", it is {nodes.gate_step}" if nodes.gate_step is not None else ""
     text = f"a reset has closed the gate{lasts} ({nodes.gate}{far}): nobody may take it before that is done"

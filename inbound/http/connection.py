@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection of a server: llhttp reads, everything is bounded, answers go out in the order of requests.
 
 All in the event loop's thread. What is not clear is refused, and nothing more is read: a proxy before us may have read it
-otherwise. Why not a ready-made server: docs/decisions/0021-ingress-server.md.
+otherwise. Why not a ready-made server: docs/decisions/0054-one-http-server.md.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Rights:
             return text(
                 HTTPStatus.FORBIDDEN,
                 f"the host {request.host!r} is none that this port is asked by: use an address, or localhost, or name it in "
-                f"{self._section}.hosts",
+                "admin.hosts",
             )
         if request.origin is not None and _netloc(request.origin) != (request.host or "").lower():
             return text(HTTPStatus.FORBIDDEN, "nothing is told to pages of other sites")

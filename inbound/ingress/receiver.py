@@ -29,6 +29,8 @@ RETRY_PRESSED, RETRY_AWAY = 1, 2
 FRESH = 1.0
 #: Header of an answer to several events of which some are refused for good: their numbers, from 1. The others are written.
 REFUSED_EVENTS = "Inbound-Refused"
+#: Such a header is no longer, for what reads it has limits, too. Characters.
+_LONGEST_REFUSED = 4096
 #: Routes that are remembered: they depend on what the network sends.
 _ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
 #: A body of more bytes is taken apart by another thread: it takes milliseconds, in which the loop would answer nobody.
@@ -257,10 +259,12 @@ class Receiver:
             reason += f"; {count - failed} of {count} events were written: sent again, they come twice"
         elif count > 1:
             refused = ", ".join(str(number + 1) for number in sorted(writing.failures))
-            reason += (
-                f"; of its {count} events that is number {refused}; the others are written: do not send them again"
-            )
-            headers = (f"{REFUSED_EVENTS}: {refused}",)
+            if len(refused) <= _LONGEST_REFUSED:
+                which = f"that is number {refused}; the others are written: do not send them again"
+                headers = (f"{REFUSED_EVENTS}: {refused}",)
+            else:
+                which = f"that is {failed}, too many to be named: to learn which, send fewer in one; {count - failed} are written"
+            reason += f"; of its {count} events {which}"
         self._respond(writing.request, Answer(status, reason, retry_after, headers))
 
     # -- inside ------------------------------------------------------------------------------------------------------

@@ -122,6 +122,7 @@ class Ingress:
             url=self.url,
             client=self.client,
             away=self._watch.away,
+            doubted=self._watch.doubts(),
             topics=len(self._watch.existing),
             connections=self._server.connections,
             connections_refused_total=self._server.refused,

@@ -42,7 +42,7 @@ class TopicWatch:
         #: When it was last read, on the monotonic clock.
         self.read_at = float("-inf")
         self.alive_at = time.monotonic()
-        #: Topics of which an event was not acknowledged in time, why, and when. Of the event loop's thread alone.
+        #: Topics of which an event was not acknowledged in time, why, and when. Changed by the event loop's thread alone.
         self.doubted: dict[str, tuple[str, float]] = {}
 
     def start(self) -> None:
@@ -83,6 +83,10 @@ class TopicWatch:
         """An event was acknowledged."""
         if self.doubted.pop(topic, None) is not None:
             log.info("ingress: topic %s: Kafka acknowledges again", topic)
+
+    def doubts(self) -> dict[str, str]:
+        """Return why the events of topics are refused, one at a time excepted, by topic. Any thread."""
+        return {topic: why for topic, (why, _) in sorted(dict(self.doubted).items())}
 
     def answers_since(self, moment: float) -> bool:
         """Whether Kafka has answered to a question that was asked after `moment`."""

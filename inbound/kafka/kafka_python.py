@@ -23,6 +23,8 @@ from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, To
 from inbound.kafka.bounded_records import bounded_parts
 from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
+from inbound.kafka.leader_epochs import cuts
+from inbound.partition import ReadTo
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -212,6 +214,12 @@ class KafkaPythonClient(LogClient):
             if state is not None and state.position is not None and key in self._ours:
                 found[self._ours[key]] = (state.position.offset, limits.end)
         return found
+
+    def cuts(
+        self, read: Mapping[TopicPartition, ReadTo], seconds: float
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """See `inbound.kafka.leader_epochs.cuts`; for who only looks, as it waits for the brokers."""
+        return cuts(self._consumer, read, seconds)
 
     def unled(self) -> Collection[TopicPartition]:
         return [self._ours[key] for key in self._brokers.unled if key in self._ours]

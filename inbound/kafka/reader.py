@@ -428,7 +428,8 @@ class Reader:
                 self._set_outside(tp, Outside(self._streams[tp].next_offset, cut))
         for tp, unreadable in poll.unreadable.items():
             stream = self._streams.get(tp)
-            if stream is not None and stream.generation == stream.partition.buffer.generation:
+            # The next client may read it: it is asked for with other bounds, perhaps.
+            if self._other is None and stream is not None and stream.generation == stream.partition.buffer.generation:
                 stream.partition.problem = unreadable
                 ready.append(stream.partition)
         for tp, error in poll.failed.items():

@@ -153,7 +153,15 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim
     opens, evidence.may_have_landed = evidence.may_have_landed, set()
     expected, evidence.expected = evidence.expected, offset
     evidence.wanted(offset)
-    if expected is None or offset <= expected or evidence.late or evidence.loose:
+    if evidence.late or evidence.loose:
+        return
+    announced = min(opens, default=offset)
+    if expected is None and announced < offset and _unknown_epochs(evidence, claim):
+        evidence.lacks(
+            first_taken_away(announced, f"{claim.consumer} (epoch {claim.epoch}) began at {offset}"), announced, offset
+        )
+        evidence.start = announced if evidence.start is None else min(evidence.start, announced)
+    if expected is None or offset <= expected:
         return
     if (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
         evidence.lacks(lack, expected, offset)
@@ -193,6 +201,14 @@ def unsure_of(claim: Claim, expected: int, committed: int) -> str:
     return (
         f"the commit moved from {expected} to {committed} under epoch {claim.last_epoch}, and the ledger of {claim.consumer} (run "
         f"{claim.run}) ends before that: it could not be written (on_failure: degrade), or its last lines are missing"
+    )
+
+
+def first_taken_away(announced: int, since: str) -> str:
+    """Return what is missing where the group's first commit may have landed, and is in no node any more."""
+    return (
+        f"the group's first commit, {announced}, may have landed, as the epoch has moved on since it was announced; then somebody "
+        f"has taken it out of the offset node: {since}, and whether the records between are the group's is not known"
     )
 
 

@@ -95,6 +95,10 @@ def parse_block(data: bytes, source: Source, *, first_line: int = 1, last: bool 
     # The loop that every line goes through: that of `inbound.ledger.format.unseal`, without a call for each.
     wrong = [index for index, line in enumerate(lines) if line[-_SEAL:] != b',"crc":"%08x"}' % crc32c(line[:-_SEAL])]
     damage = [(index, "its checksum is wrong") for index in wrong]
+    if foreign := {index for index, line in enumerate(lines) if line[:1] != b"{"}.difference(wrong):
+        # Arrow's parser ends the process at `null`.
+        damage += [(index, "its checksum is right, but it is no JSON object") for index in foreign]
+        wrong += foreign
     if wrong:
         damaged = set(wrong)
         kept = [index for index in range(len(lines)) if index not in damaged]
@@ -154,7 +158,8 @@ def _parsed(data: bytes, longest: int) -> pa.Table:
 def _facts_of(line: bytes) -> Mapping[str, Any]:
     members = json.loads(line)
     facts = members.pop("facts", {})
-    return {**{k: v for k, v in members.items() if k not in _NAMED}, **facts}
+    named = {k: v for k, v in members.items() if k not in _NAMED}
+    return {**named, **facts} if isinstance(facts, dict) else {**named, "facts": facts}
 
 
 _NAMED = frozenset((*_NUMBERS, "group", "consumer", "topic", "kind", "wall", "outcome", "crc", "run"))

@@ -45,12 +45,25 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
                 # Of releases that noted no cuts.
                 end = _unsaid_cut(item, claim, later, claims[number + 1 :], missing)
             if end is not None:
-                counted = [_ended_at(before, end) for before in counted]
-                claim = _ended_at(claim, end)
+                counted = [ended_at(before, end) for before in counted]
+                claim = ended_at(claim, end)
                 cuts.append(end)
             claim.items.append(_event(item, end) if end is not None and isinstance(item, Event) else item)
         counted.append(claim)
     return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
+
+
+def noticed_at(claims: Iterable[Claim], mzxid: int | None) -> int | None:
+    """Return the lowest cut that claims have noted since the commit landed that stands in ZooKeeper; None: none has."""
+    noted: int | None = None
+    landed: int | None = None
+    for item in (item for claim in claims for item in claim.items):
+        if isinstance(item, Event):
+            cut = item.facts.get("cut") if item.kind == "truncated" else None
+            noted = noted if cut is None else int(cut) if noted is None else min(noted, int(cut))
+        elif item.last_mzxid is not None:
+            noted, landed = None, item.last_mzxid
+    return noted if landed == mzxid else None
 
 
 def _cut(event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]) -> int:
@@ -127,7 +140,8 @@ def _spans(items: Iterable[Span | Event], claims: Sequence[Claim]) -> list[Span]
 # -- as if it had ended there --------------------------------------------------------------------------------------------
 
 
-def _ended_at(claim: Claim, end: int) -> Claim:
+def ended_at(claim: Claim, end: int) -> Claim:
+    """Return a claim as it counts if the log holds other records from `end` on."""
     items = [_span(item, end) if isinstance(item, Span) else _event(item, end) for item in claim.items]
     before = [_event(event, end) for event in claim.before]
     return replace(claim, position=_least(claim.position, end), items=items, before=before)

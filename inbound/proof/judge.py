@@ -12,8 +12,9 @@ from itertools import pairwise
 from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of, untold
-from inbound.proof.cuts import without_cut_off
+from inbound.proof.cuts import ended_at, noticed_at, without_cut_off
 from inbound.proof.evidence import Log, grouped, in_order
+from inbound.proof.facts import sound
 from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
     ANOMALIES,
@@ -41,6 +42,7 @@ from inbound.proof.rules import (
     start_of_evidence,
     unclaimed,
     uncommitted,
+    unnoticed_cut,
 )
 
 
@@ -71,8 +73,8 @@ def judge(
         since: Up to here an earlier proof has proven all: what lies below is not judged again.
     """
     spans = [span for span in spans if span.key == key]
-    events = [event for event in events if event.key == key]
-    claims = claims_of(runs, spans, events, damage, coordination)
+    events, unusable = sound(event for event in events if event.key == key)
+    claims = claims_of(runs, spans, events, [*damage, *unusable], coordination)
     log = Log(extent)
     chapters = _chapters(claims)
     told: list[Finding] = []
@@ -90,6 +92,13 @@ def judge(
     last, uncertain, lowest = without_cut_off(
         chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
     )
+    if coordination is not None and (cut := coordination.cut) is not None:
+        noticed = noticed_at(chapters[-1] if chapters else [], coordination.mzxid)
+        if noticed is None:
+            uncertain.append(unnoticed_cut(coordination))
+        elif 0 < cut < noticed:  # what is held is not looked at again: it may have been cut once more
+            last = [ended_at(claim, cut) for claim in last]
+        lowest = min(cut, cut if lowest is None else lowest)
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
     last += untold(coordination, last)

@@ -136,6 +136,9 @@ class Coordination:
     owner: str | None  # the consumer that holds it
     known: bool = True  # whether what it says of the commit is to be held against the ledger
     moved: Moved | None = None  # by what the commit is where it is, if that is a reset
+    #: From where on the log holds other records than the group has committed, as the brokers say; 0: they cannot tell. None:
+    #: it was not cut, or the group does not know under which leader they were written.
+    cut: int | None = None
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------
@@ -155,7 +158,7 @@ FindingKind = Literal[
     "given-up",  # it failed for good, and `on_error` skipped it
     "dead-lettered",  # it failed for good, and `on_error` sent it to the dead-letter topic
     "passed-over",  # the processor skipped it
-    "jumped",  # a reset, or `on_claim`, moved the group past it
+    "jumped",  # a reset, `on_claim` or `on_truncation` moved the group past it
 ]
 #: Why offsets are committed past that were not processed as they should: findings that are no faults of inbound's.
 LeftOutKind = Literal["given-up", "dead-lettered", "passed-over", "jumped"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from inbound.proof.chain import unsure_of
+from inbound.proof.chain import first_taken_away, unsure_of
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log, Missing
 from inbound.proof.intervals import difference, intersection, union
 from inbound.proof.model import Coordination, Damage, Finding, LogExtent, OffsetRange, PartitionKey, Span
 
@@ -36,6 +36,9 @@ def held_against_zookeeper(
     if expected is None:
         if not claims:
             _without_a_line(evidence, coordination, since)
+        elif committed is None and evidence.opens and epoch is not None and epoch > evidence.last_epoch:
+            announced = min(evidence.opens)
+            evidence.lacks(first_taken_away(announced, "it holds none"), announced)
         return committed
     known = evidence.last_mzxid
     if committed == expected or (mzxid == known and committed == evidence.last_landed):
@@ -75,7 +78,7 @@ def held_against_zookeeper(
 def _without_a_line(evidence: Evidence, coordination: Coordination, since: int | None) -> None:
     """Say what is missing of a partition of which no ledger has a line."""
     committed, epoch = coordination.committed, coordination.epoch
-    if _never_committed(coordination):
+    if since is None and _never_committed(coordination):
         return
     if committed is None and since is not None:
         _no_commit(evidence, since)
@@ -101,6 +104,16 @@ def _no_commit(evidence: Evidence, last: int) -> None:
         f"ZooKeeper has no commit of the group, and the last one was {last}: its offset node was deleted or emptied. The "
         f"next claim begins where auto_offset_reset says; set the offset to {last} before (`inbound offsets reset`)",
         last,
+    )
+
+
+def unnoticed_cut(coordination: Coordination) -> Missing:
+    """Say what is missing where the log was cut below the commit: until a consumer acts on it, nobody reads what came since."""
+    where = f" at {coordination.cut}" if coordination.cut else ", where is not known,"
+    return Missing(
+        f"the log was cut{where} below the commit {coordination.committed}: what was handed out from there on is not what it "
+        "holds now. Start a consumer of the group, which acts on it (on_truncation), and validate again",
+        coordination.cut,
     )
 
 

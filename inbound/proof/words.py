@@ -12,6 +12,7 @@ from inbound.proof.intervals import size
 from inbound.proof.model import (
     ANOMALIES,
     GRAVEST,
+    LEFT_OUT,
     Finding,
     FindingKind,
     FormerTopic,
@@ -74,7 +75,9 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
             "never delivered: the processor passed over it (skip=True)", "nothing, if that is what the processor meant"
         ),
         "jumped": Word(
-            "never delivered: a reset, or on_claim, moved the group past it", "nothing, if the reset was meant so"
+            "never delivered: a reset, on_claim or on_truncation moved the group past it",
+            "nothing, if it was meant so; after a cut log (on_truncation: latest) reset the group to the first of these offsets "
+            "to have what the log holds there now",
         ),
         "uncommitted": Word(
             "answered, but the commit did not land and nobody holds the partition: it will be handed out again",
@@ -102,7 +105,7 @@ _BESIDES: Mapping[FindingKind, str] = MappingProxyType(
         "given-up": "given up (on_error: skip)",
         "dead-lettered": "dead-lettered",
         "passed-over": "passed over by the processor",
-        "jumped": "jumped over by a reset",
+        "jumped": "jumped over (by a reset, on_claim or on_truncation)",
         "repeated": "repeated, as at-least-once allows",
         "uncommitted": "answered and not committed yet",
     }
@@ -144,16 +147,18 @@ def headline(proof: Proof) -> str:
         hit = sum(partition.verdict is Verdict.ANOMALIES for partition in proof.partitions)
         return (
             f"{whom}: {_listed(f'{some} {kind}' for kind, some in bad.items())} "
-            f"in {hit:,} of {counted(len(proof.partitions), 'partition')}"
+            f"in {hit:,} of {counted(len(proof.partitions), 'partition')}{_others(proof, told)}"
         )
     partitions = counted(len(proof.partitions), "partition")
     if proof.verdict is Verdict.UNCLAIMED:
         never = sum(partition.verdict is Verdict.UNCLAIMED for partition in proof.partitions)
-        return f"{whom}: {told.get('unclaimed', 0)} offsets of {never:,} of {partitions} for which nobody was ever responsible"
+        some = told.get("unclaimed", 0)
+        text = f"{some} offsets of {never:,} of {partitions} for which nobody was ever responsible"
+        return f"{whom}: {text}{_others(proof, told)}"
     if proof.verdict is Verdict.NOT_PROVABLE:
         open_ = sum(partition.verdict is not Verdict.PROVEN for partition in proof.partitions)
         where = f" of {open_:,} of {partitions}" if open_ else ""
-        return f"{whom}: nothing wrong was found, but the evidence{where} is not complete"
+        return f"{whom}: nothing wrong was found, but the evidence{where} is not complete{_others(proof, told)}"
     if not proof.partitions:
         return "there is no partition to judge"
     text = f"{whom}: {proven_offsets(proof):,} offsets of {partitions} handed out and committed, none lost"
@@ -161,6 +166,14 @@ def headline(proof: Proof) -> str:
     if anew := sum(bool(partition.former) for partition in proof.partitions):
         text += f"; {counted(anew, 'partition')} of a topic that was created anew, of which the old one is not judged any more"
     return text
+
+
+def _others(proof: Proof, told: Mapping[FindingKind, Amount]) -> str:
+    """Return what is to be said beside the gravest verdict: partitions with the next ones, and what was not processed."""
+    lesser = GRAVEST[GRAVEST.index(proof.verdict) + 1 : -1]
+    verdicts = [partition.verdict for partition in proof.partitions]
+    text = "".join(f"; {verdicts.count(one):,} {VERDICTS[one]}" for one in lesser if one in verdicts)
+    return text + "".join(f"; {told[kind]} {_BESIDES[kind]}" for kind in LEFT_OUT if kind in told)
 
 
 def subject(proof: Proof) -> str:

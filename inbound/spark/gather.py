@@ -20,6 +20,7 @@ from inbound.errors import BrokerUnavailableError, ZkNodeError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.kafka_python import KafkaPythonClient
+from inbound.partition import ReadTo, read_to
 from inbound.proof.model import Coordination, Moved
 from inbound.topic_partition import TopicPartition
 
@@ -65,6 +66,8 @@ class Coordinated:
     topic_id: str | None
     #: Why a node of it cannot be used; then all of it counts for nothing.
     problem: str | None = None
+    #: Up to where the log was read, and under which leader that was written; None: not known.
+    read_to: ReadTo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +112,17 @@ def _coordinated(
     if offset is None and epoch is None and owner is None:
         return None
     claim = None if epoch is None else decode_epoch(paths.epoch(*tp), epoch.data)
+    committed = None if offset is None else decode_offset(paths.offset(*tp), offset.data)
     return Coordinated(
         Coordination(
-            committed=None if offset is None else decode_offset(paths.offset(*tp), offset.data),
+            committed=committed,
             mzxid=None if offset is None else offset.stat.mzxid,
             epoch=None if epoch is None else epoch.stat.version,
             owner=None if owner is None else owner.data.decode(errors="replace"),
             moved=Moved.noted_in(claim),
         ),
         None if claim is None else claim.topic_id,
+        read_to=None if claim is None else read_to(committed, claim.leader_epoch),
     )
 
 
@@ -165,6 +170,21 @@ class Brokers:
                 )
             if left and not answered:
                 time.sleep(0.05)
+        return found
+
+    def cuts(self, read: Mapping[TopicPartition, ReadTo], seconds: float = ANSWER_SECONDS) -> dict[TopicPartition, int]:
+        """Return where logs were cut below what was read of them; see `inbound.kafka.leader_epochs.cuts`.
+
+        Raises:
+            BrokerUnavailableError: a leader does not answer in time.
+        """
+        found, silent = self._client.cuts(read, seconds)
+        if silent:
+            one = min(silent)
+            raise BrokerUnavailableError(
+                f"Kafka at {self._where} did not say within {seconds:.0f} s whether the logs of {len(silent)} partitions were "
+                f"cut, {one.topic}/{one.partition} among them; check that their leaders run"
+            )
         return found
 
     def close(self) -> None:

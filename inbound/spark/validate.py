@@ -86,6 +86,7 @@ class _Scene:
     partitions: tuple[TopicPartition, ...]
     cut: Cut | TopicCut | None
     limits: Mapping[TopicPartition, LogRange]
+    cuts: Mapping[TopicPartition, int]  # of logs that were cut below the commit
     missing: tuple[str, ...]
 
     def key(self, tp: TopicPartition) -> PartitionKey:
@@ -195,7 +196,9 @@ def _scene(
             )
         for file in cut.foreign if isinstance(cut, Cut) else ():
             tell(f"{file.path}: is no file of a ledger, and was not read")
-    return _Scene(subject, group, topics, partitions, cut, brokers.limits(partitions), tuple(missing))
+    limits = brokers.limits(partitions)
+    cuts = brokers.cuts({tp: one.read_to for tp, one in group.partitions.items() if one.read_to is not None})
+    return _Scene(subject, group, topics, partitions, cut, limits, cuts, tuple(missing))
 
 
 def _scanned(
@@ -268,7 +271,7 @@ def _judged(
         extent = _extent(question, scene, tp, bits)
         former = _of_former_topic(scene, tp, coordinated)
         unread = _unread(coordinated)
-        coordination = None if former or unread else _coordination(scene, coordinated)
+        coordination = None if former or unread else _coordination(scene, tp, coordinated)
         if (
             coordination is not None
             and isinstance(question.ledger, RemotePath)
@@ -289,10 +292,10 @@ def _judged(
         yield _at_most_once(proof) if scene.subject.at_most_once else proof
 
 
-def _coordination(scene: _Scene, coordinated: Coordinated | None) -> Coordination | None:
+def _coordination(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> Coordination | None:
     """Return what ZooKeeper says of a partition; None: nothing, for it knows no such group."""
     if coordinated is not None:
-        return coordinated.coordination
+        return replace(coordinated.coordination, cut=scene.cuts.get(tp))
     return Coordination(None, None, None, None) if scene.group.exists else None
 
 

@@ -17,6 +17,7 @@ from inbound.buffer import record_size
 from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.partition import ReadTo
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
 
@@ -215,6 +216,14 @@ class FakeKafka:
         """Return how many leaders a partition had before the one of now."""
         return self._logs[TopicPartition(topic, partition)].epochs[-1][0]
 
+    def cut_below(self, tp: TopicPartition, offset: int, leader_epoch: int) -> int | None:
+        """Return where a log was cut below what that leader wrote up to `offset`; 0: it cannot tell; None: it was not."""
+        log = self._logs.get(tp)
+        if log is None or not self.tells_epochs:
+            return None
+        end = log.end_of(leader_epoch)
+        return None if end is not None and end >= offset else end or 0
+
     def down(self) -> None:
         """Let no broker answer."""
         self.is_up = False
@@ -358,6 +367,14 @@ class FakeLogClient(LogClient):
 
     def reachable(self) -> bool:
         return self._reachable
+
+    def cuts(
+        self, read: Mapping[TopicPartition, ReadTo], seconds: float
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """Return where logs were cut below what was read of them, and those that have no leader."""
+        silent = {tp for tp in read if self._kafka.log_range(tp) is None}
+        ends = {tp: self._kafka.cut_below(tp, *to) for tp, to in read.items() if tp not in silent}
+        return {tp: end for tp, end in ends.items() if end is not None}, silent
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         return {tp: limits for tp in partitions if (limits := self._kafka.log_range(tp)) is not None}

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
+from inbound.coordinators.nodes import BadNodeError, EpochInfo, decode_epoch, decode_offset
+from inbound.coordinators.topic_ids import same_topic
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import MemoryLedger
 from inbound.ledger.reader import Entry
@@ -76,4 +77,14 @@ def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
         owner.data.decode() if owner is not None else None,
         known,
         Moved.noted_in(claim),
+        _cut(world, tp, committed, claim),
     )
+
+
+def _cut(world: Scene, tp: TopicPartition, committed: int | None, claim: EpochInfo | None) -> int | None:
+    told = world.kafka.topics()[tp.topic].topic_id
+    if claim is None or claim.leader_epoch is None or not committed:
+        return None
+    if claim.topic_id is not None and told is not None and not same_topic(claim.topic_id, told):
+        return None  # the commit is about another topic
+    return world.kafka.cut_below(tp, committed, claim.leader_epoch)

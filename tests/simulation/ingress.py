@@ -56,6 +56,13 @@ class Posted:
     answered_at: float = 0.0
 
 
+@dataclass(frozen=True)
+class Seed:
+    """What is played, all of it; in the place of a plan."""
+
+    seed: int
+
+
 @dataclass
 class Outcome:
     """What came of a seed."""
@@ -65,6 +72,15 @@ class Outcome:
     faults: tuple[str, ...]
     answers: dict[int, int] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)  # promises
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.broken)
+
+    @property
+    def why(self) -> str:
+        """The first promise that is broken."""
+        return self.broken[0]
 
 
 class Client:

@@ -14,7 +14,7 @@ from inbound.processors.dispatch.sending import Sender
 from inbound.processors.dispatch.transport import Answer
 from inbound.processors.dispatch.window import Entry, Lane, Part, Window
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant
+from tests.simulation.planting import Mutant, Plant, any_plan, storm_has
 
 Original = Callable[..., Any]
 
@@ -193,8 +193,9 @@ def _busy_is_refused(plant: Plant) -> None:
     plant.around(Sender, "_came_back", came_back)
 
 
+_DRAWN = {"half-an-answer-is-one": storm_has("subscriber cuts", "replies cuts")}
 DISPATCH = tuple(
-    Mutant(name, "dispatch", breaks, plant, kind="dispatch")
+    Mutant(name, "dispatch", breaks, plant, kind="dispatch", drawn=_DRAWN.get(name, any_plan))
     for name, breaks, plant in (
         ("front-over-what-is-open", "an event that is still open is committed past", _front_over_what_is_open),
         ("half-an-answer-is-one", "an answer that broke off counts as a reply that is none", _half_an_answer_is_one),

@@ -12,8 +12,9 @@ from inbound.committer import Pending
 from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
 from inbound.coordinators.claim import Claim
+from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.ownership import Ownership
-from inbound.coordinators.zookeeper import Check, Op, SetData
+from inbound.coordinators.zookeeper import Check, Node, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
 from inbound.kafka import reader
 from inbound.kafka.base import LogClient
@@ -31,7 +32,7 @@ from inbound.testing import kafka
 from inbound.testing.kafka import FakeLogClient
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, family, is_claim
+from tests.simulation.planting import Mutant, Plant, all_of, family, is_claim, storm_has
 
 Original = Callable[..., Any]
 
@@ -51,6 +52,31 @@ def _ids_compared_as_text(plant: Plant) -> None:
     plant.around(kafka, "canonical", as_it_stands)
     for module in (nodes, ownership, reader, group, judge):
         plant.around(module, "same_topic", same)
+
+
+def _recreation_untold(plant: Plant) -> None:
+    def before(original: Original, self: Ownership, path: str, epoch: Node) -> EpochInfo:
+        found: EpochInfo = original(self, path, epoch)
+        if found.recreated is not None:
+            plant.bite()
+        return replace(found, recreated=None)
+
+    plant.around(Ownership, "_before", before)
+
+
+def _recreation_begins_a_topic_each_time(plant: Plant) -> None:
+    def chapters(original: Original, given: Sequence[claims.Claim]) -> list[list[claims.Claim]]:
+        told, found = iter(given), list[list[claims.Claim]]()
+        for chapter in original(given):
+            found.append([])
+            for claim in chapter:
+                if next(told).created_anew and found[-1]:
+                    plant.bite()
+                    found.append([])
+                found[-1].append(claim)
+        return found
+
+    plant.around(judge, "_chapters", chapters)
 
 
 # -- R13: logs that are cut ---------------------------------------------------------------------------------------------
@@ -283,38 +309,55 @@ LOGS = (
     Mutant(
         "ids-compared-as-text", "R13: an id in either form is one topic",
         "who reads with another client reads everything again", _ids_compared_as_text,
+        drawn=storm_has("other client", "join"),
+    ),
+    Mutant(
+        "recreation-untold", "R13: each claim says that the topic was recreated until something is committed",
+        "the process that began the topic dies, and nobody is told", _recreation_untold,
+    ),
+    Mutant(
+        "recreation-begins-a-topic-each-time", "R13: claims that say the same are about one topic",
+        "the proof names topics that never were", _recreation_begins_a_topic_each_time,
     ),
     Mutant(
         "cut-moves-in-memory-only", "R13: over a cut, the new position is committed before the next batch",
         "the next owner begins behind what was published since", _cut_moves_in_memory_only,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "cut-read-on", "R13: that the log holds the position is no reason to read on",
         "what was published between the cut and the position is skipped", _cut_read_on_once_the_log_has_grown,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "cut-unknown-after-a-claim", "R13: a claim carries on under which leader the commit was written",
         "a log that was cut, and has grown, is read on by the next owner", _cut_unknown_after_a_claim,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "leader-not-committed", "R13: a commit says under which leader it was written",
         "a log that was cut while nobody read is read on", _leader_not_committed,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "leader-of-what-is-gone", "R13: the commit over a cut says of no leader",
         "the log is taken for cut once more, and read again", _leader_committed_for_what_is_gone,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-counts-what-is-gone", "R13: what was handed out before a cut proves nothing of what stands there now",
         "PROVEN, although records were passed over", _proof_counts_what_is_gone,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-sure-of-a-cut", "R13: a cut where the log begins may have been before that",
         "PROVEN, although records were deleted unread", _proof_takes_a_cut_where_the_log_begins_for_certain,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-without-topic-ids", "R13: a topic that was created anew is in the proof",
         "not provable, as the process that began it died at once", _proof_knows_no_topic_ids,
+        drawn=all_of(storm_has("recreate"), storm_has("dies writing")),
     ),
     Mutant(
         "given-up-commits-all", "R3: no commit past what the processor has left uncommitted",
@@ -323,17 +366,21 @@ LOGS = (
     Mutant(
         "jump-noted-before-it-is-made", "the reader: a jump is made once the client has taken it",
         "records from the old position are handed out as those from the new one", _jump_noted_before_it_is_made,
+        drawn=all_of(storm_has("client fails"), lambda plan: plan.setup.moody),
     ),
     Mutant(
         "opening-lost", "the reader: what is being opened is tried again, whatever the client raises",
         "a partition that was claimed is read by nobody", _opening_lost,
+        drawn=storm_has("client fails"),
     ),
     Mutant(
         "throttle-believes", "the reader: a partition is resumed once the client has taken it",
         "a partition that was paused is read by nobody", _throttle_believes_what_it_asks_for,
+        drawn=storm_has("client fails"),
     ),
     Mutant(
         "new-client-told-to-forget", "the reader: a new client is not told to forget what it never read",
         "nothing is read any more", _new_client_told_to_forget,
+        drawn=storm_has("other client"),
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from inbound.kafka.mirror_base import Answer, Kind
 from inbound.kafka.mirror_plan import Held, MirrorPlan
 from inbound.mirroring import Mirror
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant
+from tests.simulation.planting import Mutant, Plant, any_plan, storm_has
 
 Original = Callable[..., Any]
 
@@ -110,8 +110,9 @@ def _answers_not_waited_for(plant: Plant) -> None:
     plant.around(Mirror, "_take", take)
 
 
+_DRAWN = {"highest-counts": storm_has("reposition", "cut")}
 MIRROR = tuple(
-    Mutant(name, "mirror", breaks, plant, kind="mirror")
+    Mutant(name, "mirror", breaks, plant, kind="mirror", drawn=_DRAWN.get(name, any_plan))
     for name, breaks, plant in (
         ("doubtful-is-held", "offsets of what another may have claimed are sent", _doubtful_is_held),
         ("released-is-ours", "offsets of what was given up long ago are sent", _released_is_ours),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from inbound.async_worker import AsyncWorker
 from inbound.committer import RETRY, Committer, Pending
@@ -13,14 +12,13 @@ from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import Call, ZooKeeper
 from inbound.failures import FailurePolicy
 from inbound.holdings import Holdings
-from inbound.partition import Fate, Partition, Place, Step
+from inbound.partition import Fate, Partition, Place
 from inbound.partition_backoff import PartitionBackoff
 from inbound.processors.batch import Batch
-from inbound.schedule import Schedule
 from inbound.settle import Outcome
 from inbound.topic_partition import TopicPartition
 from inbound.turn import Turns
-from tests.simulation.planting import Mutant, Plant
+from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
 Original = Callable[..., Any]
 
@@ -59,36 +57,15 @@ def _claimed_without_backoff(plant: Plant) -> None:
 
 
 def _release_begins_late(plant: Plant) -> None:
-    """A release belongs to a topic and partition, and listens for the drain from its first step on."""
-    under_way: WeakKeyDictionary[Holdings, dict[TopicPartition, Call[None]]] = WeakKeyDictionary()
-
-    def release(original: Original, self: Holdings, partition: Partition) -> Call[None]:
-        running = under_way.setdefault(self, {})
-        if partition.tp not in running or running[partition.tp].done:
-            running[partition.tp] = self._tasks.spawn(self._give_up(partition), f"release of {partition.tp}")
-        return running[partition.tp]
+    """A release listens for the drain from its first step on."""
 
     async def give_up(original: Original, self: Holdings, partition: Partition) -> None:
         if partition.drained.done:
             plant.bite()
             await Call("a drain that was before")
-        self._parts.schedule.doom(partition, Fate.RELEASE)
         await original(self, partition)
 
-    plant.around(Holdings, "release", release)
     plant.around(Holdings, "_give_up", give_up)
-
-
-def _late_recovery_unseen(plant: Plant) -> None:
-    async def recover(original: Original, self: Holdings, partitions: Sequence[Partition]) -> None:
-        before = set(self._suspects)
-        await original(self, partitions)
-        late = {p.tp for p in partitions if p.drained.done} & self._suspects - before
-        if late:
-            plant.bite()
-        self._suspects -= late
-
-    plant.around(Holdings, "recover", recover)
 
 
 def _left_without_the_last_commit(plant: Plant) -> None:
@@ -100,17 +77,6 @@ def _left_without_the_last_commit(plant: Plant) -> None:
 
 
 # -- turns that are abandoned ------------------------------------------------------------------------------------------
-
-
-def _abandoned_stays(plant: Plant) -> None:
-    def leave(original: Original, self: Schedule, partition: Partition) -> None:
-        if partition.place is not Place.ABANDONED:
-            original(self, partition)
-            return
-        plant.bite()
-        partition.move(Step.LEAVE)
-
-    plant.around(Schedule, "leave", leave)
 
 
 def _cancellation_escapes(plant: Plant) -> None:
@@ -166,38 +132,36 @@ RELEASES = (
     Mutant(
         "refused-with-the-others", "what is refused for one node is sent alone",
         "one bad node stops every commit of the channel", _sent_with_the_others,
+        drawn=storm_has("offset refused", "epoch refused", "offset garbled"),
     ),
     Mutant(
         "refused-without-backoff", "a commit that is refused for its node is tried ever more rarely",
         "it is sent a hundred times a second", _refused_without_backoff,
+        drawn=storm_has("offset refused", "epoch refused", "offset garbled"),
     ),
     Mutant(
         "claimed-without-backoff", "a partition whose nodes cannot be used is tried ever more rarely",
         "it costs ZooKeeper some twenty requests a second", _claimed_without_backoff,
+        drawn=storm_has("offset refused", "epoch refused", "offset garbled"),
     ),
     Mutant(
         "release-begins-late", "a release ends however its partition goes",
         "who leaves waits for ever, and the next claim is never released", _release_begins_late,
     ),
     Mutant(
-        "late-recovery-unseen", "R6, R9: what was recovered after its partition had drained is looked at",
-        "an owner node of ours under which nothing is held", _late_recovery_unseen,
-    ),
-    Mutant(
         "left-without-the-last-commit", "who leaves commits in the session that it has",
         "nobody recovers what it claimed in one that is over, and its commit waits for ever", _left_without_the_last_commit,
-    ),
-    Mutant(
-        "abandoned-stays", "R2: a partition that was abandoned can be claimed when its call has ended",
-        "its process never claims it again", _abandoned_stays, "reset",
+        drawn=all_of(storm_has("leave"), storm_has("expire", "expire all", "freeze", "cut off")),
     ),
     Mutant(
         "cancellation-escapes", "a turn passes its partition on, however it ends",
         "a partition whose dead letter was on its way is never claimed again", _cancellation_escapes, "reset",
+        drawn=lambda plan: plan.setup.patience < 25 and plan.setup.letters_take > 0,
     ),
     Mutant(
         "given-up-although-abandoned", "nothing is given up of a partition that was abandoned meanwhile",
         "the ledger says of a record that it was skipped, and it comes again", _given_up_although_abandoned, "reset",
+        drawn=lambda plan: plan.setup.patience < 25 and bool(plan.setup.gives_up),
     ),
     Mutant(
         "watches-pile-up", "a watch is set once",

@@ -16,7 +16,7 @@ from inbound.processors.base import BatchEventProcessor
 from inbound.reconfiguration import Reconfiguration
 from inbound.running import Running, RunningChannels
 from inbound.turn import Turns
-from tests.simulation.planting import Mutant, Plant
+from tests.simulation.planting import Mutant, Plant, any_plan, storm_has
 
 Original = Callable[..., Any]
 
@@ -116,8 +116,9 @@ def _reconnects_at_the_commit(plant: Plant) -> None:
     plant.around(Reader, "reconnect", reconnect)
 
 
+_DRAWN = {"registers-while-it-leaves": storm_has("expire", "expire all", "freeze", "cut off", "outage")}
 RELOADS = tuple(
-    Mutant(name, "hot reload", breaks, plant, kind="reload")
+    Mutant(name, "hot reload", breaks, plant, kind="reload", drawn=_DRAWN.get(name, any_plan))
     for name, breaks, plant in (
         ("nothing-cleared", "who removes a channel leaves the owner nodes of its unanswered claims", _nothing_cleared),
         (

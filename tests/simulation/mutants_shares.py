@@ -18,13 +18,13 @@ from inbound.coordinators.parameters import STATIC
 from inbound.coordinators.rights import Portion, TopicRights
 from inbound.coordinators.zookeeper import Call, Delete, Node
 from inbound.errors import OffsetOutOfRangeError
-from inbound.failures import FailurePolicy
 from inbound.kafka.reader import Reader
 from inbound.membership import GroupMembership
+from inbound.out_of_range import OutOfRange
 from inbound.partition import Fate, Partition
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant
+from tests.simulation.planting import Mutant, Plant, storm_has
 
 Original = Callable[..., Any]
 
@@ -135,13 +135,13 @@ def _later_partitions_at_their_end(plant: Plant) -> None:
 
 
 def _out_of_range_at_the_end(plant: Plant) -> None:
-    def out_of_range(
-        original: Original, self: FailurePolicy, partition: Partition, error: OffsetOutOfRangeError
-    ) -> int | None:
+    def after_retention(
+        original: Original, self: OutOfRange, partition: Partition, error: OffsetOutOfRangeError
+    ) -> Any:
         plant.bite()
-        return error.end
+        return original(self, partition, error)._replace(target=error.end)
 
-    plant.around(FailurePolicy, "out_of_range", out_of_range)
+    plant.around(OutOfRange, "_after_retention", after_retention)
 
 
 def _topics_by_name(plant: Plant) -> None:
@@ -207,6 +207,7 @@ SHARES = (
     Mutant(
         "static-members-have-no-right", "R12: what a live static member lists is its own",
         "a dynamic member sits on it for ever", _static_members_have_no_right,
+        drawn=lambda plan: any(kind.startswith("static") for kind in plan.setup.others),
     ),
     Mutant(
         "later-partitions-at-their-end", "R13: a partition added to a known topic starts at its smallest offset",
@@ -215,6 +216,7 @@ SHARES = (
     Mutant(
         "out-of-range-at-the-end", "R13: never a silent jump to latest",
         "records are skipped that nobody has seen", _out_of_range_at_the_end,
+        drawn=storm_has("retain"),
     ),
     Mutant(
         "topics-by-name", "R13: a topic that was deleted and made again starts at its smallest offset",

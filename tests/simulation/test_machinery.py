@@ -80,8 +80,10 @@ def test_the_coordinator_of_a_kafka_group_has_every_temper() -> None:
 
 def test_a_failing_seed_is_cut_down_and_told() -> None:
     """With two processes that commit under one epoch, the story is short, says what is wrong, and plays again."""
+    plan = recorded()["ours-by-name"].plan
+    assert isinstance(plan, Plan)
     with MUTANTS["ours-by-name"].plant():
-        failed = play(plan_of(recorded()["ours-by-name"].seed, "faults"))
+        failed = play(plan)
         small = shrink(failed, play, max_runs=120)
         again = play(small.plan)
     assert (again.why, len(small.plan.storm) <= min(4, len(failed.plan.storm))) == (small.why, True)

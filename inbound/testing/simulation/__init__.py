@@ -9,7 +9,7 @@ A seed that fails is cut down to a short story, and printed with the plan that p
 is simulated, stands in `judge.py` and `faults.py`.
 """
 
-from inbound.testing.simulation.campaign import Report, campaign, check, first_failure, story
+from inbound.testing.simulation.campaign import Report, campaign, check, story
 from inbound.testing.simulation.plan import (
     BESIDE_RESETS,
     EVERYTHING,
@@ -32,5 +32,5 @@ from inbound.testing.simulation.shrink import shrink
 __all__ = [
     "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "PLANS", "RESETS", "ROUGH",
     "Action", "Dispatch", "Outcome", "Plan", "Report", "Setup",
-    "campaign", "check", "first_failure", "make_plan", "make_reset_plan", "plan_of", "play", "shrink", "story",
+    "campaign", "check", "make_plan", "make_reset_plan", "plan_of", "play", "shrink", "story",
 ]  # fmt: skip

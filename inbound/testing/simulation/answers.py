@@ -82,6 +82,7 @@ class Answers:
             if given.position > end:
                 self._witness.passes_over(given.tp, end, given.position)
                 known.done.update(range(end, given.position))
+                known.passed_over.update(dict.fromkeys(range(end, given.position), given.began))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
         if given.tenure != known.tenure:

@@ -14,7 +14,7 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
-from inbound.testing.simulation.plan import EVERYTHING, Plan, make_plan, plan_of
+from inbound.testing.simulation.plan import EVERYTHING, make_plan, plan_of
 from inbound.testing.simulation.run import Outcome, play
 from inbound.testing.simulation.shrink import shrink
 
@@ -112,11 +112,6 @@ def _play_chunk(planted: Callable[[], AbstractContextManager[object]], kind: str
     finally:
         logging.disable(logging.NOTSET)
     return report
-
-
-def first_failure(seeds: range, *, play: Callable[[Plan], Outcome] = play, kind: str = "faults") -> Outcome | None:
-    """Return the outcome of the first seed that fails; None if none does. `kind`: see `plan_of`."""
-    return next((outcome for seed in seeds if (outcome := play(plan_of(seed, kind))).failed), None)
 
 
 def story(outcome: Outcome, *, lines: int = 60) -> str:

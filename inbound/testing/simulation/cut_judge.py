@@ -5,13 +5,13 @@ that is committed first. Batches that were read before may still be handed out.
 
 A commit that nobody led to by reading (the first one under `latest`, one by a reset, or by hand) says of no leader that
 wrote what is before it. A log that is cut and grows over it before something is committed behind it cannot be told from an
-ordinary one: see "What no test can promise" in `docs/faults.md`.
+ordinary one: see "Where this cannot be kept" in `docs/faults.md`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from inbound.processors.batch import Record
@@ -27,7 +27,10 @@ class _Cut:
     #: nothing of it.
     at: int | None = None
     when: float = -1.0  # the last time; or when the group went back for that
+    old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
+    ended: int = 0  # where it ended, after a cut, before the next one
+    told: bool = False  # a processor was told that its position cannot be read on from
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
@@ -50,6 +53,7 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         cut.unseen |= begins or (begun and cut.blind)
+        cut.ended = 0 if cut.at is None else self._world.kafka.end(tp)
         if begun or begins:
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
@@ -63,7 +67,11 @@ class CutJudge:
     def moved(self, tp: TopicPartition) -> None:
         """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""
         cut = self._cuts[tp]
-        cut.at, cut.blind, cut.unseen = None, True, False
+        cut.at, cut.blind, cut.unseen, cut.told = None, True, False, False
+
+    def is_told(self, tp: TopicPartition) -> None:
+        """A processor is told that its position cannot be read on from."""
+        self._cuts[tp].told = True
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted, and its log with it."""
@@ -75,18 +83,26 @@ class CutJudge:
         """Return the offset from which on what the group had read is gone; None: nothing is."""
         return self._cuts[tp].at if tp in self._cuts else None
 
-    def after(self, tp: TopicPartition, began: float) -> bool:
+    def cut_since(self, tp: TopicPartition, began: float) -> bool:
         """Whether the log was cut since then."""
         return tp in self._cuts and began <= self._cuts[tp].when
 
-    def there(self, tp: TopicPartition, records: Iterable[Record]) -> list[Record]:
-        """Return those of a batch that the log still holds: of others, nothing is judged."""
+    def goes_back(self, tp: TopicPartition, began: float) -> bool:
+        """Whether reading may go back over a cut to before what was handed out then."""
+        return self.cut_since(tp, began) or (tp in self._cuts and began <= self._cuts[tp].old_at)
+
+    def there(self, tp: TopicPartition, records: Sequence[Record]) -> list[Record]:
+        """Return those of a batch that is handed out now which the log still holds: of others, nothing is judged."""
         if tp not in self._cuts or self._cuts[tp].when < 0:
             return list(records)
-        return [record for record in records if self._world.kafka.holds(tp, record)]
+        kafka = self._world.kafka
+        held = [record for record in records if kafka.holds(tp, record)]
+        if len(held) < sum(record.offset >= kafka.start(tp) for record in records):  # else retention has deleted them
+            self._cuts[tp].old_at = self._world.clock.now()
+        return held
 
-    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Iterable[int]) -> None:
-        """What was published after a cut is handed out from its beginning."""
+    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int]) -> None:
+        """What was published after a cut is handed out from its beginning; `handed`: or was passed over by a processor."""
         at = self.at(tp)
         if at is None or first < at or self._cuts[tp].unseen:
             return
@@ -106,11 +122,15 @@ class CutJudge:
         at, kafka = self.at(tp), self._world.kafka
         if at is None or before is None or before <= at or before < new <= answered:
             return None
+        if before == new and not self._cuts[tp].told:
+            return None  # sent once more, as no answer came
         choices = {c.on_truncation for c in self._world.consumers.values()}
-        goes = {"earliest": new == kafka.start(tp), "latest": new <= kafka.end(tp)}
+        goes = {"earliest": new == kafka.start(tp), "latest": new <= max(kafka.end(tp), self._cuts[tp].ended)}
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self.moved(tp)
+        if new > kafka.end(tp):  # cut once more meanwhile
+            self._cuts[tp].at = kafka.end(tp)
         # What was handed out before anybody noticed comes again, too.
         self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at

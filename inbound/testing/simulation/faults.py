@@ -50,7 +50,10 @@ def _retain(stage: Stage, action: Action) -> End:
 
 
 def _cut(stage: Stage, action: Action) -> End:
-    """A replica without the newest records becomes the leader; with the flag the log grows again, maybe over its old end."""
+    """A replica without the newest records becomes the leader; with the flag the log grows again, maybe over its old end.
+
+    Then it may be that retention soon takes its place, with what was published there.
+    """
     tp = stage.partition(action)
     offsets = stage.kafka.offsets(*tp)
     if offsets:
@@ -60,6 +63,8 @@ def _cut(stage: Stage, action: Action) -> End:
         stage.kafka.truncate(*tp, end)
         if action.flag:
             stage.kafka.publish(*tp, [b"new"] * (action.size * 3))
+            if action.size > 2 and action.who % 2:
+                stage.kafka.retain(*tp, end + action.size - 1)
     return None
 
 

@@ -179,14 +179,16 @@ class Judge:
         self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
-            self.cuts.judge_reading(name, tp, there[0].offset, known.handed)
+            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.cut_since(tp, began)}
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | passed_over)
         for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
                 self.repeated += 1
                 if not given.unaware:
                     self._judge_repeat(known, given, before, record.offset)
-            known.handed[record.offset] = given
+            if not (given.unaware and before is not None and before.tenure == known.tenure):
+                known.handed[record.offset] = given  # else it is the owner's answer that counts, not a zombie's
         return given
 
     def told(self, consumer: Member, tp: TopicPartition, old: int | None, new: int) -> None:
@@ -205,6 +207,8 @@ class Judge:
         known.asked = consumer.name, known.tenure
         if isinstance(offset, int) and offset >= 0:
             known.placed = consumer.name, offset
+            if offset > (known.commit or 0) and self.cuts.at(tp) is not None:
+                self.witness.cannot_tell(tp)
 
     def _given_up(self, given: HandOut | None, offset: int) -> bool:
         return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
@@ -242,8 +246,10 @@ class Judge:
             expected = before.position
             if self._given_up(before, before.first_record) and given.first >= before.next:
                 expected = before.next
-        if before is not None and self.cuts.after(given.tp, before.began) and given.first == known.commit:
-            return  # back to the commit, over a cut
+        if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first >= known.commit:
+            offsets = self.world.kafka.offsets(*given.tp)
+            if not any(known.commit <= offset < given.first for offset in offsets):
+                return  # back to the commit, over a cut, or to what retention has left behind it
         self._no_record_between(given, expected)
 
     def _judge_whole(self, given: HandOut, batch: Batch) -> None:
@@ -268,7 +274,7 @@ class Judge:
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
-        if self.cuts.after(given.tp, before.began):
+        if self.cuts.goes_back(given.tp, before.began):
             return  # reading goes back over a cut
         if min(before.ended, given.began) - before.began > self.patience:
             return  # it was given up inside its callback
@@ -415,6 +421,8 @@ class Judge:
             known.handed.clear()
             known.done.clear()
             self.cuts.recreated(tp)
+            if known.holder is not None:  # what its processor keeps is of the deleted topic, so it is not asked
+                known.asked = known.holder, known.tenure
             self.witness.created_anew(tp, known.epoch)
             if known.of_deleted_topic:
                 self.witness.recreated(tp)
@@ -449,7 +457,7 @@ class Judge:
         passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
         if passed is not None:
             self.witness.passes_over_a_cut(tp, *passed)
-            known.current = None
+            known.current, known.answered = None, (known.tenure, 0)
             return
         if before is None:
             low = 0
@@ -479,6 +487,8 @@ class Judge:
         self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
         known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
         known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        if before is None or new > before or self._nodes.is_uncommitted(tp, known.tenure):
+            self.cuts.moved(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
         self._nodes.written(tp)
         self.witness.reset(tp, new, known.epoch)
         return True

@@ -47,6 +47,8 @@ class JudgedPartition:
     current: HandOut | None = None  # of the current epoch
     handed: dict[int, HandOut] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    #: What processors have passed over without being handed it, and when they were handed the batch that led there.
+    passed_over: dict[int, float] = field(default_factory=dict)
     answered: tuple[int, int] = (0, 0)  # the claim, and up to where it may commit
     #: Epochs that were made from outside: what was handed out before may come again after.
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit

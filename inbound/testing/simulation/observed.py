@@ -13,7 +13,7 @@ from functools import cache, partial
 from inspect import isawaitable
 from typing import TypeVar
 
-from inbound.errors import BadResponseError, InboundError, PartitionLostError, ProcessorError
+from inbound.errors import BadResponseError, InboundError, OffsetOutOfRangeError, PartitionLostError, ProcessorError
 from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, has_room, is_async
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.scene import Member
@@ -56,6 +56,11 @@ class Observed(BatchEventProcessor):
         if not self._is_open:
             self._judge.violated(f"{self.member.name}: {what} of a processor that is not open")
 
+    def _hears_of(self, partition: TopicPartition, error: Exception) -> None:
+        self.heard("on_exception")
+        if isinstance(error, OffsetOutOfRangeError) and error.is_cut:
+            self._judge.cuts.is_told(partition)
+
     def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
         self.heard("on_next_batch")
         given = self._judge.begins(self.member, batch, self, starts=self.starts)
@@ -80,7 +85,7 @@ class Observed(BatchEventProcessor):
         return self.inner.on_batch_processed(batch)
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
-        self.heard("on_exception")
+        self._hears_of(partition, error)
         if isinstance(error, PartitionLostError):
             self._scheduler.spend(self.member, self.duration())
         answer = self.inner.on_exception(partition, error)
@@ -155,7 +160,7 @@ class ObservedLater(Observed):
         return response
 
     async def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
-        self.heard("on_exception")
+        self._hears_of(partition, error)
         if isinstance(error, PartitionLostError):
             await self._spend(self.duration())
         answer = self.inner.on_exception(partition, error)

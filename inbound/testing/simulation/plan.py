@@ -36,13 +36,16 @@ THEMES = (
     ("client fails", "other client", "cut", "retain", "pause", "join", "leave"),
     ("other client", "recreate", "reposition", "dies writing", "join", "leave"),
     ("cut", "dies writing", "lose answers", "join"),
+    ("cut", "retain"),
+    ("recreate", "dies writing"),
 )
 #: What resets are played with: who changes positions, gates or topics beside them is left out.
 BESIDE_RESETS = (
     "join", "leave", "disconnect", "lose answers", "drop requests", "lag", "slow network", "outage", "brokers down",
     "leader lost", "gap", "grow", "slow callback", "stranger", "pause", "stuck write", "ledger fails", "dead letters fail",
     "client fails", "other client", "retain", "cut",
-    "kill", "dies writing", "freeze", "cut off", "expire", "expire all", "restart", "crowd", "offset refused", "epoch refused",
+    "kill", "dies writing", "freeze", "hang", "cut off", "expire", "expire all", "restart", "crowd", "offset refused",
+    "epoch refused",
 )  # fmt: skip
 #: What is done to resets, and to whoever carries them out.
 RESETS = ("reset", "reset other group", "cancel", "delete command", "leader", "at step")
@@ -343,7 +346,8 @@ def _livelier(setup: Setup, rng: random.Random) -> Setup:
         later=rng.random() < (0.7 if cancelled else 0.4),
         gives_up=rng.choice(("skip", "dead-letter") if cancelled else ("", "", "skip", "dead-letter")),
     )
-    return replace(setup, letters_take=rng.choice((0.0, 0.3, 3.0)) if setup.gives_up == "dead-letter" else 0.0)
+    takes = (0.0, 3.0) if cancelled else (0.0, 0.3, 3.0)
+    return replace(setup, letters_take=rng.choice(takes) if setup.gives_up == "dead-letter" else 0.0)
 
 
 def _action(rng: random.Random, kinds: list[str], pace: str) -> Action:

@@ -15,12 +15,12 @@ INTERLEAVINGS = 3
 
 def same_kind(one: Outcome, other: Outcome) -> bool:
     """Whether two runs violate the same thing, with whatever names and numbers."""
-    return one.failed and other.failed and kind_of(one) == kind_of(other)
+    return one.failed and other.failed and kind_of(one.why) == kind_of(other.why)
 
 
-def kind_of(outcome: Outcome) -> str:
-    """Return what a failed run fails for, without names and numbers."""
-    text = re.sub(r"\[[^]]*\]", "", outcome.why)
+def kind_of(why: str) -> str:
+    """Return what a failed run failed for, without names and numbers."""
+    text = re.sub(r"\[[^]]*\]", "", why)
     return re.sub(r"\b[a-z]*\d+\b|\b(orders|items)/\d+,? ?", "", text)[:60]
 
 

@@ -7,19 +7,20 @@ where it says that it cannot tell, something must have happened that no ledger c
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import Any
 
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
 from inbound.processors.batch import Batch, Record
+from inbound.proof.claims import CREATED_ANEW
 from inbound.proof.evidence import NO_END
 from inbound.proof.intervals import contains, difference, intersection, union
 from inbound.proof.model import (
     ANOMALIES,
     LEFT_OUT,
-    Finding,
     FindingKind,
     LeftOutKind,
     OffsetRange,
@@ -27,85 +28,8 @@ from inbound.proof.model import (
     Verdict,
 )
 from inbound.testing.kafka import FakeKafka, Gone
+from inbound.testing.simulation.witnessed import LeftOut, Seen, Unaccountable
 from inbound.topic_partition import TopicPartition
-
-
-@dataclass(frozen=True)
-class _LeftOut:
-    """Offsets that nobody need be handed, and why."""
-
-    first: int
-    next: int
-    kind: LeftOutKind
-
-
-@dataclass(frozen=True)
-class _Unaccountable:
-    """Something happened that no ledger could tell; what is below `low` is known all the same."""
-
-    what: str
-    low: int
-    unwritten: bool = False  # in a ledger: it may have been done with what is below, too
-    open: bool = False  # and no ledger says yet where it went on
-
-
-@dataclass(eq=False)
-class _Seen:
-    """One partition, since its topic was created."""
-
-    at: int | None = None  # the group's offset; None: it never had one
-    began: bool = False  # a consumer has begun to read it
-    since: int = 0  # the epoch under which the group began this topic
-    #: Where it was, and what was passed, before somebody from outside has set it, as long as no consumer has seen that.
-    inside: tuple[int | None, list[OffsetRange]] | None = None
-    #: What commits have gone past: each record of it was handed out, or somebody said why not.
-    passed: list[OffsetRange] = field(default_factory=list)
-    handed: dict[int, Record] = field(default_factory=dict)
-    times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
-    left_out: list[_LeftOut] = field(default_factory=list)
-    #: What claims that found no offset of the group have begun behind: nobody has committed what was handed out of it.
-    began_past: list[OffsetRange] = field(default_factory=list)
-    newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
-    failed: set[int] = field(default_factory=set)  # what failed alone then
-    given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
-    #: What a reset has jumped just then: whether its owner had time to give it up cannot be seen from outside.
-    undecided: set[int] = field(default_factory=set)
-    deleted: dict[int, Record] = field(default_factory=dict)  # by retention
-    cuts: list[int] = field(default_factory=list)  # where the log was cut
-    cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
-    untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
-    unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
-    offset_taken: bool = False  # somebody has taken the group's offset out of its node
-    counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
-    unaccountable: list[_Unaccountable] = field(default_factory=list)
-    claimed: bool = False  # by a consumer of the group
-    noted: bool = True  # no ledger lacks the last claim
-    handed_to: int = 0  # one past the highest offset that was handed out
-    recorded: int = 0  # the last commit that a ledger knows
-    recorded_under: dict[int, int] = field(default_factory=dict)  # the same of each epoch
-    #: Who has claimed it goes on where its ledger fails, and has not said that it let go of it; and the one before.
-    unsure: bool = False
-    unsure_before: bool = False
-    told: int | None = None  # where a reset has moved the next claim, as its ledger says
-    #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
-    former: list[tuple[int | None, int] | None] = field(default_factory=list)
-    gone: bool = False  # its topic is deleted, and the group has not begun another one
-
-    def moves_to(self, offset: int) -> None:
-        """The group's offset is set, by whom the ledgers name."""
-        self.at, self.inside, self.offset_taken = offset, None, False
-
-    def wants_from(self, offset: int) -> None:
-        """What lies behind this is to be handed out, whatever was said of it."""
-        self.left_out = _cut_off(self.left_out, offset)
-        self.given_up = {at for at in self.given_up if at < offset}
-        self.failed = {at for at in self.failed if at < offset}
-        self.undecided = {at for at in self.undecided if at < offset}
-
-    def explains(self, finding: Finding) -> bool:
-        """Whether what was passed over was passed over because a claim found no offset of the group."""
-        passed = (finding.first, finding.next)
-        return finding.kind == "skipped" and intersection([passed], self.began_past) == [passed]
 
 
 class Witness:
@@ -113,7 +37,7 @@ class Witness:
 
     def __init__(self, kafka: FakeKafka) -> None:
         self._kafka = kafka
-        self._seen: dict[TopicPartition, _Seen] = defaultdict(_Seen)
+        self._seen: dict[TopicPartition, Seen] = defaultdict(Seen)
         #: What becomes of records that fail alone; None: they are tried again.
         self.gives_up: LeftOutKind | None = None
         kafka.observers.append(self._gone)
@@ -122,7 +46,8 @@ class Witness:
 
     def claimed(self, tp: TopicPartition) -> None:
         """A consumer of the group has claimed the partition; its ledger will say so, unless it dies before."""
-        self._seen[tp].claimed, self._seen[tp].noted = True, False
+        seen = self._seen[tp]
+        seen.claimed, seen.noted, seen.silent = True, False, seen.silent + 1
 
     def fenced(self, tp: TopicPartition) -> None:
         """A reset has moved the epoch on. Of a partition that nobody ever claimed the epoch does not say by whom."""
@@ -166,12 +91,12 @@ class Witness:
 
     def passes_over(self, tp: TopicPartition, first: int, end: int) -> None:
         """A processor says that nobody needs these."""
-        self._seen[tp].left_out.append(_LeftOut(first, end, "passed-over"))
+        self._seen[tp].left_out.append(LeftOut(first, end, "passed-over"))
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
         self._seen[tp].untold_cut = None
-        self._seen[tp].left_out.append(_LeftOut(first, end, "jumped"))
+        self._seen[tp].left_out.append(LeftOut(first, end, "jumped"))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
         """The group's offset is set by who owns the partition."""
@@ -186,9 +111,8 @@ class Witness:
         seen = self._seen[tp]
         if seen.inside is not None:  # it has not seen where somebody from outside had moved it
             (seen.at, seen.passed), seen.inside = seen.inside, None
-        if seen.unsure_before and seen.at is not None:
-            what = "who had it before may have moved the commit without its ledger"
-            seen.unaccountable.append(_Unaccountable(what, min(seen.recorded, seen.at)))
+        low = min(seen.recorded, seen.at or 0)
+        seen.unaccountable += [Unaccountable(doubt, low) for doubt in seen.doubts if seen.at is not None]
         seen.wants_from(offset)
         if seen.at is not None and offset > seen.at:
             seen.began_past.append((seen.at, offset))
@@ -199,11 +123,12 @@ class Witness:
         seen = self._seen[tp]
         seen.wants_from(offset)
         if seen.at is not None and seen.began and offset > seen.at:
-            seen.left_out.append(_LeftOut(seen.at, offset, "jumped"))
+            seen.left_out.append(LeftOut(seen.at, offset, "jumped"))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
         seen.unnoticed |= seen.untold_cut is not None and seen.untold_cut < offset
+        seen.unnoticed |= seen.offset_taken and bool(seen.cuts)  # from where it goes on, the ledger alone says
         seen.untold_cut = None
         seen.counts_from = epoch
         seen.moves_to(offset)
@@ -212,7 +137,7 @@ class Witness:
 
     def takes_offset(self, tp: TopicPartition) -> None:
         """Somebody takes the group's offset out of its node: nobody can say where it is."""
-        self._seen[tp].offset_taken = True
+        self._seen[tp].offset_taken = self._seen[tp].told_anew = True
 
     def mends_offset(self, tp: TopicPartition) -> None:
         """He puts it back."""
@@ -222,7 +147,7 @@ class Witness:
         """Somebody has set the group's offset who writes no ledger: whether he wants something again nobody can say."""
         seen = self._seen[tp]
         known = [seen.recorded, offset, *([seen.at] if seen.at is not None else [])]
-        seen.unaccountable.append(_Unaccountable(f"set to {offset} from outside", min(known)))
+        seen.unaccountable.append(Unaccountable(f"set to {offset} from outside", min(known)))
         if seen.inside is None:
             seen.inside = seen.at, seen.passed
         at, passed = seen.inside  # of several such moves, the group sees what the last one has come to
@@ -230,7 +155,7 @@ class Witness:
         seen.at, seen.offset_taken = offset, False
 
     def cannot_tell(self, tp: TopicPartition) -> None:
-        """A log was cut below a commit of which nobody knows under which leader the records before it were written."""
+        """A log was cut below a position of which nobody knows under which leader the records before it were written."""
         self._seen[tp].unnoticed = True
 
     def recreated(self, tp: TopicPartition) -> None:
@@ -242,9 +167,10 @@ class Witness:
         old = self._seen[tp]
         # What was handed out behind a cut says nothing of that topic, if its ledger came to note the cut.
         told = (old.at, old.handed_to) if old.noted and not (old.unaccountable or old.cuts) else None
-        self._seen[tp] = _Seen(
-            at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted
-        )
+        self._seen[tp] = Seen(
+            at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted,
+            told_anew=False,
+        )  # fmt: skip
 
     def wrote(self, entries: Sequence[Recorded]) -> None:
         """A ledger has taken these."""
@@ -252,28 +178,48 @@ class Witness:
             seen = self._seen[TopicPartition(entry.topic, entry.partition)]
             if isinstance(entry, Note) and entry.kind == "reset":
                 seen.told = entry.facts["new"]
+                seen.told_anew |= entry.facts["reason"] == CREATED_ANEW
             elif isinstance(entry, Note) and entry.kind == "truncated":
                 seen.untold_cut = None
+                self._cut_is_noticed(seen, entry.facts)
             elif isinstance(entry, Note) and entry.kind == "claimed":
                 seen.noted = True
-                seen.unsure_before, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
+                unsure, seen.unsure = seen.unsure, entry.facts.get("on_failure") == "degrade"
+                doubts = {
+                    "who had it before may have moved the commit without its ledger": unsure,
+                    "of claims before it no ledger tells": seen.silent > 1,
+                    "the first commit may have landed": seen.announced and not seen.recorded_under,
+                }
+                seen.doubts, seen.silent = [doubt for doubt, so in doubts.items() if so], 0
                 if entry.facts["position"] is not None:
-                    if seen.unsure_before and any(end < entry.facts["position"] for end in seen.cuts):
-                        # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                    # Behind a cut, a commit from before it is not to be told from one that no ledger has.
+                    if unsure and any(end < entry.facts["position"] for end in seen.cuts):
                         what = "who had it before may have moved the commit over a cut without its ledger"
-                        seen.unaccountable.append(_Unaccountable(what, min([seen.recorded, *seen.cuts])))
+                        seen.unaccountable.append(Unaccountable(what, min([seen.recorded, *seen.cuts])))
                     seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
                     seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
             elif isinstance(entry, Note) and entry.kind in ("released", "lost"):
                 seen.unsure = False
+            elif isinstance(entry, Done):
+                seen.announced = True
             elif isinstance(entry, Settled) and entry.outcome == "landed":
                 seen.recorded = seen.recorded_under[entry.epoch] = entry.commit
             elif isinstance(entry, Range):
                 self._known_again(seen, entry.first)
 
-    def _known_again(self, seen: _Seen, offset: int) -> None:
+    def _cut_is_noticed(self, seen: Seen, facts: Mapping[str, Any]) -> None:
+        """A ledger says where the log was cut: as the brokers said, and it may have been cut below that since.
+
+        Who goes on behind a cut has read nothing there, so that one need not show any more.
+        """
+        since, seen.noticed = seen.cuts[seen.noticed :], len(seen.cuts)
+        cut = facts["cut"]
+        if facts["to"] is not None and cut is not None and cut > facts["start"]:
+            seen.unnoticed |= any(end < cut for end in since)
+
+    def _known_again(self, seen: Seen, offset: int) -> None:
         """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
         seen.unaccountable = [
             replace(one, low=min(one.low, offset), open=False) if one.open else one for one in seen.unaccountable
@@ -287,7 +233,7 @@ class Witness:
                 # What one says that was overtaken stands behind its own commits, not behind those of who came after it.
                 own = max((epoch for epoch in seen.recorded_under if epoch <= entry.epoch), default=None)
                 low = seen.recorded if own is None else min(seen.recorded, seen.recorded_under[own])
-                seen.unaccountable.append(_Unaccountable(f"{entry} is in no ledger", low, unwritten=True, open=True))
+                seen.unaccountable.append(Unaccountable(f"{entry} is in no ledger", low, unwritten=True, open=True))
 
     def _gone(self, gone: Gone) -> None:
         """Records have left the log."""
@@ -301,6 +247,7 @@ class Witness:
         if gone.why == "deleted":
             seen.deleted.clear()
             seen.cuts.clear()
+            seen.noticed = 0
             seen.cut_off.clear()
         elif gone.why == "cut":
             seen.cuts.append(gone.end)
@@ -323,9 +270,7 @@ class Witness:
         owner also those that whoever comes next will not find."""
         seen = self._seen[tp]
         ahead = [(seen.at, NO_END)] if owner is None and seen.at is not None else []
-        # Where retention has deleted the place of a cut, nobody can tell what stood behind it.
-        deleted = [record for record in seen.deleted.values() if all(record.offset < end for end in seen.cuts)]
-        return self._never_handed(tp, deleted, union([*seen.passed, *ahead]))
+        return self._never_handed(tp, seen.deleted.values(), union([*seen.passed, *ahead]))
 
     def _never_handed(self, tp: TopicPartition, records: Iterable[Record], passed: Sequence[OffsetRange]) -> list[int]:
         """Return the offsets of those that nobody was handed, although nobody said that nobody need be."""
@@ -369,7 +314,11 @@ class Witness:
 
     def _about(self, tp: TopicPartition, proof: PartitionProof, owner: str | None) -> Iterator[str]:
         seen, lost, deleted = self._seen[tp], self.lost(tp), self.deleted(tp, owner)
-        yield from self._verdict(tp, proof, lost or deleted)
+        # Where retention has deleted the place of a cut, nobody can tell what stood behind it; nor whether there was one, unless
+        # somebody has noticed it before.
+        behind = [offset for offset in deleted if any(offset >= end for end in seen.cuts)]
+        deleted = [offset for offset in deleted if offset not in behind]
+        yield from self._verdict(tp, proof, lost or deleted or (behind if seen.noticed == len(seen.cuts) else []))
         known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
         unwritten = any(one.unwritten for one in seen.unaccountable)
         offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
@@ -382,7 +331,8 @@ class Witness:
         # What is held because of a cut is not looked at again: where it is cut once more below, more is lost than is said.
         held = len(seen.cuts) > 1 and proof.verdict is Verdict.ANOMALIES
         named = said(["lost"])
-        if named != lost and not (held and set(named) <= set(lost) <= {*named, *seen.cut_off}):
+        cut_unwritten = unwritten and seen.untold_cut is not None
+        if named != lost and not cut_unwritten and not (held and set(named) <= set(lost) <= {*named, *seen.cut_off}):
             yield f"lost {named} by the proof, {lost} in truth"
         # Whichever came first: that the commit went past it, or that it was deleted.
         gone = union((f.first, f.next) for f in proof.findings if f.kind in ("lost", "lost-to-retention"))
@@ -391,26 +341,30 @@ class Witness:
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
         others = [finding for finding in others if not seen.explains(finding)]
         if seen.cuts and max(seen.at or 0, seen.handed_to) > self._kafka.end(tp):
-            beyond = [finding for finding in others if finding.kind == "beyond-end"]
-            others = [finding for finding in others if finding not in beyond]
+            others = [finding for finding in others if finding.kind != "beyond-end"]
+            beyond = any(finding.kind == "beyond-end" for finding in proof.findings)
             if (seen.at or 0) > self._kafka.end(tp) and not beyond:
                 yield f"the commit {seen.at} is beyond the log's end, and the proof does not say so"
         if others:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            if set(said([kind])) - seen.undecided != set(truth) and not unwritten:
-                yield f"{kind} {said([kind])} by the proof, {truth} in truth"
+            told = set(said([kind])) - seen.undecided
+            same = told == set(truth) or (held and set(truth) <= told <= {*truth, *seen.cut_off})
+            if not (same or unwritten):
+                yield f"{kind} {sorted(told)} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)
         repeats = [f for f in proof.findings if f.kind in ("repeated", "duplicate") and not _of_former(f.cause)]
         ranges = union([*((f.first, f.next) for f in repeats), *proof.explained])
-        told = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
+        twice = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
         # one record at an offset from another.
-        if not set(() if unwritten else again) <= set(told) <= {*again, *seen.cut_off}:
-            yield f"handed out again {told} by the proof, {again} in truth"
+        if not set(() if unwritten else again) <= set(twice) <= {*again, *seen.cut_off}:
+            yield f"handed out again {twice} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
+            if not seen.told_anew:
+                yield "the topic was recreated, and no ledger says so"
 
     def _verdict(self, tp: TopicPartition, proof: PartitionProof, wrong: list[int]) -> Iterator[str]:
         seen = self._seen[tp]
@@ -432,19 +386,19 @@ class Witness:
             return
         reasons = list(seen.unaccountable)
         if not seen.noted:
-            reasons.append(_Unaccountable("who claimed it has not said so, or died before it could", 0))
+            reasons.append(Unaccountable("who claimed it has not said so, or died before it could", 0))
         if seen.offset_taken:
             low = min([seen.recorded, seen.at or 0, *seen.cuts])
-            reasons.append(_Unaccountable("the group's offset is in no node", low))
+            reasons.append(Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
-            reasons.append(_Unaccountable("retention has deleted the place of a cut", 0))
+            reasons.append(Unaccountable("retention has deleted the place of a cut", 0))
         if not reasons:
             yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
         elif (proof.proven or 0) < min(seen.at or 0, *(reason.low for reason in reasons)):
             what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
             yield f"proven up to {proof.proven} alone, although {what}"
 
-    def _former(self, seen: _Seen, proof: PartitionProof) -> Iterator[str]:
+    def _former(self, seen: Seen, proof: PartitionProof) -> Iterator[str]:
         """What is said of deleted topics: a commit whose line is missing may be left out."""
         said = [(former.committed, former.handed_to) for former in proof.former]
         known = [former for former in seen.former if former is not None]
@@ -464,7 +418,3 @@ def _of_former(cause: str) -> bool:
 
 def _below(ranges: Iterable[OffsetRange], end: int) -> list[OffsetRange]:
     return intersection(union(ranges), [(0, end)]) if end > 0 else []
-
-
-def _cut_off(left_out: Iterable[_LeftOut], end: int) -> list[_LeftOut]:
-    return [replace(left, next=min(left.next, end)) for left in left_out if left.first < end]
