@@ -132,7 +132,7 @@ def test_what_a_client_says_that_is_about_to_go_is_void() -> None:
                 bombed.channels.edit("orders", edits.pop())
             raise
 
-    bombed.world.kafka.fetch = meanwhile  # type: ignore[method-assign]
+    bombed.world.kafka.fetch = meanwhile  # type: ignore[method-assign, assignment]
     bombed.world.kafka.publish_batch("orders", 1, [b"x"] * 3, 600 * MIB)
     bombed.world.run(10)
 
