@@ -121,7 +121,10 @@ def _began_past(
     if reset is not None:  # from `old` on it is the reset's doing, before that another one's, or somebody else's
         old = reset.facts.get("old")
         moved_to = max(expected, min(old, position)) if isinstance(old, int) else expected
-        if reset.facts.get("since") == expected:
+        stood = {expected}
+        if before is not None and before.committed is not None and not (before.unsure or evidence.loose):
+            stood.add(before.committed)  # behind a cut
+        if reset.facts.get("since") in stood:
             moved_to = expected
     if moved_to > expected:
         _moved_on(evidence, claim, before, expected, moved_to, opens)

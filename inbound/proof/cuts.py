@@ -34,7 +34,7 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
     missing: list[Missing] = []
     cuts: list[int] = []
     for number, original in enumerate(claims):
-        claim = replace(original, items=[])
+        claim = replace(original, items=[], committed=_last_commit(original))
         following = claims[number + 1].position if number + 1 < len(claims) else committed
         for at, item in enumerate(original.items):
             later = original.items[at + 1 :]
@@ -51,6 +51,10 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
             claim.items.append(_event(item, end) if end is not None and isinstance(item, Event) else item)
         counted.append(claim)
     return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
+
+
+def _last_commit(claim: Claim) -> int | None:
+    return next((span.landed for span in reversed(claim.spans) if span.landed is not None), claim.position)
 
 
 def noticed_at(claims: Iterable[Claim], mzxid: int | None) -> int | None:

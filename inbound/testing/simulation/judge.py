@@ -399,8 +399,12 @@ class Judge:
                 self._is_abandoned(known, known.current)
 
     def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
-        if given.position is None or given.advanced > (known.commit or 0):
+        commit = known.commit or 0
+        # What failed alone may be on its way to the dead letters.
+        if given.position is None or given.advanced > commit or given.failed_alone:
             given.abandoned = True
+            for offset, before in known.handed.items():  # what waits for its commit comes again with it
+                before.abandoned |= before.tenure == given.tenure and offset >= commit
             self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
@@ -432,8 +436,8 @@ class Judge:
             self.resets.exact(tp, note, before)
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
+            self.witness.reset(tp, new, known.epoch, self.cuts.at(tp))
             self.cuts.moved(tp)
-            self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
             self.witness.set_from_outside(tp, new)

@@ -118,12 +118,15 @@ class Witness:
             seen.began_past.append((seen.at, offset))
         self.committed(tp, offset)
 
-    def reset(self, tp: TopicPartition, offset: int, epoch: int) -> None:
-        """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not."""
+    def reset(self, tp: TopicPartition, offset: int, epoch: int, cut: int | None = None) -> None:
+        """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not.
+
+        `cut`: where the log was cut, and the group has not gone back for that: the reset leaves out what stands there, too.
+        """
         seen = self._seen[tp]
         seen.wants_from(offset)
         if seen.at is not None and seen.began and offset > seen.at:
-            seen.left_out.append(LeftOut(seen.at, offset, "jumped"))
+            seen.left_out.append(LeftOut(seen.at if cut is None else min(seen.at, cut), offset, "jumped"))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
