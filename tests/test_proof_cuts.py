@@ -146,6 +146,16 @@ def test_a_cut_that_a_held_partition_has_noted_is_none_that_nobody_has_noticed()
     assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
 
 
+def test_a_commit_that_waited_while_the_partition_came_to_be_held_does_not_hide_that_the_cut_is_noted() -> None:
+    """It is about what was handed out before (`commit_within`)."""
+    story = Story().log(14)
+    a = story.run("a").claim(1, at=0).batch(7).begin(2)
+    notices(a, cut=4, to=None, end=4).answer(9).land()
+    story.coordination = Coordination(9, story.zxid.last, 1, "a", cut=4)
+
+    assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
+
+
 def test_a_cut_that_was_noted_before_the_last_commit_says_nothing_of_a_later_one() -> None:
     """Nobody has noticed that one."""
     story = Story().log(14)

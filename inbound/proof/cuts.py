@@ -58,15 +58,23 @@ def _last_commit(claim: Claim) -> int | None:
 
 
 def noticed_at(claims: Iterable[Claim], mzxid: int | None) -> int | None:
-    """Return the lowest cut that claims have noted since the commit landed that stands in ZooKeeper; None: none has."""
+    """Return the lowest cut that claims have noted of what is committed in ZooKeeper; None: none has.
+
+    A commit that lands while the partition is held is of what was handed out before.
+    """
     noted: int | None = None
     landed: int | None = None
+    held = False
     for item in (item for claim in claims for item in claim.items):
         if isinstance(item, Event):
             cut = item.facts.get("cut") if item.kind == "truncated" else None
-            noted = noted if cut is None else int(cut) if noted is None else min(noted, int(cut))
-        elif item.last_mzxid is not None:
-            noted, landed = None, item.last_mzxid
+            if cut is not None:
+                noted = int(cut) if noted is None else min(noted, int(cut))
+                held = item.facts.get("to") is None
+            continue
+        held &= not item.batches
+        if item.last_mzxid is not None:
+            noted, landed = noted if held else None, item.last_mzxid
     return noted if landed == mzxid else None
 
 

@@ -89,9 +89,13 @@ class Witness:
         self._seen[tp].failed.discard(offset)
         self._seen[tp].given_up.discard(offset)
 
-    def passes_over(self, tp: TopicPartition, first: int, end: int) -> None:
-        """A processor says that nobody needs these."""
-        self._seen[tp].left_out.append(LeftOut(first, end, "passed-over"))
+    def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
+        """A processor says that nobody needs these, also of what failed in a claim before."""
+        seen = self._seen[tp]
+        seen.left_out.append(LeftOut(first, end, "passed-over"))
+        over = {at for at in seen.failed | seen.given_up if first <= at < end and seen.newest.get(at, 0) < epoch}
+        seen.failed -= over
+        seen.given_up -= over
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
