@@ -113,11 +113,11 @@ def test_what_a_reset_wants_again_and_retention_deletes_is_lost_to_retention() -
 
 
 def test_what_is_handed_out_after_a_reset_is_not_taken_back_by_the_next_claim() -> None:
-    """It notes the reset again, for nothing was committed since; what the first one was handed counts."""
+    """It notes the reset again, for nothing was committed since; what the first one has answered for counts."""
     story = Story().log(20, start=9)
     story.run("a").claim(1, at=0).batch(12).releases()
     told = {"old": 12, "new": 5, "reason": "offsets reset", "command": "/r"}
-    story.run("b").note("reset", **told).claim(3, at=5).begin(7)
+    story.run("b").note("reset", **told).claim(3, at=5).begin(7).answer()
     c = story.run("c").note("reset", **told).claim(4, at=5)
     c.note("retention", first=5, next=9).jump(9).batch(11)
 

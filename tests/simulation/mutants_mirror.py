@@ -29,12 +29,14 @@ def _doubtful_is_held(plant: Plant) -> None:
 
 def _released_is_ours(plant: Plant) -> None:
     def take(original: Original, self: MirrorPlan, held: Held, now: float) -> dict[TopicPartition, int]:
-        if any(
-            tp not in held.commits and now - noted > mirror_plan.RELEASED_KEPT for tp, (_, noted) in self._new.items()
-        ):
+        noted = dict(self._new)
+        given_up = noted.keys() - held.commits.keys() - held.doubtful - held.lost
+        if any(now - noted[tp][1] > mirror_plan.RELEASED_KEPT for tp in given_up):
             plant.bite()
-        self._new = {tp: (offset, now) for tp, (offset, _) in self._new.items()}
+        self._new = {tp: (offset, now) for tp, (offset, _) in noted.items()}
         taken: dict[TopicPartition, int] = original(self, held, now)
+        for waiting in (self._new, self._sent):
+            waiting.update({tp: noted[tp] for tp in waiting.keys() & noted.keys()})
         return taken
 
     plant.around(MirrorPlan, "take", take)
