@@ -26,6 +26,7 @@ class _Cut:
     #: The lowest offset at which the log was cut since the group went back for that; None: it was not, or the group had read
     #: nothing of it.
     at: int | None = None
+    began: int = 0  # where the log began then
     when: float = -1.0  # the last time; or when the group went back for that
     old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
@@ -55,6 +56,8 @@ class CutJudge:
         cut.unseen |= begins or (begun and cut.blind)
         cut.ended = 0 if cut.at is None else self._world.kafka.end(tp)
         if begun or begins:
+            if cut.at is None:
+                cut.began = self._world.kafka.start(tp)
             cut.at = end if cut.at is None else min(end, cut.at)
         cut.when = self._world.clock.now()
         cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
@@ -125,7 +128,9 @@ class CutJudge:
         if before == new and not self._cuts[tp].told:
             return None  # sent once more, as no answer came
         choices = {c.on_truncation for c in self._world.consumers.values()}
-        goes = {"earliest": new == kafka.start(tp), "latest": new <= max(kafka.end(tp), self._cuts[tp].ended)}
+        cut = self._cuts[tp]
+        # Retention may go on after the log's limits were asked for.
+        goes = {"earliest": cut.began <= new <= kafka.start(tp), "latest": new <= max(kafka.end(tp), cut.ended)}
         if not any(goes.get(choice, False) for choice in choices):
             return None
         self.moved(tp)
