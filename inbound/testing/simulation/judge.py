@@ -187,7 +187,7 @@ class Judge:
                 self.repeated += 1
                 if not given.unaware:
                     self._judge_repeat(known, given, before, record.offset)
-            if not (given.unaware and before is not None and before.tenure == known.tenure):
+            if before is None or not before.tenure == known.tenure != given.tenure:
                 known.handed[record.offset] = given  # else it is the owner's answer that counts, not a zombie's
         return given
 
