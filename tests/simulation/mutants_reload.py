@@ -10,6 +10,7 @@ from inbound.channel import InboundKafkaChannel
 from inbound.controller.kafka_controller import KafkaController
 from inbound.holdings import Holdings
 from inbound.kafka.reader import Reader
+from inbound.membership import GroupMembership
 from inbound.partition import Partition
 from inbound.processors.base import BatchEventProcessor
 from inbound.reconfiguration import Reconfiguration
