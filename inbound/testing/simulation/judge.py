@@ -116,6 +116,7 @@ class Judge:
     def cut(self, tp: TopicPartition, end: int) -> None:
         """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
+        self.resets.cut(tp, end)
         begun = known.commit is not None or not known.may_start_late
         if not self.cuts.cut(tp, end, begun=begun, begins=not begun and known.holder is not None):
             self.witness.cannot_tell(tp)

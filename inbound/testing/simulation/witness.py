@@ -129,8 +129,9 @@ class Witness:
         """
         seen = self._seen[tp]
         seen.wants_from(offset)
-        if seen.at is not None and seen.began and offset > seen.at:
-            seen.left_out.append(LeftOut(seen.at if cut is None else min(seen.at, cut), offset, "jumped"))
+        low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
+        if low is not None and seen.began and offset > low:
+            seen.left_out.append(LeftOut(low, offset, "jumped"))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
