@@ -390,8 +390,8 @@ class Witness:
             yield f"{proof.verdict.name}, and somebody has {'' if seen.claimed else 'never '}claimed it"
         if not proof.missing:
             # In no node, it is where the ledger says: a commit can have landed whose line is not written yet.
-            known = (seen.at, seen.recorded) if seen.offset_taken else (seen.at,)
-            if proof.committed not in known and seen.at is not None:
+            at = {seen.at, seen.recorded} if seen.offset_taken else {seen.at}
+            if proof.committed not in at and seen.at is not None:
                 yield f"committed is {proof.committed} by the proof, {seen.at} in truth"
             return
         reasons = list(seen.unaccountable)
