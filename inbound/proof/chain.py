@@ -166,12 +166,12 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim
         evidence.start = announced if evidence.start is None else min(evidence.start, announced)
     if expected is None or offset <= expected:
         return
-    if (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
+    # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
+    landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
+    if landed < offset and (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
         evidence.lacks(lack, expected, offset)
         evidence.excused.add(expected, offset)
         return
-    # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
-    landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
     wall = claim.items[0].wall
     evidence.passed(evidence.never_handed([(expected, landed)]), COMMITTED, claim, wall)
     evidence.passed([(landed, offset)] if landed < offset else [], BEGAN_ANEW, claim, wall)
