@@ -35,7 +35,7 @@ class CutLogs:
 
 @pytest.fixture(
     scope="module",
-    params=["confluent-kafka", pytest.param("kafka-python", marks=pytest.mark.thorough("the second twin of a test"))],
+    params=["kafka-python", pytest.param("confluent-kafka", marks=pytest.mark.thorough("the second twin of a test"))],
 )
 def logs(
     request: pytest.FixtureRequest,
