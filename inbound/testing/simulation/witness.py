@@ -90,10 +90,11 @@ class Witness:
         self._seen[tp].given_up.discard(offset)
 
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
-        """A processor says that nobody needs these, also of what failed in a claim before."""
+        """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
         seen = self._seen[tp]
         seen.left_out.append(LeftOut(first, end, "passed-over"))
-        over = {at for at in seen.failed | seen.given_up if first <= at < end and seen.newest.get(at, 0) < epoch}
+        still = range(max(first, seen.at or 0), end)
+        over = {at for at in seen.failed | seen.given_up if at in still and seen.newest.get(at, 0) < epoch}
         seen.failed -= over
         seen.given_up -= over
 
