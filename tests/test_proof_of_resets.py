@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inbound.controller.reset_offset.model import To
+from inbound.coordinators.nodes import EpochInfo
+from inbound.coordinators.zookeeper import SetData
 from inbound.proof.model import Moved, PartitionProof, Verdict
 from inbound.testing.proofs import proofs_of
 from tests.proof_stories import Story
@@ -70,6 +72,17 @@ def test_who_claims_after_a_reset_and_has_not_said_so_yet_is_responsible() -> No
         (Verdict.NOT_PROVABLE, None, []),
         ("the group's commit is 5, and no ledger has a line of this partition; give the ledgers",),
     )
+
+
+def test_who_claimed_before_a_reset_and_committed_nothing_is_responsible() -> None:
+    """The reset takes its session out of the epoch node. A ledger that has not a line of it does not make that undone."""
+    stage = Stage(partitions=1)
+    paths, claim = stage.world.paths, EpochInfo("gone", 7, "n")
+    stage.write(SetData(paths.offset("orders", 0), b""), SetData(paths.epoch("orders", 0), claim.encode()))
+    stage.lead("leader")
+    stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
+
+    assert brief(proof_of(stage)) == (Verdict.NOT_PROVABLE, None, [])
 
 
 def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:

@@ -91,10 +91,7 @@ def _without_a_line(evidence: Evidence, coordination: Coordination, since: int |
 
 
 def _never_committed(coordination: Coordination) -> bool:
-    """Whether a reset has set the group's first commit, and nobody came after it.
-
-    Who claimed before it was handed nothing: claims commit where they begin first.
-    """
+    """Whether a reset has set the group's first commit, and nobody is known to have claimed, before it or after."""
     moved = coordination.moved
     return moved is not None and not moved.claimed and moved.since is None and moved.new == coordination.committed
 
