@@ -207,7 +207,7 @@ class ChannelSettings(Part):
         default="read_committed", description="Whether records of aborted and open transactions are left out."
     )
     on_truncation: Literal["hold", "earliest", "latest"] = Field(
-        default="hold", description="What to do if the log ends before the group's offset."
+        default="hold", description="What to do if the log was cut below the group's offset."
     )
     idle_time: Annotated[float, duration(over=True)] = Field(
         default=60.0, description="After so long without a record the processor's on_idle is called."

@@ -44,7 +44,7 @@ class KafkaConsumer(Protocol):
         """The session is known to live again: what was in doubt may go on."""
 
     def leaving_in(self, session: int) -> None:
-        """We are leaving, and the server has declared our session over: `session` is the new one."""
+        """We are leaving, and connected anew in `session`: any other one of ours the server has declared over."""
 
     @property
     def next_look(self) -> float | None:

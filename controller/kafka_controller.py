@@ -155,8 +155,8 @@ class KafkaController:
         connection = self.zk.connection
         if self.state is State.CLOSED:
             # Nothing is recovered any more, but what waits for its last commit must not wait for a session that is over.
-            if connection is not None and connection.session.id != self._session:
-                self._session = connection.session.id
+            if connection is not None and connection.generation != self._generation:
+                self._generation, self._session = connection.generation, connection.session.id
                 for channel in self._channels:
                     channel.consumer.leaving_in(self._session)
             return

@@ -131,8 +131,8 @@ class KazooLink:
         stopping.join(seconds)
         return not stopping.is_alive()
 
-    def send(self, request: Any, answered: Answered) -> bool:
-        """Queue a request; False, and nothing is done, while there is no connection.
+    def send(self, request: Any, answered: Answered) -> Connection | None:
+        """Queue a request. Returns the connection that it goes over; None, and nothing is done, while there is none.
 
         `answered` is called once, on kazoo's thread: it must do next to nothing. A request either goes over the
         connection that stands now, or is answered with a ConnectionLoss (then it may have gone) when that one drops.
@@ -140,7 +140,7 @@ class KazooLink:
         with self._lock:
             connection = self._connection
             if connection is None:
-                return False
+                return None
             self._client._queue.append((request, _Answer(connection, answered)))
         # Outside of the lock: with hundreds of requests waiting this blocks until kazoo's thread has sent some, and
         # that thread needs the lock to drop a connection.
@@ -148,7 +148,7 @@ class KazooLink:
             self._client._connection._write_sock.send(b"\0")
         except (OSError, AttributeError):
             pass  # stopped meanwhile; its thread answers, at its end, everything that is still queued
-        return True
+        return connection
 
     # -- taking over from kazoo --------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from inbound.coordinators.zookeeper import (
     loosely,
     unavailable,
 )
-from inbound.errors import InboundError, ZkDeniedError
+from inbound.errors import InboundError, ZkDeniedError, ZkNodeError
 
 log = logging.getLogger(__name__)
 
@@ -134,15 +134,15 @@ class KazooZooKeeper(ZooKeeper):
         if watch is not None:
             # Reading an absent node sets no watch; asking whether it exists does, present or absent. Right behind it
             # on the same connection, the read cannot miss a change that the watch does not tell of.
-            watcher = _once(watch)
-            self._send(call, wire.Exists(full, watcher), lambda value: None, answers=False)
-        self._send(call, wire.GetData(full, None), _node, absent=True)
+            watcher = _Once(watch)
+            self._send(call, wire.Exists(full, watcher), lambda value: None, path=path, answers=False)
+        self._send(call, wire.GetData(full, None), _node, path=path, absent=True)
         return call
 
     def children(self, path: str, watch: Callable[[], None] | None = None) -> Call[list[str] | None]:
         call: Call[list[str] | None] = self._new_call(f"list of {path}")
-        watcher = None if watch is None else _once(watch)
-        self._send(call, wire.GetChildren(self._full(path), watcher), list, absent=True)
+        watcher = None if watch is None else _Once(watch)
+        self._send(call, wire.GetChildren(self._full(path), watcher), list, path=path, absent=True)
         return call
 
     def transaction(self, ops: Sequence[Op]) -> Call[list[Stat | None]]:
@@ -164,14 +164,15 @@ class KazooZooKeeper(ZooKeeper):
         """Say whether a node's access rights are others than it would get if we made it; None where there is none."""
         call: Call[bool | None] = self._new_call(f"look at the access rights of {path}")
         security = self._link.security
-        self._send(call, wire.GetACL(self._full(path)), lambda answer: security.differs(answer[0]), absent=True)
+        request = wire.GetACL(self._full(path))
+        self._send(call, request, lambda answer: security.differs(answer[0]), path=path, absent=True)
         return call
 
     def correct(self, path: str) -> Call[None]:
         """Give a node the access rights that it would get if we made it; nothing is done where there is none."""
         call: Call[None] = self._new_call(f"change of the access rights of {path}")
         request = wire.SetACL(self._full(path), self._link.security.acl, -1)
-        self._send(call, request, lambda answer: None, absent=True)
+        self._send(call, request, lambda answer: None, path=path, absent=True)
         return call
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -182,10 +183,11 @@ class KazooZooKeeper(ZooKeeper):
         request: Any,
         convert: Callable[[Any], Any],
         *,
+        path: str = "",
         absent: bool = False,
         answers: bool = True,
     ) -> None:
-        """Send `request`; its answer, converted, completes `call`.
+        """Send `request`, about the node at `path`; its answer, converted, completes `call`.
 
         `absent`: NoNode is an answer like any other, None. `answers` is False where another request's answer does.
         """
@@ -197,7 +199,7 @@ class KazooZooKeeper(ZooKeeper):
                 return
             self.heard(connection.session, sent_at)
             if error is not None and not (absent and isinstance(error, NoNodeError)):
-                call.fail(self._odd(call, error))
+                call.fail(self._odd(call, error, path))
             elif answers:
                 try:
                     result = None if error is not None else convert(value)
@@ -206,8 +208,11 @@ class KazooZooKeeper(ZooKeeper):
                 else:
                     call.succeed(result)
 
-        if not self._link.send(request, answered):
+        connection = self._link.send(request, answered)
+        if connection is None:
             call.fail(unavailable(call.what))
+        elif answers:
+            call.sent_in = connection.session.id
 
     def _full(self, path: str) -> str:
         return self._chroot + path if path != "/" or not self._chroot else self._chroot
@@ -232,16 +237,25 @@ class KazooZooKeeper(ZooKeeper):
         for index, (op, outcome) in enumerate(zip(ops, results, strict=True)):
             if isinstance(outcome, Exception) and not isinstance(outcome, (RolledBackError, RuntimeInconsistency)):
                 reason = _REASONS.get(type(outcome).__name__)
-                raise self._odd(call, outcome, op.path) if reason is None else RefusedError(index, op, reason)
+                raise (
+                    self._node_error(call, outcome, op.path, index)
+                    if reason is None
+                    else RefusedError(index, op, reason)
+                )
         return [_stat(outcome) if isinstance(outcome, ZnodeStat) else None for outcome in results]
 
-    def _odd(self, call: Call[Any], error: Exception, path: str | None = None) -> InboundError:
+    def _odd(self, call: Call[Any], error: Exception, path: str) -> InboundError:
+        if isinstance(error, (InvalidACLError, NoAuthError)):
+            return self._node_error(call, error, path, 0)
+        return InboundError(f"{self.where}: {call.what} failed: {error!r}; see the server's log")
+
+    def _node_error(self, call: Call[Any], error: Exception, path: str, index: int) -> ZkNodeError:
         security = self._link.security
-        what = call.what if path is None or path in call.what else f"{call.what} (at {path})"
+        what = call.what if path in call.what else f"{call.what} (at {path})"
         if isinstance(error, InvalidACLError):
-            return ZkDeniedError(f"{self.where}: {what}: {security.explain(error, session=True)}")
+            return ZkDeniedError(f"{self.where}: {what}: {security.explain(error, session=True)}", path, index)
         if not isinstance(error, NoAuthError):
-            return InboundError(f"{self.where}: {what} failed: {error!r}; see the server's log")
+            return ZkNodeError(f"{self.where}: {what} failed: {error!r}; see the server's log", path, index)
         who = security.access.identity
         text = f"{what} is not allowed to {who}: {security.denied()}"
         now = self.clock.now()
@@ -251,18 +265,28 @@ class KazooZooKeeper(ZooKeeper):
             if security.outdated():
                 log.info("%s: the password of %s has changed; connecting anew with it", self.where, who)
                 self.reconnect()
-        return ZkDeniedError(f"{self.where}: {text}")
+        return ZkDeniedError(f"{self.where}: {text}", path, index)
 
 
-def _once(watch: Callable[[], None]) -> Callable[[Any], None]:
-    """Wrap a watch for kazoo. All watches of one client fire on one thread."""
-    left = [loosely(watch)]
+class _Once:
+    """A watch as kazoo takes it, which keeps equal ones once. All watches of one client fire on one thread."""
 
-    def fire(event: Any) -> None:
-        if left:
-            left.pop()()
+    __slots__ = ("_left", "_watch")
 
-    return fire
+    def __init__(self, watch: Callable[[], None]) -> None:
+        self._watch = loosely(watch)
+        self._left = True
+
+    def __call__(self, event: Any) -> None:
+        if self._left:
+            self._left = False
+            self._watch()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Once) and self._watch == other._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
 
 
 def _described(ops: Sequence[Op]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,9 @@ from typing import Any
 from inbound.coordinators.base import Member
 from inbound.coordinators.nodes import BadNodeError, MemberInfo, decode_member
 from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import (
+    MAX_TRANSACTION_BYTES,
     Create,
     Delete,
     Node,
@@ -21,12 +22,18 @@ from inbound.coordinators.zookeeper import (
     RefusedError,
     SetData,
     ZooKeeper,
-    loosely,
     unavailable,
 )
-from inbound.errors import ConsumerIdTakenError, ZkAmbiguousError
+from inbound.errors import ConsumerIdTakenError, InboundError, ZkAmbiguousError
 
 log = logging.getLogger(__name__)
+
+#: A larger id node is never sent: ZooKeeper drops the connection above 1 MiB, again with each try.
+MAX_ID_BYTES = MAX_TRANSACTION_BYTES
+
+
+class IdNodeTooLargeError(InboundError):
+    """What an id node is to say does not fit into it; nothing was sent."""
 
 
 class Registration(Enum):
@@ -41,7 +48,8 @@ class Membership:
     """Our id node. Used from the controller's thread only.
 
     The node changes hands only when a process starts. Afterwards, another session in it means that a second live
-    process uses our id: we stop for good instead of taking it back, else the two would evict each other for ever.
+    process uses our id: we stop for good instead of taking it back, else the two would evict each other for ever. Unless
+    that process is provably dead: it was killed while it took the node over, and its request executed after ours.
     """
 
     zk: ZooKeeper
@@ -51,6 +59,8 @@ class Membership:
     #: The sessions that were ours. A left-over node of one of them may be replaced.
     sessions: set[int]
     registered: bool = False
+    #: Whether the process that a node names is provably dead, though its session may live on.
+    owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
     admin: str | None = None  # URL of the admin port, where that has moved since `info` was written
     #: Sessions of a process that had our id, and is provably dead although its session still lives.
     dead_sessions: set[int] = field(default_factory=set)
@@ -63,11 +73,12 @@ class Membership:
         """Write another URL with the next `publish`. Any thread."""
         self.admin = url
 
-    async def register(self, *, owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False) -> Registration:
+    async def register(self) -> Registration:
         """Write the id node in the current session, keeping the seniority of an earlier one.
 
         Raises:
             ConsumerIdTakenError: we were registered, and another live session has the node now.
+            IdNodeTooLargeError: the channel lists too many topics.
             TransientError: ZooKeeper did not answer.
         """
         session = self._session()
@@ -76,14 +87,13 @@ class Membership:
         if node is not None and node.stat.ephemeral_owner == session:
             await self._keep(node)
             return Registration.DONE
-        ops: list[Op] = [Create(self.path, self.info.encode(), ephemeral=True)]
+        ops: list[Op] = [Create(self.path, self._encoded(self.info), ephemeral=True)]
         if node is not None:
-            left_over = node.stat.ephemeral_owner in self.sessions
-            if not left_over and self.registered:
-                raise self._taken(node)
-            if not left_over and not owner_is_dead(decode_member(self.path, node.data)):
-                return Registration.OCCUPIED
-            if not left_over:
+            if node.stat.ephemeral_owner not in self.sessions:
+                if not self._is_of_the_dead(node):
+                    if self.registered:
+                        raise self._taken(node)
+                    return Registration.OCCUPIED
                 self.dead_sessions.add(node.stat.ephemeral_owner)
             ops.insert(0, Delete(self.path))
         try:
@@ -108,23 +118,29 @@ class Membership:
         node = await self.zk.get(self.path)
         if node is None or node.stat.ephemeral_owner in self.sessions - {session}:
             return False
-        if node.stat.ephemeral_owner != session:
-            raise self._taken(node)
-        return True
+        if node.stat.ephemeral_owner == session:
+            return True
+        if self._is_of_the_dead(node):
+            return False
+        raise self._taken(node)
 
     async def publish(self, topics: tuple[str, ...], subscriber: dict[str, Any] | None) -> None:
         """Say in the id node which topics we read (a pattern can match new ones) and how the subscription goes.
 
         Only where that has changed.
+
+        Raises:
+            IdNodeTooLargeError: it stays as it was; the group shares the topics that it lists.
         """
         info = replace(self.info, topics=topics, subscriber=subscriber, admin=self.admin or self.info.admin)
         if info == self.info or not self.registered:
             return
+        data = self._encoded(info)
         node = await self.zk.get(self.path)
         if node is None or node.stat.ephemeral_owner != self._session():
             return
         try:
-            await self.zk.transaction([SetData(self.path, info.encode(), node.stat.version)])
+            await self.zk.transaction([SetData(self.path, data, node.stat.version)])
         except RefusedError:
             return  # the node went; registering again writes it
         self.info = info
@@ -153,11 +169,28 @@ class Membership:
             except RefusedError:
                 self.info = replace(self.info, joined=None)
 
+    def _encoded(self, info: MemberInfo) -> bytes:
+        data = info.encode()
+        if len(data) > MAX_ID_BYTES:
+            raise IdNodeTooLargeError(
+                f"{self.path}: {len(info.topics)} topics do not fit into an id node ({len(data)} bytes, at most {MAX_ID_BYTES}); "
+                "narrow topics_pattern, or spread the topics over several groups"
+            )
+        return data
+
     def _session(self) -> int:
         connection = self.zk.connection
         if connection is None:
             raise unavailable(f"registration of {self.consumer_id}")
         return connection.session.id
+
+    def _is_of_the_dead(self, node: Node) -> bool:
+        try:
+            return self.owner_is_dead(decode_member(self.path, node.data))
+        except BadNodeError:
+            if self.registered:
+                return False  # `_taken` says whose it is not
+            raise
 
     def _taken(self, node: Node) -> ConsumerIdTakenError:
         try:
@@ -171,40 +204,47 @@ class Membership:
         )
 
 
-async def read_members(
-    zk: ZooKeeper, paths: GroupPaths, cache: dict[str, Member], watch: Callable[[], None]
-) -> tuple[Member, ...]:
-    """Read the group's members, in no order. `cache` keeps what was read while its watch has not fired.
+@dataclass(eq=False)
+class _Read:
+    """One id node as it was read last."""
 
-    A node that cannot be read as ours is left out, loudly: it would count as a member that takes nothing.
-    """
-    watch = loosely(watch)  # also within what we make of it below
-    names = await zk.children(paths.ids, watch) or []
-    for gone in set(cache) - set(names):
-        cache.pop(gone, None)  # its watch may just have taken it out, on another thread
-    members = []
-    for name in names:
-        if (known := cache.get(name)) is not None:
-            members.append(known)
-            continue
+    watch: Watch
+    member: Member | None = None  # None: it cannot be read as ours
 
-        stale = threading.Event()
 
-        def changed(name: str = name, stale: threading.Event = stale) -> None:
-            stale.set()  # first: the answer may be on its way to us still
-            cache.pop(name, None)
-            watch()
+class Members:
+    """The members of a group. Each id node is read again only when its watch has fired. Used by one thread."""
 
-        node = await zk.get(paths.member(name), changed)
+    def __init__(self, zk: ZooKeeper, paths: GroupPaths, changed: Callable[[], None]) -> None:
+        """`changed` is called, by any thread, when a member comes, goes, or says something else."""
+        self._zk = zk
+        self._paths = paths
+        self._changed = changed
+        self._list = Watch(changed)
+        self._known: dict[str, _Read] = {}
+
+    async def read(self) -> tuple[Member, ...]:
+        """Return the members, in no order.
+
+        A node that cannot be read as ours is left out, loudly: it would count as a member that takes nothing.
+
+        Raises:
+            TransientError: no answer.
+        """
+        names = await self._list.children(self._zk, self._paths.ids) or ()
+        known = self._known = {name: self._known.get(name) or _Read(Watch(self._changed)) for name in names}
+        for name, read in known.items():
+            if not read.watch.stands(self._zk):
+                read.member = self._decoded(name, await read.watch.get(self._zk, self._paths.member(name)))
+        return tuple(read.member for read in known.values() if read.member is not None)
+
+    def _decoded(self, name: str, node: Node | None) -> Member | None:
         if node is None:
-            continue
+            return None  # it went since the list was read
         try:
-            info = decode_member(paths.member(name), node.data)
+            info = decode_member(self._paths.member(name), node.data)
         except BadNodeError as error:
             log.warning("%s; it is not counted as a member", error)
-            continue
+            return None
         joined = info.joined if info.joined is not None else node.stat.czxid
-        members.append(Member(name, joined, info.topics, info.coordinator, info.subscriber))
-        if not stale.is_set():
-            cache[name] = members[-1]
-    return tuple(members)
+        return Member(name, joined, info.topics, info.coordinator, info.subscriber)

@@ -4,13 +4,19 @@ of the way, so that neighbouring versions of inbound work in one group."""
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from inbound.coordinators.topic_ids import canonical, same_topic
 from inbound.errors import InboundError
+from inbound.topic_partition import MOST_OFFSET
 
 FORMAT = 1
 OPEN = b"open"
+#: Kafka counts leaders with 32 bits. What is larger was not written by inbound, and no client takes it.
+MOST_LEADER_EPOCH = (1 << 31) - 1
+_MOST_NUMBER = (1 << 64) - 1
 
 
 class BadNodeError(InboundError):
@@ -51,11 +57,11 @@ def decode_member(path: str, data: bytes) -> MemberInfo:
     try:
         return MemberInfo(
             host=str(body["host"]),
-            pid=int(body["pid"]),
+            pid=_number(body["pid"]),
             started=str(body["started"]),
-            topics=tuple(body["topics"]),
+            topics=tuple(map(_text, body["topics"])),
             coordinator=dict(body["coordinator"]),
-            joined=body.get("joined"),
+            joined=_number_or_none(body.get("joined")),
             admin=body.get("admin"),
             lock=body.get("lock"),
             subscriber=_mapping(body.get("subscriber")),
@@ -80,6 +86,22 @@ class ResetNote:
     command: str  # its node's path
     old: int | None  # the group's offset before; None: there was none
     new: int
+    #: The group's offset before all moves since the last commit, so that a proof can tell them from what nobody has noted:
+    #: of several it may see the last alone. None: there was none, or that is not known.
+    since: int | None = None
+    #: A member has claimed the partition, before the moves or since, and committed nothing.
+    claimed: bool = False
+
+
+@dataclass(frozen=True)
+class RecreationNote:
+    """What the claim that begins a recreated topic leaves in the epoch node, for as long as nothing is committed.
+
+    Its answer can be lost, or its process can die, before log, processor or ledger say that the topic was recreated: the
+    next claim says it then. The id of the deleted topic is the first of `EpochInfo.former`.
+    """
+
+    old: int | None  # the group's offset in the deleted topic; None: there was none
 
 
 @dataclass(frozen=True)
@@ -95,20 +117,69 @@ class EpochInfo:
     former: tuple[str, ...] = ()
     #: The reset that moved the group's offset last, as long as nothing was committed since.
     reset: ResetNote | None = None
+    #: Under which leader of the partition what is before the group's offset was written, as Kafka counts leaders: who reads
+    #: on there can have the brokers compare. None: not known.
+    leader_epoch: int | None = None
+    #: The topic was deleted and recreated, and nothing was committed since.
+    recreated: RecreationNote | None = None
+    #: A member has claimed the partition before a reset fenced it: since then, `session` tells it no more.
+    claimed: bool = False
+
+    @property
+    def was_claimed(self) -> bool:
+        """Whether a member is known to have claimed the partition: claims have a session, moves have none."""
+        return self.claimed or bool(self.session)
+
+    @property
+    def noted_offset(self) -> int | None:
+        """Return where the group's offset is as long as the notes hold; None: there is no note."""
+        if self.reset is not None:
+            return self.reset.new
+        return 0 if self.recreated is not None else None
+
+    def without_notes(self) -> EpochInfo:
+        """Return this as it is once something is committed."""
+        return self if self.noted_offset is None else replace(self, reset=None, recreated=None)
 
     def of_topic(self, topic_id: str | None) -> EpochInfo:
-        """Return this, as it is after a claim by somebody to whom the brokers named `topic_id`."""
-        if topic_id is None or topic_id == self.topic_id:
+        """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.
+
+        An id of the same topic stays as it is written: members of earlier releases compare the text.
+        """
+        if topic_id is None or (self.topic_id is not None and same_topic(self.topic_id, topic_id)):
             return self
         if self.topic_id is None:
-            return replace(self, topic_id=topic_id)
-        former = [self.topic_id, *(known for known in self.former if known != topic_id)]
-        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]))
+            return replace(self, topic_id=topic_id, recreated=None)
+        former = [self.topic_id, *(known for known in self.former if not same_topic(known, topic_id))]
+        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None)
+
+    def knows_as_former(self, topic_id: str) -> bool:
+        """Whether the group knows that the topic with that id was deleted.
+
+        The current topic is none of these, although earlier releases left its id there in another form.
+        """
+        if self.topic_id is not None and same_topic(self.topic_id, topic_id):
+            return False
+        return any(same_topic(known, topic_id) for known in self.former)
+
+    def noted(self) -> ResetNote | None:
+        """Return the reset's note as whoever follows in the node is to keep it: claims are told by their session."""
+        return self.reset if self.reset is None or not self.session else replace(self.reset, claimed=True)
+
+    def moved(self, command: str, old: int | None, new: int) -> ResetNote:
+        """Return the note of a move."""
+        earlier = self.noted()
+        if earlier is None or earlier.new != old:
+            return ResetNote(command, old, new, old, old is None and self.was_claimed)
+        return ResetNote(command, old, new, earlier.since, earlier.claimed)
 
     def encode(self) -> bytes:
         body = {"v": FORMAT, **asdict(self)}
-        if self.reset is None:
-            del body["reset"]
+        for name in ("reset", "leader_epoch", "recreated"):
+            if body[name] is None:
+                del body[name]
+        if not self.claimed:
+            del body["claimed"]
         return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -116,20 +187,25 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
     """Read an epoch node; None where nobody has claimed yet."""
     if not data:
         return None
-    body = read_object(path, data)
     try:
-        topic_id, former = body.get("topic_id"), body.get("former") or ()
+        body = _object(data)
+        _refuse_if_newer(path, body)
+        topic_id, former, leader = body.get("topic_id"), body.get("former") or (), body.get("leader_epoch")
         return EpochInfo(
             str(body["consumer"]),
-            int(body["session"]),
+            _number(body["session"], -_MOST_NUMBER),
             str(body["nonce"]),
-            None if topic_id is None else str(topic_id),
+            None if topic_id is None or not canonical(str(topic_id)) else str(topic_id),
             tuple(map(str, former)),
             _reset_note(body.get("reset")),
+            _number_or_none(leader, MOST_LEADER_EPOCH),
+            _recreation_note(body.get("recreated")),
+            bool(body.get("claimed")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(
-            f"{path}: not the epoch node of an inbound group ({error!r}); another tool uses it"
+            f"{path}: holds {data[:40]!r}, not the epoch of an inbound group ({error!r}): another tool, or a hand, has written it; "
+            "leave the node: the next claim writes it anew"
         ) from None
 
 
@@ -152,12 +228,14 @@ def decode_topic(path: str, data: bytes) -> TopicInfo:
     """Read an `epochs/<topic>` node; one without data was made by hand: every partition counts as known."""
     if not data:
         return TopicInfo(1 << 31)
-    body = read_object(path, data)
     try:
-        return TopicInfo(int(body["partitions"]), body.get("topic_id"))
-    except (KeyError, TypeError, ValueError) as error:
+        body = _object(data)
+        _refuse_if_newer(path, body)
+        return TopicInfo(_number(body["partitions"]), body.get("topic_id"))
+    except (KeyError, TypeError, ValueError):
         raise BadNodeError(
-            f"{path}: not the topic node of an inbound group ({error!r}); another tool uses it"
+            f"{path}: holds {data[:40]!r}, not what the group knows of the topic; empty the node, but keep it and its children: "
+            "without data all partitions count as known from the start"
         ) from None
 
 
@@ -170,7 +248,7 @@ def decode_offset(path: str, data: bytes) -> int | None:
     text = data.strip()
     if not text:
         return None
-    if not text.isdigit():
+    if not text.isdigit() or len(text) > len(str(MOST_OFFSET)) or int(text) > MOST_OFFSET:
         raise BadNodeError(f"{path}: holds {data[:40]!r}, not an offset; write the next offset to read as decimal text")
     return int(text)
 
@@ -182,8 +260,39 @@ def encode_offset(offset: int) -> bytes:
 def _reset_note(value: Any) -> ResetNote | None:
     if value is None:
         return None
-    old = value["old"]
-    return ResetNote(str(value["command"]), None if old is None else int(old), int(value["new"]))
+    old = _number_or_none(value["old"], MOST_OFFSET)
+    since = _number_or_none(value.get("since", old), MOST_OFFSET)
+    new = _number(value["new"], most=MOST_OFFSET)
+    return ResetNote(str(value["command"]), old, new, since, bool(value.get("claimed")))
+
+
+def _number(value: Any, least: int = 0, most: int = _MOST_NUMBER) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{str(value)[:40]!r} instead of a number from {least} to {most}")
+    return value
+
+
+def _number_or_none(value: Any, most: int = _MOST_NUMBER) -> int | None:
+    return None if value is None else _number(value, most=most)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:40]!r} instead of a text")
+    return value
+
+
+def _recreation_note(value: Any) -> RecreationNote | None:
+    if value is None:
+        return None
+    return RecreationNote(_number_or_none(value["old"], MOST_OFFSET))
 
 
 def _mapping(value: Any) -> dict[str, Any] | None:
@@ -197,11 +306,26 @@ def read_object(path: str, data: bytes) -> dict[str, Any]:
         BadNodeError: it is none, or of a format that this version does not know.
     """
     try:
-        body = json.loads(data)
+        body = _object(data)
     except ValueError:
-        body = None
+        raise BadNodeError(
+            f"{path}: holds {data[:40]!r}, not a node of inbound; remove it, or use another group name"
+        ) from None
+    _refuse_if_newer(path, body)
+    return body
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """Return the JSON object in `data`; ValueError if it is none of inbound's."""
+    try:
+        body = json.loads(data, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
     if not isinstance(body, dict) or not isinstance(body.get("v"), int):
-        raise BadNodeError(f"{path}: holds {data[:40]!r}, not a node of inbound; remove it, or use another group name")
+        raise ValueError("no object with a format version")
+    return body
+
+
+def _refuse_if_newer(path: str, body: dict[str, Any]) -> None:
     if body["v"] > FORMAT + 1:
         raise BadNodeError(f"{path}: format {body['v']}, this inbound reads up to {FORMAT + 1}; upgrade this consumer")
-    return body

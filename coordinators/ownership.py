@@ -11,14 +11,14 @@ import itertools
 import logging
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 
+from inbound.coordinators.claim import Claim, Fence, OtherTopicError, Verdict, current
 from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
     EpochInfo,
-    ResetNote,
+    RecreationNote,
     TopicInfo,
     decode_epoch,
     decode_offset,
@@ -26,6 +26,7 @@ from inbound.coordinators.nodes import (
     encode_offset,
 )
 from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.topic_ids import same_topic
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_OPS,
     Call,
@@ -45,78 +46,6 @@ from inbound.topic_partition import TopicPartition
 log = logging.getLogger(__name__)
 
 _nonces = itertools.count()
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """What makes a partition ours: the epoch's version after our claim, and the session of the owner node.
-
-    The claim's nonce tells our epoch from one of the same number in a node that somebody has deleted and we made again.
-    """
-
-    epoch: int
-    session: int
-    nonce: str = field(default="", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A successful claim. `offset` is the group's commit; None where there is none yet."""
-
-    fence: Fence
-    offset: int | None
-    #: Added to the topic after the group had begun: starts at its smallest offset.
-    added_later: bool = False
-    #: The topic that the offset is about.
-    topic_id: str | None = None
-    #: The topic was deleted and created anew: the offset was set to 0 with this claim. `old` is what it was before.
-    recreated: bool = False
-    old: int | None = None
-    #: The reset that has moved the offset to where it still is: nothing was committed since.
-    reset: ResetNote | None = None
-
-
-class OtherTopicError(TransientError):
-    """The group's offset is about another topic of this name than the one that the claimant knows.
-
-    Either the topic was deleted and created anew, or (`former`) the claimant has not heard of that yet. Nothing is
-    claimed on such old hearsay: ask the brokers again, and claim with `instead_of`.
-    """
-
-    def __init__(self, tp: TopicPartition, *, found: str, told: str | None, former: bool) -> None:
-        super().__init__(f"{tp}: the group's offset is about topic {found}, the brokers last named {told}")
-        self.found = found
-        self.told = told
-        self.former = former
-
-
-class Verdict(Enum):
-    """What an evaluation found about a partition that we hold, or wanted."""
-
-    HELD = "held"  # ours, under our epoch
-    UNVERIFIED = "unverified"  # neither confirmed nor refuted; look again
-    CLOSED = "closed"  # the gate is closed; look again when it opens
-    LOST = "lost"  # somebody else's epoch
-    BROKEN = "broken"  # our node, but not our epoch: drop it and claim anew
-
-
-def current(fence: Fence, path: str, epoch: Node | None) -> Fence | None:
-    """Return `fence` with the version that the epoch node has now, if the epoch is still that of our claim; else None.
-
-    The nonce tells: the number alone comes again in a node that was deleted and made again, and moves on when we write
-    our own claim anew (see `docs/decisions/0014-late-requests.md`). An older version with our nonce is an old view.
-    """
-    if epoch is None:
-        return None
-    if not fence.nonce:
-        return fence if epoch.stat.version == fence.epoch else None
-    try:
-        info = decode_epoch(path, epoch.data)
-    except BadNodeError:
-        return None
-    if info is None or info.nonce != fence.nonce:
-        return None
-    return replace(fence, epoch=max(fence.epoch, epoch.stat.version))
 
 
 class Ownership:
@@ -186,6 +115,7 @@ class Ownership:
         group's offset is about, the topic was deleted and created anew: then the claim sets the offset to 0, in the same
         transaction, so it happens once whoever claims when. It does so only for the id `instead_of`: the one that was
         found before the brokers were asked again. What was heard earlier could be older than what the group knows.
+        Where the two ids cannot be compared, the claim changes neither id nor offset, and says so (`Claim.unclear`).
 
         The offset is read after the claim and in the same session: read before, another owner could still commit and
         release between the two, and its records would be repeated. An owner node of one of `dead_sessions` (of a
@@ -206,20 +136,27 @@ class Ownership:
             return None
         before = self._before(epoch_path, epoch)
         nonce = f"{os.urandom(8).hex()}-{next(_nonces)}"
-        mine = EpochInfo(self.consumer_id, session, nonce, before.topic_id, before.former)
+        leader_epoch = await self._leader_epoch(tp, before, fresh=not epoch.data)
+        notes = before if await self._stands_at(tp, before.noted_offset) else before.without_notes()
+        mine = replace(notes, consumer=self.consumer_id, session=session, nonce=nonce, leader_epoch=leader_epoch)
+        unclear = None
+        if mine.topic_id is not None and topic_id is not None and same_topic(mine.topic_id, topic_id) is None:
+            unclear, topic_id = topic_id, None
         info = mine.of_topic(topic_id)
         recreated = mine.topic_id is not None and mine.topic_id != info.topic_id
-        if before.reset is not None and not recreated and await self._stands_at(tp, before.reset.new):
-            info = replace(info, reset=before.reset)
         if mine.topic_id is not None and recreated and mine.topic_id != instead_of:
-            raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=topic_id in mine.former)
+            former = topic_id is not None and mine.knows_as_former(topic_id)
+            raise OtherTopicError(tp, found=mine.topic_id, told=topic_id, former=former)
+        old = await self.zk.get(offset_path) if recreated else None
+        if recreated:
+            note = RecreationNote(self._overwritten(offset_path, old))
+            info = replace(info, leader_epoch=0, reset=None, recreated=note)
         ops: list[Op] = [
             Check(self.paths.gate(tp.topic), gate.stat.version),
             SetData(epoch_path, info.encode(), epoch.stat.version),
             *([Delete(owner_path)] if owner is not None else []),
             Create(owner_path, self.consumer_id.encode(), ephemeral=True),
         ]
-        old = await self.zk.get(offset_path) if recreated else None
         if recreated:
             ops.append((Create if old is None else SetData)(offset_path, encode_offset(0)))
         try:
@@ -237,9 +174,12 @@ class Ownership:
         known, _ = self._known.get(tp.topic, (TopicInfo(1 << 31), 0))
         fence = Fence(epoch.stat.version + 1, session, info.nonce)
         self._unanswered.pop(tp, None)  # it checks an epoch that is over now
-        was = decode_offset(offset_path, old.data) if old is not None else None
-        reset = info.reset if info.reset is not None and info.reset.new == offset else None
-        return Claim(fence, offset, tp.partition >= known.partitions, info.topic_id, recreated, was, reset)
+        told = info if info.noted_offset == offset else info.without_notes()
+        anew, former_id = told.recreated, next(iter(info.former), None)
+        return Claim(
+            fence, offset, tp.partition >= known.partitions, info.topic_id, anew is not None, anew.old if anew else None,
+            former_id if anew else None, unclear, told.reset, info,
+        )  # fmt: skip
 
     async def recover(self, tp: TopicPartition, fence: Fence) -> tuple[Verdict, Fence]:
         """Get the owner node back in a new session, under the same epoch: nothing is lost and nothing repeated.
@@ -259,13 +199,14 @@ class Ownership:
             Check(self.paths.epoch(*tp), fence.epoch),
             Create(self.paths.owner(*tp), self.consumer_id.encode(), ephemeral=True),
         ]
+        call = self.zk.transaction(ops)
         try:
-            await self.zk.transaction(ops)
+            await call
         except (RefusedError, ZkAmbiguousError) as error:
             if isinstance(error, RefusedError):
                 self._look_for_missing(tp.topic, error)
-            else:
-                self._unanswered[tp] = session
+            elif call.sent_in is not None:
+                self._unanswered[tp] = call.sent_in
             # Refused is not lost: the node may be our own, from an attempt whose answer did not come.
             return await self.verify(tp, replace(fence, session=session))
         return Verdict.HELD, replace(fence, session=session)
@@ -419,17 +360,34 @@ class Ownership:
                 path,
             )
 
+    def _overwritten(self, path: str, old: Node | None) -> int | None:
+        """Return the offset that was there; None too where that was none."""
+        try:
+            return decode_offset(path, old.data) if old is not None else None
+        except BadNodeError as error:
+            log.warning("%s; it was of a topic that is deleted, and is overwritten", error)
+            return None
+
     def _before(self, path: str, epoch: Node) -> EpochInfo:
         """Return what the epoch node says of the topic and of a reset; nothing, if it holds nothing that we know."""
         try:
-            info = decode_epoch(path, epoch.data)
+            return decode_epoch(path, epoch.data) or EpochInfo("", 0, "")
         except BadNodeError as error:
             log.warning("%s; claimed all the same, what it held is overwritten", error)
-            info = None
-        return info or EpochInfo("", 0, "")
+            return EpochInfo("", 0, "")
 
-    async def _stands_at(self, tp: TopicPartition, offset: int) -> bool:
+    async def _leader_epoch(self, tp: TopicPartition, before: EpochInfo, *, fresh: bool) -> int | None:
+        """Return `EpochInfo.leader_epoch` for a claim; 0 where nothing was ever committed.
+
+        That is right for a log that never lost its leader, and spares its first commit to move the epoch.
+        """
+        node = await self.zk.get(self.paths.offset(*tp)) if fresh else None
+        return 0 if fresh and (node is None or not node.data.strip()) else before.leader_epoch
+
+    async def _stands_at(self, tp: TopicPartition, offset: int | None) -> bool:
         """Whether the group's offset is `offset`: a hint, for somebody who commits may come before our claim."""
+        if offset is None:
+            return False
         path = self.paths.offset(*tp)
         node = await self.zk.get(path)
         return node is not None and decode_offset(path, node.data) == offset

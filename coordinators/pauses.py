@@ -81,7 +81,7 @@ def decode_pause(name: str, data: bytes) -> Pause:
         body = json.loads(data)
         reason = body.get("reason")
         since, by = one_line(str(body.get("since", ""))), one_line(str(body.get("by", "")))
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return pause
     return Pause(pause.holder, pause.consumer, since, by, None if reason is None else one_line(str(reason)))
 
@@ -125,20 +125,14 @@ class PauseReader:
         connection = self._zk.connection
         if connection is None:
             raise unavailable(f"list of {self._paths.pauses}")
-        try:
-            listing = self._zk.children(self._paths.pauses, self._pauses.arm(connection.generation))
-            watch = self._rebalance.arm(connection.generation)
-            if watch is not None:
-                await self._zk.get(self._paths.rebalance, watch)
-            names = await listing
-            if names is None:  # the folder was deleted by hand; its return is watched for instead
-                names = []
-                await self._zk.get(self._paths.pauses, self._pauses.fired)
-            found = [await self._read(name) for name in sorted(names) if named(name).concerns(self._consumer_id)]
-        except BaseException:
-            self._pauses.disarm()
-            self._rebalance.disarm()
-            raise
+        listing = self._pauses.children(self._zk, self._paths.pauses)
+        if not self._rebalance.stands(self._zk):
+            await self._rebalance.get(self._zk, self._paths.rebalance)
+        names = await listing
+        if names is None:  # the folder was deleted by hand; its return is watched for instead
+            names = []
+            await self._pauses.get(self._zk, self._paths.pauses)
+        found = [await self._read(name) for name in sorted(names) if named(name).concerns(self._consumer_id)]
         return connection.generation, tuple(pause for pause in found if pause is not None)
 
     async def _read(self, name: str) -> Pause | None:

@@ -104,11 +104,12 @@ class Connection(NamedTuple):
 class Call(Generic[T]):
     """The answer to one request: completed once, by any thread; awaited by any number of tasks."""
 
-    __slots__ = ("_callbacks", "_error", "_lock", "_value", "deadline", "done", "what")
+    __slots__ = ("_callbacks", "_error", "_lock", "_value", "deadline", "done", "sent_in", "what")
 
     def __init__(self, what: str = "", deadline: float | None = None) -> None:
         self.what = what
         self.deadline = deadline  #: on the clock; past it the awaiting task gets ZkAmbiguousError
+        self.sent_in: int | None = None  #: the session that the request was sent in; None: it was not sent
         self.done = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -130,6 +131,11 @@ class Call(Generic[T]):
                 self._callbacks.append(callback)
                 return
         callback()
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error was the answer."""
+        return self._error is not None
 
     def result(self) -> T:
         """Return the answer or raise it; only once `done`."""
@@ -167,8 +173,9 @@ class ZooKeeper(ABC):
     """A connection to ZooKeeper for one process. Every method may be called from any thread and returns at once.
 
     A request made while there is no connection fails with ZkUnavailableError (it was never sent). One whose answer is
-    lost, or late, fails with ZkAmbiguousError. A refused transaction fails with RefusedError; what a node's access rights
-    do not allow, with ZkDeniedError.
+    lost, or late, fails with ZkAmbiguousError. A transaction fails with RefusedError where a node is not as it expects it,
+    and with ZkNodeError where ZooKeeper does not do an operation for another reason: ZkDeniedError where a node's access
+    rights do not allow it.
     """
 
     #: What messages call it.
@@ -196,7 +203,8 @@ class ZooKeeper(ABC):
     def get(self, path: str, watch: Callable[[], None] | None = None) -> Call[Node | None]:
         """Read a node; None where there is none. The watch (on a present or absent node) fires at most once.
 
-        Watches on nodes that never change stay for as long as the connection: see `loosely`.
+        Watches on nodes that never change stay for as long as the connection, equal ones once: see `loosely`. On a node
+        that may not be read one is set, too, and is lost when the node changes while that is so.
         """
 
     @abstractmethod
@@ -246,21 +254,33 @@ class ZooKeeper(ABC):
         return Call(what, self.clock.now() + self.call_timeout)
 
 
+class _Loose:
+    """Calls a method as long as its object lives."""
+
+    __slots__ = ("_hash", "_method")
+
+    def __init__(self, method: Callable[[], None]) -> None:
+        self._method = weakref.WeakMethod(method)
+        self._hash = hash(self._method)
+
+    def __call__(self) -> None:
+        if (call := self._method()) is not None:
+            call()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Loose) and self._method == other._method
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 def loosely(watch: Callable[[], None]) -> Callable[[], None]:
-    """Return what calls `watch`, and does not keep the object alive whose method it is.
+    """Return what calls `watch`, and does not keep the object alive whose method it is; of one method, equals.
 
     A client keeps a watch until its node changes, which most never do; a channel that was closed long ago would be kept
     with it, and all that it has read. Whoever sets a watch on a method keeps its object for as long as it listens.
     """
-    if not inspect.ismethod(watch):
-        return watch
-    kept = weakref.WeakMethod(watch)
-
-    def fire() -> None:
-        if (call := kept()) is not None:
-            call()
-
-    return fire
+    return _Loose(watch) if inspect.ismethod(watch) else watch
 
 
 def unavailable(what: str) -> ZkUnavailableError:

@@ -14,7 +14,7 @@ from types import CoroutineType
 from typing import Any
 
 from inbound.driver import Wakeup
-from inbound.partition import Partition
+from inbound.partition import Partition, Place
 from inbound.parts import Parts
 from inbound.turn import Turns
 
@@ -64,7 +64,7 @@ class AsyncWorker:
         self._wakeup = wakeup
         self._loop = wakeup.loop
         self._under_way: dict[Partition, asyncio.Task[None]] = {}
-        self._defects: list[Exception] = []
+        self._defects: list[BaseException] = []
 
     def run_once(self) -> float | None:
         """Begin a turn for each due partition, and run the loop until there is something new for us to do."""
@@ -87,10 +87,14 @@ class AsyncWorker:
     async def _serve(self, partition: Partition) -> None:
         try:
             await self._turns.serve(partition)
-        except Exception as defect:
+        except GeneratorExit:
+            raise  # the loop itself is gone
+        except BaseException as defect:
+            cancelled = partition.place is Place.ABANDONED and isinstance(defect, asyncio.CancelledError)
             self._turns.rescue(partition)
-            self._defects.append(defect)
-            self._loop.stop()
+            if not cancelled:
+                self._defects.append(defect)
+                self._loop.stop()
         finally:
             del self._under_way[partition]
             self._parts.schedule.end_turn(self, 0.0, 0.0)  # CPU time of one turn among many cannot be told

@@ -25,7 +25,7 @@ from inbound.kafka.mirror_base import Connect
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Ledger
 from inbound.membership import GroupMembership
-from inbound.partition import Fate, Partition, Place
+from inbound.partition import Fate, Handle, Partition, Place
 from inbound.parts import Parts
 from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async, no_topics, paces
 from inbound.processors.batch import Batch
@@ -174,9 +174,9 @@ class InboundKafkaChannel:
         )
 
     def _commit(self, batch: Batch, offset: int) -> None:
-        if isinstance(batch.claim, Partition):  # else it was made by hand
-            partition = batch.claim
-            if self.parts.schedule.finish(partition, offset):
+        if isinstance(batch.claim, Handle):  # else it was made by hand
+            partition = batch.claim.partition
+            if self.parts.schedule.finish(batch.claim, offset):
                 self.committer.submit(Pending(partition, partition.fence, offset))
 
     def _complete(self, callback: Callable[[], object]) -> None:
@@ -358,7 +358,7 @@ class InboundKafkaChannel:
             self._close_processors()
             self._event_loop.close()
         try:
-            parts.ledger.close(clean=parts.mark_gap())
+            parts.ledger.close()
         except LedgerError as error:
             log.error("channel %s: its ledger lacks the mark of a clean end: %s", self.name, error)
 
@@ -394,6 +394,7 @@ class InboundKafkaChannel:
             members=sorted(m.consumer_id for m in membership.members),
             share=membership.plan.share,
             notices=list(membership.plan.notices),
+            bad_nodes=membership.holdings.backoff.problems(),
             partitions=[self._partition_status(p) for p in held],
             abandoned=sorted(str(p.tp) for p in parts.schedule.abandoned()),
             records_total=sum(t.records for t in totals.values()),

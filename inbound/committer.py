@@ -3,6 +3,9 @@
 A partition has at most one commit here at a time (it is not handed out again before), so the newest position issued is
 always the one that is sent, also again after an ambiguous answer.
 
+A commit that ZooKeeper refuses for its node alone (access rights, a quota, a missing folder) is set apart: it is sent by
+itself from then on, ever more rarely, and the commits of other partitions go on without it.
+
 What went without an answer may execute at any time while the session lives, even after later requests (see
 `docs/decisions/0014-late-requests.md`). So the commit that is sent instead moves the epoch on, from which the old one
 is refused.
@@ -15,8 +18,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass, replace
 
+from inbound.coordinators.claim import Fence, current
 from inbound.coordinators.nodes import encode_offset
-from inbound.coordinators.ownership import Fence, current
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
     MAX_TRANSACTION_OPS,
@@ -29,11 +32,12 @@ from inbound.coordinators.zookeeper import (
     SetData,
     Stat,
 )
-from inbound.errors import InboundError, LedgerError, TransientError, ZkUnavailableError
+from inbound.errors import InboundError, LedgerError, TransientError, ZkNodeError
 from inbound.ledger.base import Done, Outcome, Settled
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts
 from inbound.processors.batch import Batch
+from inbound.settle import retry_wait
 
 #: How long to wait before trying again what failed without a connection being lost.
 RETRY = 1.0
@@ -56,14 +60,33 @@ class Pending:
     unread: bool = False  # the epoch node must be read before it is sent again
     epoch: Node | None = None  # the epoch node as read, where the commit is to move it on
     since: float = 0.0  # clock time at which the committer got it
+    leader_epoch: int | None = None  # under which leader what is before `offset` was written, as far as is known
+    failures: int = 0  # how often it was refused for its own node; from the first on it is sent alone,
+    not_before: float = 0.0  # and not before this clock time
 
     def ops(self, parts: Parts) -> list[Op]:
         tp = self.partition.tp
         path, data = parts.paths.offset(*tp), encode_offset(self.offset)
         write: Op = Create(path, data) if self.create else SetData(path, data)
-        if self.epoch is not None:
-            return [SetData(parts.paths.epoch(*tp), self.epoch.data, self.epoch.stat.version), write]
-        return [Check(parts.paths.epoch(*tp), self.partition.fence.epoch), write]
+        return [self._guard(parts.paths.epoch(*tp)), write]
+
+    def size(self, parts: Parts) -> int:
+        """Return about how many bytes it takes in a transaction."""
+        info = self.partition.info
+        moved = info is not None and info.leader_epoch != self.leader_epoch
+        return 100 + 2 * len(parts.paths.offset(*self.partition.tp)) + (len(info.encode()) if info and moved else 0)
+
+    def _guard(self, path: str) -> Op:
+        """Return what keeps the commit from landing under another's epoch: a check, or what moves our own epoch on.
+
+        The epoch is moved on with the first commit of what another leader of the partition has written, too: the node says
+        so with the offset, for whoever reads on there (see `docs/decisions/0051-cut-logs.md`).
+        """
+        epoch, version, info = self.epoch, self.partition.fence.epoch, self.partition.info
+        if info is not None and info.leader_epoch != self.leader_epoch:
+            data = replace(info, leader_epoch=self.leader_epoch).encode()
+            return SetData(path, data, version if epoch is None else epoch.stat.version)
+        return Check(path, version) if epoch is None else SetData(path, epoch.data, epoch.stat.version)
 
 
 class Committer:
@@ -77,6 +100,7 @@ class Committer:
         self._call: Call[list[Stat | None]] | None = None
         self._epochs: list[Call[Node | None]] | None = None  # being read after a second refusal
         self._refusals = 0
+        self._alone = False  # what was sent last was set apart
         self._not_before = 0.0
         self.transactions = 0
         self.commits = 0
@@ -85,6 +109,7 @@ class Committer:
     def submit(self, pending: Pending) -> None:
         """Take over a partition's commit. Any thread."""
         pending.since = self._parts.clock.now()
+        pending.leader_epoch = pending.partition.leader_epoch_at(pending.offset)
         with self._lock:
             self._queue.append(pending)
         self._parts.committer_wakeup.set()
@@ -113,9 +138,11 @@ class Committer:
     def _send(self, now: float) -> float | None:
         if now < self._not_before:
             return self._not_before
-        group = self._collect()
+        group = self._collect(now)
         if not group or not self._record(group):
-            return self._not_before if self._not_before > now else None
+            with self._lock:
+                times = [self._not_before, *(pending.not_before for pending in self._queue)]
+            return min((time for time in times if time > now), default=None)
         unread = [pending for pending in group if pending.unread]
         if unread:
             self._requeue([pending for pending in group if pending not in unread])
@@ -127,36 +154,45 @@ class Committer:
         self._call.when_done(self._parts.committer_wakeup.set)
         return self._call.deadline
 
-    def _collect(self) -> list[Pending]:
+    def _collect(self, now: float) -> list[Pending]:
         """Take from the queue what may be sent now; what is in doubt stays, what is lost is discarded."""
         parts = self._parts
         connection = parts.zk.connection
         session = connection.session.id if connection and parts.zk.certain(connection.session.id) else None
-        group: list[Pending] = []
+        ready: list[Pending] = []
         discarded: list[Pending] = []
-        size = 0
         with self._lock:
             kept: deque[Pending] = deque()
-            while self._queue:
-                pending = self._queue.popleft()
+            for pending in self._queue:
                 partition = pending.partition
-                cost = 100 + 2 * len(parts.paths.offset(*partition.tp))
                 if partition.fate is Fate.DROP:
                     discarded.append(pending)
                 elif pending.first and partition.place is not Place.STARTING:
                     continue  # given up before it had begun: nothing of it may land once its owner node is gone
-                elif (
-                    partition.fence.session != session
-                    or 2 * len(group) + 2 > MAX_TRANSACTION_OPS
-                    or size + cost > MAX_TRANSACTION_BYTES
-                ):
-                    kept.append(pending)
                 else:
-                    group.append(pending)
-                    size += cost
-            self._queue = kept
+                    kept.append(pending)
+                    if partition.fence.session == session and pending.not_before <= now:
+                        ready.append(pending)
+            group = self._choose(ready)
+            self._queue = deque(pending for pending in kept if pending not in group)
         for pending in discarded:
             self._discard(pending, refused=False)
+        return list(group)
+
+    def _choose(self, ready: list[Pending]) -> dict[Pending, None]:
+        """Return as many as fit into one transaction, in order; or one that is set apart, if it is its turn."""
+        apart = [pending for pending in ready if pending.failures]
+        self._alone = bool(apart) and not (self._alone and len(apart) < len(ready))
+        if self._alone:
+            return {apart[0]: None}
+        group: dict[Pending, None] = {}
+        size = 0
+        for pending in ready:
+            size += pending.size(self._parts)
+            if size > MAX_TRANSACTION_BYTES or 2 * len(group) + 2 > MAX_TRANSACTION_OPS:
+                break
+            if not pending.failures:
+                group[pending] = None
         return group
 
     def _record(self, group: list[Pending]) -> bool:
@@ -176,6 +212,9 @@ class Committer:
                 self._requeue(group)
                 self._not_before = parts.clock.now() + RETRY
                 return False
+            for pending in group:
+                if not pending.recorded:
+                    parts.unrecorded(pending.partition.tp, pending.fence.epoch)
         else:
             parts.recorded()
         for pending in group:
@@ -198,6 +237,9 @@ class Committer:
             stats = call.result()
         except RefusedError as refused:
             self._refused(group, refused)
+        except ZkNodeError as error:
+            self._set_apart(group.pop(error.index // 2), str(error))
+            self._requeue(group)
         except InboundError as error:
             # It may have landed. The same offsets are sent again once the session is verified; until then they wait.
             transient = isinstance(error, TransientError)
@@ -209,8 +251,7 @@ class Committer:
                 partitions=len(group),
             )
             for pending in group:
-                if not isinstance(error, ZkUnavailableError):
-                    pending.unanswered_in = pending.partition.fence.session
+                pending.unanswered_in = call.sent_in or pending.unanswered_in
                 pending.unread, pending.epoch = pending.unanswered_in is not None, None
             self._requeue(group)
             self._not_before = self._parts.clock.now() + (SOON if transient else RETRY)
@@ -226,32 +267,47 @@ class Committer:
         """Take note of the epochs that were moved with commits."""
         for index, pending in enumerate(group):
             stat = stats[2 * index]
-            if pending.epoch is not None and stat is not None:
-                partition = pending.partition
-                self._parts.schedule.refence(partition, replace(partition.fence, epoch=stat.version))
+            if stat is not None:
+                self._parts.schedule.raise_epoch(pending.partition, stat.version)
 
     def _refused(self, group: list[Pending], refused: RefusedError) -> None:
         culprit = group[refused.index // 2]
+        if refused.index % 2:
+            if refused.reason == ("NodeExists" if culprit.create else "NoNode"):
+                culprit.create = not culprit.create  # somebody deleted, or made, the offset node
+            else:
+                group.remove(culprit)
+                self._set_apart(culprit, f"{refused}; make the folder of the topic's offsets again")
+            self._requeue(group)
+            return
         self._refusals += 1
-        if refused.index % 2 == 0 and culprit.unanswered_in is not None:
+        if culprit.unanswered_in is not None:
             culprit.unread, culprit.epoch = True, None  # the one before has landed, or what was read was an old view
-        elif refused.index % 2 == 0:
+        else:
             self._discard(culprit, refused=True)
             group.remove(culprit)
             self._parts.evaluate()
-        else:
-            if culprit.create and refused.reason == "NoNode":
-                self._parts.journal.note(
-                    "commit-waits", f"its commits have no place: {refused}; make the folder again", culprit.partition.tp,
-                    offset=culprit.offset, epoch=culprit.partition.fence.epoch, level=logging.ERROR,
-                )  # fmt: skip
-                self._not_before = self._parts.clock.now() + RETRY
-            culprit.create = refused.reason == "NoNode"  # somebody deleted, or made, the offset node
         self._requeue(group)
         if self._refusals >= 2 and group:
             with self._lock:
-                waiting, self._queue = list(self._queue), deque()
+                waiting = [pending for pending in self._queue if not pending.failures]
+                self._queue = deque(pending for pending in self._queue if pending.failures)
             self._read_epochs(waiting)
+
+    def _set_apart(self, pending: Pending, why: str) -> None:
+        """Send this one by itself from now on: it would keep the others of its transaction from landing each time."""
+        parts, partition = self._parts, pending.partition
+        pending.failures += 1
+        wait = retry_wait(pending.failures)
+        pending.not_before = parts.clock.now() + wait
+        partition.commit_problem = why
+        parts.journal.note(
+            "commit-waits", f"the commit of offset {pending.offset} waits: {why}; the commits of other partitions go on, this "
+            f"one is tried again in {wait:.0f} s", partition.tp, offset=pending.offset, epoch=pending.fence.epoch,
+            level=logging.ERROR,
+        )  # fmt: skip
+        with self._lock:
+            self._queue.append(pending)
 
     def _read_epochs(self, group: list[Pending]) -> float | None:
         """Find out about all of these in one round; they are sent, or dropped, when the answers are there."""
@@ -271,6 +327,9 @@ class Committer:
             partition = pending.partition
             try:
                 node = call.result()
+            except ZkNodeError as error:
+                self._set_apart(pending, str(error))
+                continue
             except InboundError:
                 kept.append(pending)  # sent again, and judged by that
                 continue
@@ -279,8 +338,8 @@ class Committer:
                 self._discard(pending, refused=True)
                 self._parts.evaluate()
                 continue
-            if fence.epoch > partition.fence.epoch:  # our own, from a commit whose answer did not come
-                self._parts.schedule.refence(partition, fence)
+            # Our own, from a commit whose answer did not come.
+            self._parts.schedule.raise_epoch(partition, fence.epoch)
             pending.unread = False
             # Requests of a session that has ended are refused: only those of this one can still come.
             pending.epoch = node if pending.unanswered_in == partition.fence.session else None
@@ -289,9 +348,13 @@ class Committer:
 
     def _landed(self, pending: Pending) -> None:
         parts, partition = self._parts, pending.partition
-        partition.committed = pending.offset
+        partition.committed, partition.commit_problem = pending.offset, None
+        if partition.info is not None:
+            info = partition.info
+            info = info if info.noted_offset == pending.offset else info.without_notes()
+            partition.info = replace(info, leader_epoch=pending.leader_epoch)
         partition.reverts, partition.reverted_to = 0, None
-        parts.mirror.landed(partition.tp, pending.offset)
+        parts.mirror.landed(partition, pending.offset)
         self.commits += 1
         parts.meters.commit_seconds.observe(parts.clock.now() - pending.since)
         if pending.first:
@@ -321,12 +384,9 @@ class Committer:
     def _settle_in_ledger(self, group: list[Pending], outcome: Outcome, stats: list[Stat | None] | None) -> None:
         entries = []
         for index, pending in enumerate(group):
-            stat = stats[2 * index + 1] if stats else None
-            entries.append(
-                Settled(
-                    *pending.partition.tp, pending.fence.epoch, pending.offset, outcome, stat.mzxid if stat else None
-                )
-            )
+            moved, stat = stats[2 * index : 2 * index + 2] if stats else (None, None)
+            epoch = pending.fence.epoch if moved is None else moved.version  # whoever claims next comes after that one
+            entries.append(Settled(*pending.partition.tp, epoch, pending.offset, outcome, stat.mzxid if stat else None))
         try:
             self._parts.ledger.settled(entries)
         except LedgerError as error:
@@ -335,8 +395,6 @@ class Committer:
     def _ledger_failed(self, error: LedgerError) -> None:
         parts = self._parts
         parts.ledger_trouble(error, "going on" if parts.degrade else "commits wait for it")
-        if parts.degrade:
-            parts.unrecorded()
 
     def _requeue(self, group: list[Pending]) -> None:
         with self._lock:

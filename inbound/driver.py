@@ -45,6 +45,8 @@ class Wakeup:
 
     def take(self) -> bool:
         """Return whether a waiting thread would go on now, in its place and without waiting."""
+        if not self._pending:
+            return False
         with self._condition:
             woken = self._pending > 0
             self._pending = max(0, self._pending - 1)

@@ -7,7 +7,8 @@
     │   ├── ZkAmbiguousError            the answer was lost; the request may or may not have executed
     │   └── BrokerUnavailableError      Kafka does not answer
     │       └── BrokerRefusedError      it does, and does not let us in: password, certificate, token
-    ├── ZkDeniedError                   you: a ZooKeeper node's access rights do not let us in
+    ├── ZkNodeError                     you: ZooKeeper does not do what is asked of one node, and asking again does not help
+    │   └── ZkDeniedError               its access rights do not let us in
     ├── PartitionError                  one partition; the others go on
     │   ├── PartitionLostError          another consumer owns it; nothing more is committed
     │   └── OffsetOutOfRangeError       the position is not in the log
@@ -48,7 +49,19 @@ class ZkAmbiguousError(TransientError):
     """The connection or the time ran out before the answer came: the request may have executed."""
 
 
-class ZkDeniedError(InboundError):
+class ZkNodeError(InboundError):
+    """ZooKeeper does not do what is asked of the node at `path`; nothing was done.
+
+    `index` is the operation to blame, where a transaction was asked for.
+    """
+
+    def __init__(self, message: str, path: str = "", index: int = 0) -> None:
+        super().__init__(message)
+        self.path = path
+        self.index = index
+
+
+class ZkDeniedError(ZkNodeError):
     """A node's access rights (ACL) do not let our user do this; nothing was done."""
 
 
@@ -74,13 +87,28 @@ class PartitionLostError(PartitionError):
 
 
 class OffsetOutOfRangeError(PartitionError):
-    """The position to read from is not in the partition's log."""
+    """The position to read from is not in the partition's log; or is, but the log was cut before it and has grown again.
 
-    def __init__(self, topic: str, partition: int, offset: int, start: int, end: int) -> None:
-        super().__init__(topic, partition, f"offset {offset} is outside the log, which holds {start} to {end}")
+    `cut` is the offset from which on the log holds other records than were read, where the brokers can tell.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, offset: int, start: int, end: int, *, cut: int | None = None
+    ) -> None:
+        said = f"offset {offset} is outside the log, which holds {start} to {end}"
+        if start <= offset <= end or cut is not None:
+            where = "" if cut is None else f" at {cut}"
+            said = f"the log was cut{where}, before offset {offset}; it holds {start} to {end} now"
+        super().__init__(topic, partition, said)
         self.offset = offset
         self.start = start
         self.end = end
+        self.cut = cut
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the log was cut; else its beginning was deleted by retention."""
+        return self.offset >= self.start
 
 
 class ProcessorError(InboundError):

@@ -1,4 +1,4 @@
-"""What happens when a processor fails, or a position is not in the log."""
+"""What happens when a processor fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
-from inbound.errors import BadResponseError, OffsetOutOfRangeError, ProcessorError
+from inbound.errors import BadResponseError, ProcessorError
 from inbound.journal import Journal
 from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor
@@ -27,16 +27,17 @@ DeadLetters = Callable[[str, int, Sequence[Record], str], None]
 
 
 def describe(error: BaseException) -> str:
-    """Return one line: what was raised, and where in the user's code."""
+    """Return one line: what was raised, and where in the user's code. It can be encoded, whatever the error says."""
     try:
         said = str(error)
     except Exception as failure:  # an error whose own text fails must not hide what happened
         said = f"(its text failed: {type(failure).__name__})"
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, BadResponseError) or not frames:
-        return text
-    return f"{text} (at {frames[-1].filename}:{frames[-1].lineno})"
+    if not isinstance(error, BadResponseError) and frames:
+        text = f"{text} (at {frames[-1].filename}:{frames[-1].lineno})"
+    # Half of a surrogate pair has no encoding: not in a header, a ledger, a log or an answer.
+    return text.encode(errors="backslashreplace").decode()
 
 
 class Served(Protocol):
@@ -56,7 +57,7 @@ class Served(Protocol):
 
 
 class FailurePolicy:
-    """The channel's `on_error`, and its answer to positions outside the log. Called by workers."""
+    """The channel's `on_error`. Called by workers."""
 
     def __init__(self, parts: Served, dead_letters: DeadLetters | None) -> None:
         self._parts = parts
@@ -64,7 +65,7 @@ class FailurePolicy:
 
     async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
         """Return what to do after on_next_batch failed on `batch`: what on_exception says, else `on_error`."""
-        if partition.place is Place.ABANDONED:
+        if _abandoned(partition):
             return Outcome(batch.first_offset, None)  # nobody waits for it any more
         partition.attempts += 1
         partition.last_error = describe(error)
@@ -73,6 +74,8 @@ class FailurePolicy:
         if not isinstance(error, Exception):  # sys.exit() in a processor, say: its end, not ours
             error = ProcessorError(f"{partition.tp}: {partition.last_error}")
         answer = await self._ask(partition, batch, error)
+        if _abandoned(partition):  # while it was asked: nothing is given up or sent for it any more
+            return Outcome(batch.first_offset, None)
         if answer is not None:
             self._say(
                 partition, "failed", batch.first_offset, logging.WARNING,
@@ -106,7 +109,7 @@ class FailurePolicy:
 
     def claim_failed(self, partition: Partition, error: BaseException) -> float:
         """Return when to ask again after on_claim failed, as clock time; infinity: not at all, the partition is held."""
-        if partition.place is Place.ABANDONED:
+        if _abandoned(partition):
             return NEVER
         partition.attempts += 1
         partition.last_error = describe(error)
@@ -116,7 +119,7 @@ class FailurePolicy:
                 f"on_claim failed {partition.attempts} times: {partition.last_error}. Nothing is read before it says where "
                 "to begin: correct the processor and restart"
             )
-            self._hold(partition, "processor-fails", partition.committed)
+            self.hold(partition, "processor-fails", partition.committed)
             return NEVER
         wait = retry_wait(partition.attempts)
         self._say(
@@ -127,39 +130,15 @@ class FailurePolicy:
         log.debug("%s: where it failed", partition.tp, exc_info=error)
         return self._parts.clock.now() + wait
 
-    def out_of_range(self, partition: Partition, error: OffsetOutOfRangeError) -> int | None:
-        """Return where to read on when the position is not in the log; None: nowhere, the partition is held."""
-        if error.offset < error.start:
-            self._say(
-                partition, "out-of-range", error.offset, logging.ERROR,
-                f"offsets {error.offset} to {error.start - 1} are lost to retention: the log starts at {error.start}; reading "
-                "on there. Raise the topic's retention, or add consumers",
-            )  # fmt: skip
-            self._parts.note("retention", partition.tp, partition.fence.epoch, first=error.offset, next=error.start)
-            return error.start
-        choice = self._parts.config.on_truncation
-        if choice == "hold":
-            partition.held = (
-                f"the commit {error.offset} is beyond the log's end {error.end}: the log was truncated. Set on_truncation "
-                "to earliest or latest, or move the offset, and restart"
-                if error.offset != partition.given_start
-                else f"on_claim gave {error.offset}, beyond the log's end {error.end}: it is not of this log, or the log was "
-                "truncated. Correct what it keeps, or set on_truncation to earliest or latest, and restart"
-            )
-            self._hold(partition, "out-of-range", error.offset)
-            return None
-        target = error.start if choice == "earliest" else error.end
-        told = (
-            f"the commit {error.offset} is beyond the log's end {error.end}"
-            if error.offset != partition.given_start
-            else f"on_claim gave {error.offset}, beyond the log's end {error.end}"
+    def hold_unclear(self, partition: Partition, told: str) -> None:
+        """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
+        partition.held = (
+            f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
+            "is one topic cannot be told. Say where to go on with `inbound offsets reset --group "
+            f"{self._parts.config.group} --topic {partition.tp.topic}:{partition.tp.partition}`: at {partition.committed} if "
+            "it is, at the earliest offset if the topic was created anew"
         )
-        self._say(
-            partition, "out-of-range", error.offset, logging.ERROR,
-            f"{told}; reading on at {target} (on_truncation: {choice})",
-        )  # fmt: skip
-        self._parts.note("revert", partition.tp, partition.fence.epoch, from_=error.offset, to=target)
-        return target
+        self.hold(partition, "out-of-range", partition.committed)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -193,9 +172,10 @@ class FailurePolicy:
                 f"on_next_batch fails on the record at offset {offset}: {why}. Correct the processor and restart, or set "
                 "on_error.then to skip or dead-letter"
             )
-            self._hold(partition, "poison-event", offset)
+            self.hold(partition, "poison-event", offset)
             return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
         if then == "dead-letter" and self._dead_letters is not None:
+            problem = None
             try:
                 send = partial(self._dead_letters, batch.topic, batch.partition, batch.records, why)
                 if self._parts.asynchronous:  # it waits for a broker, and the loop's other partitions need not
@@ -204,11 +184,15 @@ class FailurePolicy:
                     await asyncio.get_running_loop().run_in_executor(None, send)
                 else:
                     send()
-            except Exception as error:
+            except GeneratorExit:
+                raise  # the loop itself is gone
+            except BaseException as error:  # also that it was cancelled: given up, or by the processor
+                problem = describe(error)
+            if _abandoned(partition):
+                return Outcome(batch.first_offset, None)  # sent or not: the next claim reads the record again
+            if problem is not None:
                 wait = retry_wait(partition.attempts)
-                partition.dead_letter_problem = (
-                    f"offset {offset} could not be sent to the dead-letter topic: {describe(error)}"
-                )
+                partition.dead_letter_problem = f"offset {offset} could not be sent to the dead-letter topic: {problem}"
                 self._say(
                     partition, "dead-letter-failed", offset, logging.ERROR,
                     f"{partition.dead_letter_problem}; tried again in {wait:.0f} s",
@@ -227,9 +211,9 @@ class FailurePolicy:
             reason=f"{then}: {why}",
         )
         partition.attempts, partition.dead_letter_problem = 0, None
-        return Outcome(batch.next_offset, batch.next_offset)
+        return Outcome(batch.next_offset, _commit_after(partition, batch))
 
-    def _hold(self, partition: Partition, cause: str, offset: int | None) -> None:
+    def hold(self, partition: Partition, cause: str, offset: int | None) -> None:
         """Say that `partition.held` stands: nothing is read before somebody acts."""
         partition.held_cause = cause
         self._say(partition, "held", offset, logging.ERROR, f"held: {partition.held}", cause=cause)
@@ -238,3 +222,22 @@ class FailurePolicy:
         self._parts.journal.note(
             kind, text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level, **facts
         )
+
+
+def _commit_after(partition: Partition, batch: Batch) -> int | None:
+    """Return what to commit once `batch` is given up; None: nothing, the processor's next commit covers it.
+
+    1. The processor answers `next` for what it collects; 2. the record behind that is given up; 3. the process dies. Were
+    the given-up record committed, so would be what was collected, and it is nowhere but in the memory of the dead.
+    """
+    if partition.committed is None:
+        return batch.next_offset
+    agreed = max(partition.committed, partition.deferred or 0)  # what the processor has said may be committed
+    if agreed < batch.first_offset or batch.next_offset <= partition.committed:
+        return None
+    return batch.next_offset
+
+
+def _abandoned(partition: Partition) -> bool:
+    """Whether a partition was given up while its call runs. Asked again after each await."""
+    return partition.place is Place.ABANDONED

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from inbound.coordinators.nodes import OPEN
-from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import Node, ZooKeeper, unavailable
 
@@ -23,6 +23,11 @@ class ClosedGate:
     topic: str
     command: str  # the reset's path, or whatever else stands in the node
     since: float  # Unix time; 0: not known
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether it names no reset: then nobody opens it again."""
+        return not self.command.startswith(f"{CommandPaths.RESETS}/")
 
     @property
     def name(self) -> str:
@@ -56,15 +61,13 @@ class Gates:
         Raises:
             TransientError: nothing new is known: there is no connection, or no answer.
         """
-        connection = self._zk.connection
-        if connection is None:
+        if self._zk.connection is None:
             raise unavailable(f"look at the gates of {self._paths.root}")
         asked = []
         for topic in topics:
-            held = self._watches.setdefault(topic, Watch(self._changed))
-            watch = held.arm(connection.generation)
-            if watch is not None:
-                asked.append((topic, self._zk.get(self._paths.gate(topic), watch)))
+            watch = self._watches.setdefault(topic, Watch(self._changed))
+            if not watch.stands(self._zk):
+                asked.append((topic, watch.get(self._zk, self._paths.gate(topic))))
         if not asked:
             return
         closed = dict(self.closed)
@@ -76,7 +79,7 @@ class Gates:
                     closed[topic] = gate
         except BaseException:
             for topic, _ in asked:
-                self._watches[topic].disarm()
+                self._watches[topic].forget()
             raise
         self.closed = closed
 

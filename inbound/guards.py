@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from inbound.coordinators.ownership import Fence, current
+from inbound.coordinators.claim import Fence, current
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, loosely
+from inbound.errors import ZkNodeError
 from inbound.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
@@ -60,7 +61,11 @@ class Guards:
             # The owner last: see Ownership.verify.
             calls = [(p, p.fence, *self._ask(p, connection.generation)) for p in some]
             for partition, fence, guard, reading, asking in calls:
-                epoch, owner = await reading, await asking
+                try:
+                    epoch, owner = await reading, await asking
+                except ZkNodeError:
+                    guard.sure = None  # the look at all of them names it
+                    continue
                 ours = owner is not None and owner.stat.ephemeral_owner == connection.session.id == fence.session
                 guard.sure = fence if ours and self._is_under(partition.tp, epoch, fence) else None
         return all(self._is_sure(p, connection.generation) for p in asked)

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from inbound.coordinators.claim import Claim, Fence, OtherTopicError, Verdict
 from inbound.coordinators.nodes import BadNodeError, ResetNote
-from inbound.coordinators.ownership import Claim, OtherTopicError, Ownership, Verdict
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call, Delete, Op, RefusedError
-from inbound.errors import InboundError, TransientError, ZkUnavailableError
+from inbound.coordinators.zookeeper import Call, Op, RefusedError
+from inbound.errors import InboundError, TransientError, ZkNodeError, ZkUnavailableError
 from inbound.kafka.reader import Reader
-from inbound.partition import Fate, Partition, Place
+from inbound.partition import Fate, Partition, Place, read_to
+from inbound.partition_backoff import PartitionBackoff
 from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
@@ -65,12 +67,11 @@ class Holdings:
         self.abandon: Callable[[Partition, str], None] = lambda partition, why: parts.schedule.abandon(partition)
         #: Their owner node may be ours although we do not hold them.
         self._suspects: set[TopicPartition] = set()
-        self._releases: dict[TopicPartition, Call[None]] = {}
+        self._releases: dict[Partition, Call[None]] = {}  # those under way
         #: While the group is being left: what drained partitions wait for, and whose owner nodes are gone already.
         self._together: Call[None] | None = None
         self._deleted: frozenset[TopicPartition] = frozenset()
-        #: Partitions whose nodes cannot be read, and when to look at them again.
-        self._unreadable: dict[TopicPartition, float] = {}
+        self.backoff = PartitionBackoff(parts)
         self._hearsay: dict[TopicPartition, _Hearsay] = {}
 
     # -- beliefs against nodes ---------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ class Holdings:
     async def verify(self) -> None:
         """Hold what we believe to hold against the nodes; drop without commit what they give to another."""
         held = [p for p in self._parts.schedule.held() if p.place is not Place.LEAVING and p.fate is not Fate.DROP]
-        verdicts = await self._tasks.gather([self.ownership.verify(p.tp, p.fence) for p in held], "check")
+        verdicts = await self._tasks.gather([self._verify_one(p) for p in held], "check")
         again = []
         self._drop_other_topics(held)
         for partition, (verdict, fence) in zip(held, verdicts, strict=True):
@@ -107,20 +108,36 @@ class Holdings:
                 partitions=len(recovered),
             )
         for partition, verdict in zip(needy, verdicts, strict=True):
-            if verdict in (Verdict.LOST, Verdict.BROKEN):
+            if partition.drained.done:
+                # 1. The recovery is sent; 2. the partition drains, and its release finds no owner node to delete; 3. the
+                # recovery creates one. No partition is held under it.
+                self._suspects.add(partition.tp)
+                self._parts.evaluate()
+            elif verdict in (Verdict.LOST, Verdict.BROKEN):
                 self._drop(partition, verdict)
             elif verdict is Verdict.UNVERIFIED:
                 self._parts.evaluate()
         self._parts.schedule.hurry_all()
         self._parts.committer_wakeup.set()
 
+    async def _verify_one(self, partition: Partition, *, recover: bool = False) -> tuple[Verdict, Fence]:
+        """Return how a partition stands; what ZooKeeper refuses for its nodes concerns no other one."""
+        try:
+            verdict, fence = await self.ownership.verify(partition.tp, partition.fence)
+            if verdict is Verdict.UNVERIFIED and recover:
+                # The server declared the old session expired before it gave us a new one, so no commit of the old one
+                # can land any more, and the same epoch is safe to go on with: as it is now, for a commit whose answer
+                # was lost may have moved it on.
+                verdict, fence = await self.ownership.recover(partition.tp, fence)
+        except ZkNodeError as error:
+            self.backoff.failed(partition.tp, error)
+            return Verdict.REFUSED, partition.fence
+        if verdict is Verdict.HELD:
+            self.backoff.succeeded(partition.tp)
+        return verdict, fence
+
     async def _recover_one(self, partition: Partition) -> Verdict:
-        verdict, fence = await self.ownership.verify(partition.tp, partition.fence)
-        if verdict is Verdict.UNVERIFIED:
-            # The server declared the old session expired before it gave us a new one, so no commit of the old one can
-            # land any more, and the same epoch is safe to go on with: as it is now, for a commit whose answer was lost
-            # may have moved it on.
-            verdict, fence = await self.ownership.recover(partition.tp, fence)
+        verdict, fence = await self._verify_one(partition, recover=True)
         if verdict is Verdict.HELD:
             if fence.session != partition.fence.session:
                 self._parts.journal.note(
@@ -177,7 +194,7 @@ class Holdings:
         settled = True
         self._suspects |= self._parts.schedule.take_dropped()
         connection = self._parts.zk.connection
-        found = sorted(self._suspects - ours)
+        found = sorted(self._suspects - ours - self.backoff.resting)
         idle = [tp for tp in found if tp.topic in closed or (tp in owned and not self._parts.schedule.may_claim(tp))]
         for cleared in await self._tasks.gather([self.clear_node(tp) for tp in idle], "removal of owner nodes"):
             settled &= cleared
@@ -185,7 +202,11 @@ class Holdings:
         if wanted and connection is not None:
             nodes = [(tp, self._parts.zk.get(self._parts.paths.owner(*tp))) for tp in wanted]
             for tp, asked in nodes:
-                node = await asked
+                try:
+                    node = await asked
+                except ZkNodeError as error:
+                    self.backoff.failed(tp, error)
+                    continue
                 if node is not None and node.stat.ephemeral_owner == connection.session.id:
                     settled &= await self.claim(tp)
         self._suspects -= {p.tp for p in self._parts.schedule.held()}
@@ -201,6 +222,9 @@ class Holdings:
         except (RefusedError, TransientError) as error:
             log.debug("%s: %s", tp, error)
             return False
+        except ZkNodeError as error:
+            self.backoff.failed(tp, error)
+            return False
         self._suspects.discard(tp)
         return True
 
@@ -215,8 +239,7 @@ class Holdings:
 
     async def claim(self, tp: TopicPartition) -> bool:
         """Claim one partition, and begin to read it. Returns whether it is ours now."""
-        now = self._parts.clock.now()
-        if self.leaving or not self._parts.schedule.may_claim(tp) or self._unreadable.get(tp, now) > now:
+        if self.leaving or not self._parts.schedule.may_claim(tp) or self.backoff.rests(tp):
             return False
         meta = self._reader.topics.get(tp.topic)
         topic_id = meta.topic_id if meta is not None else None
@@ -232,12 +255,8 @@ class Holdings:
         except OtherTopicError as error:
             self._ask_which_topic(tp, error, hearsay)
             return False
-        except BadNodeError as error:
-            self._parts.journal.note(
-                "unreadable", f"claimed, but cannot be read: {error}; looking again in {AFTER_ERROR:.0f} s", tp,
-                level=logging.ERROR,
-            )  # fmt: skip
-            self._unreadable[tp] = now + AFTER_ERROR
+        except (BadNodeError, ZkNodeError) as error:
+            self.backoff.failed(tp, error)
             return False
         except TransientError as error:
             log.debug("%s: %s", tp, error)
@@ -247,6 +266,7 @@ class Holdings:
                 self._suspects.discard(tp)
             return False
         self._suspects.discard(tp)
+        self.backoff.succeeded(tp)
         self._hearsay.pop(tp, None)
         if self._stop_came():
             # The stop came while the claim was on its way. Nobody would release it any more.
@@ -278,23 +298,34 @@ class Holdings:
 
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
-        partition = Partition(tp, claim.fence, claim.offset, claim.added_later, claim.topic_id)
-        if claim.reset is not None:
-            self._tell_reset(partition, claim.reset)
+        partition = Partition(
+            tp, claim.fence, claim.offset, claim.added_later, claim.topic_id, claim.unclear, claim.info
+        )
+        partition.read_to = read_to(claim.offset, claim.info.leader_epoch if claim.info is not None else None)
         partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
         if claim.recreated:
             parts.journal.note(
-                "recreated", "the topic was deleted and created anew; the group starts at offset 0 of the new one", tp,
+                "recreated", "the topic was deleted and created anew; the group starts at offset 0 of the new one "
+                f"(id {claim.topic_id}, before {claim.former}; the commit was {claim.old})", tp,
                 offset=0, epoch=claim.fence.epoch, level=logging.WARNING, old=claim.old,
             )  # fmt: skip
-            parts.note("reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew")
-        parts.note("claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session)
+            parts.note(
+                "reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew",
+                topic_id=claim.topic_id, former=claim.former,
+            )  # fmt: skip
+        if claim.reset is not None:
+            self._tell_reset(partition, claim.reset)
+        which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
+        degrades = {"on_failure": "degrade"} if parts.degrade else {}
+        parts.note(
+            "claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, **which, **degrades
+        )
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
         parts.journal.note(
             "claimed", f"claimed, {self.why()}; reading begins {where}", tp,
             offset=claim.offset, epoch=claim.fence.epoch, session=f"{claim.fence.session:#x}",
         )  # fmt: skip
-        parts.mirror.claimed(tp, claim.offset)
+        parts.mirror.claimed(partition, claim.offset)
         parts.schedule.adopt(partition)
         self._reader.open(partition)
 
@@ -310,7 +341,16 @@ class Holdings:
             "reset", f"reset {name} has moved the group's offset from {before} to {reset.new}", tp,
             offset=reset.new, epoch=epoch, old=reset.old, command=reset.command,
         )  # fmt: skip
-        parts.note("reset", tp, epoch, old=reset.old, new=reset.new, reason=BY_COMMAND, command=reset.command)
+        parts.note(
+            "reset",
+            tp,
+            epoch,
+            old=reset.old,
+            new=reset.new,
+            reason=BY_COMMAND,
+            command=reset.command,
+            since=reset.since,
+        )
 
         def on_reset() -> object:
             return (partition.served_by or parts.processor).on_reset(tp, reset.old, reset.new)
@@ -319,24 +359,29 @@ class Holdings:
 
     def release(self, partition: Partition) -> Call[None]:
         """Start to release a partition, once. Returns what completes when it is out of our hands."""
-        running = self._releases.get(partition.tp)
-        if running is None or running.done:
-            running = self._releases[partition.tp] = self._tasks.spawn(
-                self._give_up(partition), f"release of {partition.tp}"
-            )
+        running = self._releases.get(partition)
+        if running is None:
+            self._parts.schedule.doom(partition, Fate.RELEASE)
+            running = self._tasks.spawn(self._give_up(partition), f"release of {partition.tp}")
+            self._releases[partition] = running
+            running.when_done(partial(self._releases.__delitem__, partition))
         return running
 
     async def _give_up(self, partition: Partition) -> None:
-        """Let the partition drain, then delete its owner node; ends when it is out of our hands."""
-        drained: Call[None] = Call(f"drain of {partition.tp}")
-        partition.on_given_up = lambda: drained.succeed(None)
-        self._parts.schedule.doom(partition, Fate.RELEASE)
-        await drained
+        """Wait until the partition has drained, then delete its owner node; ends when it is out of our hands.
+
+        1. A release is asked for; 2. committer and worker find that the partition is lost, and it is gone; 3. this begins.
+        `drained` is done then, and there is nothing left to wait for.
+        """
+        await partition.drained
         if self._together is not None:
             await self._together
         while partition.place is Place.LEAVING and partition.fate is not Fate.DROP:
             if partition.tp in self._deleted:
                 break
+            connection = self._parts.zk.connection
+            if connection is not None and connection.session.id != partition.fence.session:
+                self._parts.mirror.forget(partition)
             try:
                 await self.ownership.release(partition.tp, partition.fence, None)
                 await self._suspect_if_still_ours(partition.tp)
@@ -396,9 +441,12 @@ class Holdings:
         together: Call[None] = Call("the others that leave")
         self._together = together
         releases = [self.release(p) for p in held]
+        connection = self._parts.zk.connection
+        if connection is not None:
+            self.commit_in(connection.session.id)  # the last one expired, and nothing is recovered any more
         try:
             soon = self._parts.clock.now() + TOGETHER
-            while any(p.place not in (Place.LEAVING, Place.GONE) for p in held) and self._parts.clock.now() < soon:
+            while not all(p.drained.done for p in held) and self._parts.clock.now() < soon:
                 await self._tasks.sleep(TOGETHER / 10)
             ready = [p for p in held if p.place is Place.LEAVING and p.fate is Fate.RELEASE]
             try:
@@ -411,22 +459,31 @@ class Holdings:
         for release in releases:
             await release
 
+    def commit_in(self, session: int) -> None:
+        """Commit in `session` what is being released, and was claimed in one that the server has declared over.
+
+        None of the old session's commits is on its way any more, and the epoch alone still fences ours: what has been
+        processed is committed, unless another member has claimed it or a reset has moved the epoch.
+        """
+        for partition in self._parts.schedule.held():
+            if partition.fate is Fate.RELEASE and partition.fence.session != session:
+                self._parts.mirror.forget(partition)
+                self._parts.schedule.refence(partition, replace(partition.fence, session=session))
+        self._parts.committer_wakeup.set()
+
     async def clear(self) -> None:
         """Delete the owner nodes that are still ours after everything was released: a claim's answer was lost.
+
+        Each under its epoch, as the channel may come back in this session, and claim it: see `Ownership.clear`. What ZooKeeper
+        refuses us is named, and goes with the session.
 
         Raises:
             TransientError: ZooKeeper did not answer; call it again.
         """
-        connection = self._parts.zk.connection
-        if connection is None:
-            raise ZkUnavailableError(f"channel {self._parts.name}: no connection to look for owner nodes with")
         known = [TopicPartition(t, p) for t, meta in self._reader.topics.items() for p in range(meta.partitions)]
-        nodes = [(self._parts.paths.owner(*tp), self._parts.zk.get(self._parts.paths.owner(*tp))) for tp in known]
-        for path, asked in nodes:
-            node = await asked
-            if node is not None and node.stat.ephemeral_owner == connection.session.id:
-                with suppress(RefusedError):  # it went meanwhile
-                    await self._parts.zk.transaction([Delete(path, node.stat.version)])
+        cleared = await self._tasks.gather([self.clear_node(tp) for tp in known], "removal of owner nodes")
+        if any(not sure and not self.backoff.rests(tp) for tp, sure in zip(known, cleared, strict=True)):
+            raise ZkUnavailableError(f"channel {self._parts.name}: some owner nodes may still be ours; looking again")
 
     @property
     def nothing_to_commit(self) -> bool:

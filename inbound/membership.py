@@ -11,18 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from inbound.coordinators.base import GroupView, Member, Plan, ZkCoordinator
-from inbound.coordinators.members import Membership, Registration, read_members
+from inbound.coordinators.members import IdNodeTooLargeError, Members, Membership, Registration
 from inbound.coordinators.nodes import MemberInfo
-from inbound.coordinators.ownership import Fence
 from inbound.coordinators.pauses import PauseReader
 from inbound.coordinators.tasks import Tasks
-from inbound.coordinators.zookeeper import Call
 from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.guards import Guards
 from inbound.holdings import RETRY, Holdings
 from inbound.kafka.base import TopicMeta
 from inbound.kafka.reader import Reader
 from inbound.notices import Notices
+from inbound.owner_lists import OwnerLists
 from inbound.partition import Fate, Partition
 from inbound.parts import Parts
 from inbound.resets import Resets, emptied
@@ -66,8 +65,9 @@ class GroupMembership:
         self.join_delay = join_delay
         self._session_began = session_began
         self._on_join = on_join
-        self._owner_is_dead = owner_is_dead
-        self.membership = Membership(parts.zk, parts.paths, parts.consumer_id, member, set())
+        self.membership = Membership(
+            parts.zk, parts.paths, parts.consumer_id, member, set(), owner_is_dead=owner_is_dead
+        )
         self.holdings = Holdings(parts, tasks, reader, self.membership.dead_sessions)
         self.holdings.why = self._why_claimed
         self.holdings.why_released = self._why_released
@@ -81,13 +81,13 @@ class GroupMembership:
         self._content: bool | None = False
         self._looks = 0
         self._news = -1
-        self._asked_ahead: dict[str, Call[list[str] | None]] = {}  # lists of owners that are on their way
         self._guards = Guards(parts.zk, parts.paths, self._changed)
         self._looked_at_all = float("-inf")
         self._look_at_all_from: float | None = None  # overdue, and put off until then
         self._spread = 1 + 4 * (zlib.crc32(parts.consumer_id.encode()) % 100) / 100  # not all members at once
         self._looked_with: Mapping[str, TopicMeta] = {}  # what the brokers had said of the topics then
-        self._cache: dict[str, Member] = {}
+        self._reading = Members(parts.zk, parts.paths, self._changed)
+        self._owners = OwnerLists(parts.zk, parts.paths, self._owners_changed)
         self.members: tuple[Member, ...] = ()
         self.plan = Plan()
         #: Set by a new session: what was ownerless then is left alone until `_quiet_until`.
@@ -97,6 +97,7 @@ class GroupMembership:
         self._look_at: float | None = None  # asked for by the evaluation that ran last
         self._joined_session = 0
         self._told_no_share = False
+        self._told_too_large = ""
         self._notices = Notices(parts.name)
         self.report = SubscriberReport(parts, self._look_again)
         self._waiting_for_id = False
@@ -125,12 +126,11 @@ class GroupMembership:
         return self.membership.registered and not self.leaving
 
     async def zk_reconnected(self) -> None:
-        self._cache.clear()  # its watches went with the connection
         self.report.view = None
         connection = self._parts.zk.connection
         if self.leaving or connection is None:
-            if connection is not None and connection.session.id != self._joined_session:
-                self.leaving_in(connection.session.id)  # it expired while this channel, and no other, is leaving
+            if connection is not None:
+                self.leaving_in(connection.session.id)  # this channel, and no other, is leaving
             return
         await self.holdings.ownership.ensure_group()
         await self._read_pauses()  # here too: nothing is handed out before, and to verify many partitions takes a while
@@ -142,7 +142,7 @@ class GroupMembership:
             self._ownerless_at_join = None
             self._expired_once = self.membership.registered
             self.resets.new_session()
-        if await self.membership.register(owner_is_dead=self._owner_is_dead) is Registration.OCCUPIED:
+        if await self.membership.register() is Registration.OCCUPIED:
             if not self._waiting_for_id:
                 self._parts.journal.note(
                     "waiting-for-id", f"consumer id {self._parts.consumer_id} is still registered by another session; waiting "
@@ -185,12 +185,7 @@ class GroupMembership:
         self._parts.committer_wakeup.set()
 
     def leaving_in(self, session: int) -> None:
-        # The old session was declared over, so none of its commits is on its way any more, and the epoch alone still
-        # fences ours: what has been processed can be committed, unless somebody has claimed meanwhile.
-        for partition in self._parts.schedule.held():
-            if partition.fate is Fate.RELEASE:
-                self._parts.schedule.refence(partition, Fence(partition.fence.epoch, session, partition.fence.nonce))
-        self._parts.committer_wakeup.set()
+        self.holdings.commit_in(session)
 
     @property
     def next_look(self) -> float | None:
@@ -209,7 +204,7 @@ class GroupMembership:
             [self.membership.check(), self._guards.all_held(held), self._ask_ahead()], f"look of {self.name}"
         )
         if not registered:
-            self._asked_ahead.clear()
+            self._owners.ask(())
             await self.zk_reconnected()
         now, topics = self._parts.clock.now(), self._reader.topics
         same = topics == self._looked_with and not any(self._reader.is_another(p) for p in held)
@@ -226,7 +221,7 @@ class GroupMembership:
         """Ask for what the plan will be made of, and learn the pauses meanwhile."""
         self._content = None
         self._looks += 1
-        self._asked_ahead = {t: self._list_owners(t) for t in self._reader.topics if t not in self.resets.closed}
+        self._owners.ask(topic for topic in self._reader.topics if topic not in self.resets.closed)
         await self._read_pauses()
         await self.resets.look()
         return True
@@ -244,16 +239,23 @@ class GroupMembership:
         closed = self.resets.closed
         said = self.report.said()
         reads = tuple(sorted({*topics, *(self._parts.config.topics or ())}))
-        await self.membership.publish(reads, said.as_dict() if said is not None else None)
+        try:
+            await self.membership.publish(reads, said.as_dict() if said is not None else None)
+        except IdNodeTooLargeError as error:
+            if str(error) != self._told_too_large:
+                self._told_too_large = str(error)
+                self._parts.journal.note(
+                    "id-too-large", f"{error}; new topics are not read before that", level=logging.ERROR
+                )
         before = {m.consumer_id for m in self.members}
-        self.members = await read_members(self._parts.zk, self._parts.paths, self._cache, self._changed)
+        self.members = await self._reading.read()
         if self._tell_members(before):
             self._on_join()
         inherited = await self._inherited(topics)
         for tp in sorted(inherited):
             if tp.topic in closed:
                 await self.holdings.clear_node(tp)
-        owned = await self._owned([t for t in topics if t not in closed]) - inherited
+        owned = await self._owners.read([t for t in topics if t not in closed]) - inherited
         missing = [p for p in self._parts.schedule.held() if p.tp.topic not in closed and self._unsure(p, owned)]
         if missing:
             await self.holdings.recover(missing)
@@ -264,9 +266,13 @@ class GroupMembership:
             self._look_again(self._parts.clock.now() + RETRY)
         view = GroupView(self._parts.consumer_id, self.members, topics, owned | ours, mine)
         self.report.view = view
+        if (again := self.holdings.backoff.next_try) is not None:
+            self._look_again(again)
         aside = self.set_aside.left(self._parts.clock.now(), {m.consumer_id for m in self.members})
-        # Nor is there anything to be had behind a closed gate, or of what a call of ours still works on.
-        apart = aside | emptied(closed, topics) | {p.tp for p in self._parts.schedule.abandoned()}
+        # Nor is there anything to be had behind a closed gate, of what a call of ours still works on, or of what ZooKeeper
+        # refuses us for now.
+        working = {p.tp for p in self._parts.schedule.abandoned()}
+        apart = aside | emptied(closed, topics) | working | (self.holdings.backoff.resting - ours)
         self.plan = self._coordinator.plan(replace(view, owned=view.owned | apart) if apart else view)
         if (due := self.set_aside.due()) is not None:
             self._look_again(due)
@@ -324,20 +330,6 @@ class GroupMembership:
         if tp in self.set_aside.partitions():
             return "as an operator asked for it"
         return f"{self._change} (share {self.plan.share} of {self._size()})"
-
-    async def _owned(self, topics: Sequence[str]) -> frozenset[TopicPartition]:
-        ahead, self._asked_ahead = self._asked_ahead, {}
-        calls = {t: ahead[t] if t in ahead else self._list_owners(t) for t in topics}
-        owned = set()
-        for topic, call in calls.items():
-            names = await call
-            if names is None and topic in ahead:  # its folder has been made since
-                names = await self._list_owners(topic)
-            owned |= {TopicPartition(topic, int(name)) for name in names or () if name.isdigit()}
-        return frozenset(owned)
-
-    def _list_owners(self, topic: str) -> Call[list[str] | None]:
-        return self._parts.zk.children(self._parts.paths.owners(topic), self._owners_changed)
 
     async def _inherited(self, topics: dict[str, int]) -> frozenset[TopicPartition]:
         """Partitions whose owner node is of the dead process that we took the id over from: ours to claim at once."""
@@ -465,9 +457,6 @@ class GroupMembership:
     async def leave_group(self) -> None:
         """Leave in good order: the id node goes first, or with the owner nodes, so that others take them at once."""
         self.holdings.leaving = True
-        connection = self._parts.zk.connection
-        if connection is not None and connection.session.id != self._joined_session:
-            self.leaving_in(connection.session.id)  # it expired just before
         try:
             id_node = await self.membership.leaving()
         except InboundError as error:

@@ -9,12 +9,13 @@ from typing import Any
 from inbound.instruments import LONG_SECONDS, Histogram, HistogramStatus, Kinds, histogram_status
 from inbound.rebalances import Rebalances
 
-#: Why reading went back: the processor asked for it, it failed, or the log ends before the position.
+#: Why reading went back: the processor asked for it, it failed, or the log was cut before the position.
 REVERTS = ("processor", "error", "truncation")
 #: Why a partition is held until somebody acts.
-HOLDS = ("record", "on_claim", "truncation")
-#: Why offsets were passed over: `advance(..., skip=True)`; or one record failed for good, and `on_error.then` says so.
-PASSED_OVER = ("processor", "skip", "dead-letter")
+HOLDS = ("record", "on_claim", "truncation", "topic")
+#: Why offsets were passed over: `advance(..., skip=True)`; one record failed for good, and `on_error.then` says so; the log
+#: was cut, and `on_truncation` is `latest`.
+PASSED_OVER = ("processor", "skip", "dead-letter", "truncation")
 CHANGES = ("claimed", "released", "lost")
 
 

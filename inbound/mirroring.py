@@ -17,8 +17,8 @@ from inbound.driver import Driver, Wakeup
 from inbound.errors import BrokerUnavailableError
 from inbound.instruments import Kinds
 from inbound.kafka.mirror_base import FAILURES, Asked, Connect, Kind, MirrorClient, MirrorStatus, Refusal
-from inbound.kafka.mirror_plan import ANSWER_WAIT, Held, MirrorPlan
-from inbound.partition import Fate
+from inbound.kafka.mirror_plan import ANSWER_WAIT, RELEASED_KEPT, Held, MirrorPlan
+from inbound.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Mirror:
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
         self._target: _Target | None = None
+        #: The claim that the last offset of each was noted under, and when.
+        self._noted: dict[TopicPartition, tuple[Partition, float]] = {}
         self._client: tuple[_Target, MirrorClient] | None = None
         #: The request that is under way, and until when it is waited for.
         self._asked: tuple[_Target, Asked, float] | None = None
@@ -66,25 +68,35 @@ class Mirror:
 
     # -- what lands: by the committer and the controller -------------------------------------------------------------------
 
-    def landed(self, tp: TopicPartition, offset: int) -> None:
+    def landed(self, partition: Partition, offset: int) -> None:
         """A commit has landed. Any thread; never waits for Kafka."""
         with self._lock:
             if self._target is None:
                 return
-            first = self._target.plan.note(tp, offset, self._parts.clock.now())
+            first = self._note(self._target, partition, offset)
         if first:
             self.wakeup.set()
 
-    def claimed(self, tp: TopicPartition, offset: int | None) -> None:
+    def claimed(self, partition: Partition, offset: int | None) -> None:
         """A partition was claimed, and this offset was read; None: there is none yet. Any thread; never waits for Kafka."""
         with self._lock:
             if self._target is None:
                 return
-            now = self._parts.clock.now()
-            self._target.plan.claimed(now)
+            self._target.plan.claimed(self._parts.clock.now())
             if offset is not None:
-                self._target.plan.note(tp, offset, now)
+                self._note(self._target, partition, offset)
         self.wakeup.set()
+
+    def forget(self, partition: Partition) -> None:
+        """Its session has ended, and it is not recovered: its next owner sends what it has. Any thread."""
+        with self._lock:
+            if self._target is not None:
+                self._target.plan.forget(partition.tp)
+
+    def _note(self, target: _Target, partition: Partition, offset: int) -> bool:
+        now = self._parts.clock.now()
+        self._noted[partition.tp] = partition, now
+        return target.plan.note(partition.tp, offset, now)
 
     # -- life: by the owner's thread ---------------------------------------------------------------------------------------
 
@@ -252,7 +264,18 @@ class Mirror:
                 doubtful.add(partition.tp)
             elif partition.committed is not None:
                 commits[partition.tp] = partition.committed
-        return Held(commits, doubtful)
+        return Held(commits, doubtful, self._lost())
+
+    def _lost(self) -> set[TopicPartition]:
+        """Return what is not held any more and was not released, of that of which an offset may still wait."""
+        oldest = self._parts.clock.now() - RELEASED_KEPT
+        with self._lock:
+            self._noted = {
+                tp: (partition, at)
+                for tp, (partition, at) in self._noted.items()
+                if at >= oldest or partition.place is not Place.GONE
+            }
+            return {tp for tp, (partition, _) in self._noted.items() if partition.fate is Fate.DROP}
 
     def _tell(self, target: _Target) -> None:
         """Say what is wrong, once, and when it is over."""

@@ -10,10 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 from inbound.buffer import RecordBuffer
-from inbound.coordinators.ownership import Fence
-from inbound.errors import IllegalTransitionError
+from inbound.coordinators.claim import Fence
+from inbound.coordinators.nodes import EpochInfo
+from inbound.coordinators.zookeeper import Call
+from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
 from inbound.topic_partition import TopicPartition
@@ -68,12 +71,38 @@ TRANSITIONS: Mapping[tuple[Place, Step], Place] = {
 }
 
 
+#: From here on no worker, reader or committer moves the partition.
+DRAINED = frozenset({Place.LEAVING, Place.ABANDONED, Place.GONE})
+
+
 class Fate(IntEnum):
     """What is to become of a partition; it only ever gets worse."""
 
     KEEP = 0
     RELEASE = 1  # in good order: let the batch end, commit, tell the processor, delete the owner node
     DROP = 2  # at once and without commit: it is not ours any more
+
+
+@dataclass(eq=False)
+class Handle:
+    """By what a processor names a claim, as long as the log that it was handed records of is not cut."""
+
+    partition: Partition
+
+
+class ReadTo(NamedTuple):
+    """Up to where a log was read, and under which leader the end of that was written, as Kafka counts leaders.
+
+    A log that was cut before an offset up to there says so to who names the leader (see `LogClient.read`).
+    """
+
+    offset: int
+    leader_epoch: int
+
+
+def read_to(offset: int | None, leader_epoch: int | None) -> ReadTo | None:
+    """Return that; None where one of them is not known."""
+    return None if offset is None or leader_epoch is None else ReadTo(offset, leader_epoch)
 
 
 @dataclass(eq=False)
@@ -85,6 +114,9 @@ class Partition:
     committed: int | None  # what stands in ZooKeeper, as far as we know
     added_later: bool = False
     topic_id: str | None = None  # of the topic that it was claimed in
+    #: What the brokers call that topic, if it cannot be told whether it is the same: the partition is held.
+    unclear: str | None = None
+    info: EpochInfo | None = None  # what stands in the epoch node, by our claim
     placed: bool = False  # the processor was asked where this claim begins; looked at only where it wants to be
     #: The processor that its callbacks go to, from its first turn on; a newer one takes over between two batches.
     served_by: BatchEventProcessor | None = None
@@ -95,6 +127,7 @@ class Partition:
     place: Place = Place.STARTING
     fate: Fate = Fate.KEEP
     position: int = 0  # next offset to hand out
+    read_to: ReadTo | None = None  # None: not known. Replaced by the reader, and by who moves the position over a cut
     high_watermark: int | None = None
     buffer: RecordBuffer = field(default_factory=RecordBuffer)
     batch: Batch | None = None  # the one inside a callback
@@ -102,9 +135,10 @@ class Partition:
     commit_due: float = float("inf")  # clock time
     #: Told by the processor when nobody expects it, and so under the schedule's lock: what is before it is finished.
     finished: int | None = None
+    commit_problem: str | None = None  # why its commit cannot be written, while those of others can
     last: bool = False  # the commit that is settling is the last one before the release
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
-    problem: Exception | None = None  # found by the reader; for the worker to tell the processor
+    problem: OffsetOutOfRangeError | None = None  # found by the reader; for the worker to act on
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     attempts: int = 0  # failures in a row
     failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last
@@ -118,8 +152,7 @@ class Partition:
     due: float = 0.0
     rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before
     ticket: int = 0  # tells the heap's current entry from outdated ones
-    #: Completed, by the schedule, when the partition has come to LEAVING or GONE.
-    on_given_up: Callable[[], None] | None = None
+    drained: Call[None] = field(default_factory=lambda: Call("drain"))  # done once its place is one of `DRAINED`
     records_total: int = 0
     batches_total: int = 0
     commits_total: int = 0
@@ -133,13 +166,19 @@ class Partition:
     log_end: int | None = None
     unread_since: float | None = None  # clock time since which records are known that the client had not fetched,
     unread_at: int = 0  # and the position then
+    handle: Handle = field(init=False)  # replaced, under the schedule's lock, when the log was cut
     #: As the stall detector saw it last: see `inbound.explain`. Times in seconds since 1970.
     cause: str = "starting"
     cause_since: float | None = None
     stalled_since: float | None = None
 
+    def __post_init__(self) -> None:
+        self.handle = Handle(self)
+
     def try_again(self) -> None:
         """Forget why it is not read. By whoever has it, as a callback."""
+        if self.held is not None:
+            self.rest_until = 0.0  # a hold may be a rest without an end
         self.held = self.held_cause = None
         self.attempts = 0
 
@@ -153,6 +192,13 @@ class Partition:
             self.place = TRANSITIONS[self.place, step]
         except KeyError:
             raise IllegalTransitionError(f"{self.tp}: no step {step.value!r} from {self.place.value!r}") from None
+        if self.place in DRAINED:
+            self.drained.succeed(None)
+
+    def leader_epoch_at(self, offset: int) -> int | None:
+        """Return what the brokers are to compare with who reads on at `offset`; None: nothing is known."""
+        read_to = self.read_to
+        return read_to.leader_epoch if read_to is not None and offset <= read_to.offset else None
 
     def reverted(self, offset: int) -> None:
         """Take note that reading goes back to `offset`."""

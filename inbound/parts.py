@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,9 +63,6 @@ class Parts:
     ledger_problem: str | None = None
     #: Set for good once something was not recorded: the ledger proves nothing from here on.
     not_provable: bool = False
-    #: Since when something was not recorded, and the ledger does not say so yet. Seconds since 1970.
-    _gap: float | None = field(default=None, init=False)
-    _gap_lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     meters: Meters = field(default_factory=Meters, init=False)
     journal: Journal = field(init=False)
     pausing: Pausing = field(init=False)
@@ -94,14 +90,12 @@ class Parts:
             self.ledger.note(kind, **tp._asdict(), epoch=epoch, **facts)
         except LedgerError as error:
             self.ledger_trouble(error, f"it lacks {kind!r} of {tp}")
-            self.unrecorded()
+            self.unrecorded(tp, epoch)
 
-    def unrecorded(self) -> None:
-        """Take note that something was done that is not in the ledger. Any thread."""
+    def unrecorded(self, tp: TopicPartition, epoch: int) -> None:
+        """Take note that something was done with a partition that is not in the ledger. Any thread."""
         self.not_provable = True
-        with self._gap_lock:
-            if self._gap is None:
-                self._gap = self.clock.wall()
+        self.ledger.lacks(*tp, epoch)
 
     def ledger_trouble(self, error: LedgerError, meanwhile: str) -> None:
         """Take note that the ledger cannot be written. Any thread."""
@@ -110,23 +104,7 @@ class Parts:
         self.ledger_problem = str(error)
 
     def recorded(self) -> None:
-        """Take note that the ledger can be written, and tell it what it lacks. Any thread."""
+        """Take note that the ledger can be written. Any thread."""
         if self.ledger_problem is not None:
             self.ledger_problem = None
             self.journal.note("ledger-over", "the ledger can be written again")
-        if self._gap is not None:
-            self.mark_gap()
-
-    def mark_gap(self) -> bool:
-        """Record since when something was not recorded, if that is so. False: the ledger cannot take it yet."""
-        with self._gap_lock:
-            since, self._gap = self._gap, None
-        if since is None:
-            return True
-        try:
-            self.ledger.degraded(since, self.clock.wall())
-        except LedgerError:
-            with self._gap_lock:
-                self._gap = since
-            return False
-        return True

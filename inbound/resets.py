@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from inbound.controller.reset_offset.command import decode
 from inbound.coordinators.paths import CommandPaths
 from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.watch import Watch
 from inbound.errors import InboundError, TransientError
 from inbound.gates import ClosedGate, Gates
 from inbound.holdings import AFTER_ERROR, RETRY, Holdings
@@ -31,8 +33,8 @@ _COMMANDS = f"{CommandPaths.RESETS}/"
 class _Command:
     """A reset that has closed a gate of ours."""
 
+    watch: Watch
     step: str = ""  # as its node said last; empty: not known
-    asked_in: int = 0  # the connection on which it was read last, and is watched
 
 
 class Resets:
@@ -92,20 +94,34 @@ class Resets:
         if not closed and not before:
             return
         self._emptied |= set(closed)
+        for topic in before.keys() ^ closed.keys():
+            self._holdings.backoff.forget(
+                topic
+            )  # a reset waits for its owner nodes, and writes offsets that can be read
         for topic, gate in closed.items():
             if topic not in before or before[topic].command != gate.command:
+                text = (
+                    f"reset {gate.name} has closed the gate of topic {topic}: its partitions are given up, and taken again when it "
+                    "opens"
+                )
                 self._parts.journal.note(
-                    "reset-stops", f"reset {gate.name} has closed the gate of topic {topic}: its partitions are given up, and "
-                    "taken again when it opens", level=logging.WARNING, command=gate.command,
-                )  # fmt: skip
+                    "reset-stops",
+                    self._by_hand(gate) if gate.by_hand else text,
+                    level=logging.WARNING,
+                    command=gate.command,
+                )
         for topic in before.keys() - closed.keys():
             self._parts.journal.note(
                 "reset-over", f"the gate of topic {topic} is open again: its partitions are taken",
                 command=before[topic].command,
             )  # fmt: skip
-        self._commands = {g.command: self._commands.get(g.command, _Command()) for g in closed.values()}
-        for command in self._commands:
-            self._follow(command)
+        self._commands = {
+            g.command: self._commands.get(g.command) or _Command(Watch(partial(self._follow, g.command)))
+            for g in closed.values()
+        }
+        for command, known in self._commands.items():
+            if not known.watch.stands(self._parts.zk) and command.startswith(_COMMANDS):
+                self._follow(command)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -173,36 +189,35 @@ class Resets:
     def status(self) -> list[ResetStatus]:
         """Return the resets because of which partitions stand still. Any thread."""
         return [
-            ResetStatus(name=g.name, topic=g.topic, step=self._step(g.command), since=g.since)
+            ResetStatus(name=g.name, topic=g.topic, step=self._step(g), since=g.since)
             for g in sorted(self.closed.values(), key=lambda gate: gate.topic)
         ]
 
-    def _step(self, command: str) -> str:
-        known = self._commands.get(command)
+    def _by_hand(self, gate: ClosedGate) -> str:
+        return (
+            f"the gate of topic {gate.topic} holds {gate.command[:60]!r}, which is no reset, so nobody opens it; write `open` "
+            f"into {self._parts.paths.gate(gate.topic)}"
+        )
+
+    def _step(self, gate: ClosedGate) -> str:
+        if gate.by_hand:
+            return self._by_hand(gate)
+        known = self._commands.get(gate.command)
         return known.step if known is not None else ""
 
     def _follow(self, command: str) -> None:
-        """See how far a reset has come, once per connection; from then on its node's watch tells of each step."""
-        known, connection = self._commands[command], self._parts.zk.connection
-        if connection is None or known.asked_in == connection.generation or not command.startswith(_COMMANDS):
-            return
-        known.asked_in = connection.generation
+        """See how far a reset has come. Any thread: its node's watch tells of each step."""
         self._tasks.spawn(self._read(command), f"look at {command}")
 
     async def _read(self, command: str) -> None:
         known = self._commands.get(command)
         if known is None:
             return  # its gate has been opened
-
-        def changed() -> None:  # any thread
-            self._tasks.spawn(self._read(command), f"look at {command}")
-
         try:
-            node = await self._parts.zk.get(command, changed)
+            node = await known.watch.get(self._parts.zk, command)
             known.step = "its command is gone" if node is None else decode(command, node).state.value
         except InboundError as error:
-            log.debug("%s: %s", command, error)
-            known.asked_in = 0  # the next evaluation asks again
+            log.debug("%s: %s; read again at the next evaluation", command, error)
 
 
 def emptied(closed: Collection[str], topics: Mapping[str, int]) -> frozenset[TopicPartition]:

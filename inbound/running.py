@@ -59,6 +59,17 @@ class Running:
             self.lock.close()
 
 
+def collect_all() -> None:
+    """Free the memory of what was closed.
+
+    The parts of a channel know each other, and the collector is set to come by rarely, and not at all to what was there when
+    the process began.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 class RunningChannels:
     """Makes, edits and removes channels. One thread at a time, but for `channels` and `configs`, which any may read."""
 
@@ -68,11 +79,15 @@ class RunningChannels:
         controller: KafkaController,
         tasks: Tasks,
         clock: Clock,
+        *,
+        collect: Callable[[], None] = collect_all,
     ) -> None:
         """`make` makes a channel and opens nothing. Raises ConfigError or ConsumerIdTakenError where it cannot.
 
-        `controller` and `tasks` are for channels that name no `coordination` of their own.
+        `controller` and `tasks` are for channels that name no `coordination` of their own. `collect` is called when channels
+        were closed.
         """
+        self._collect = collect
         self._make = make
         self._controller = controller
         self._tasks = tasks
@@ -185,11 +200,7 @@ class RunningChannels:
         names = list(self._running)
         more = [self._finish(name) for name in names]
         if len(self._running) < len(names):
-            # The parts of a channel know each other, and the collector is set to come by rarely, and not at all to what
-            # was there when the process began.
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
+            self._collect()
         return any(more)
 
     def _finish(self, name: str) -> bool:

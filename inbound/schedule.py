@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from inbound.clock import Clock
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.claim import Fence
 from inbound.crew import Crew
-from inbound.partition import Fate, Partition, Place, Step
+from inbound.partition import Fate, Handle, Partition, Place, Step
 from inbound.topic_partition import TopicPartition
 
 #: A partition that is due at this time waits for records, or for somebody to hurry it.
 NEVER = float("inf")
+#: The heap is cleared of outdated entries when it has so many more than two for each partition.
+OUTDATED = 64
 
 
 class Schedule:
@@ -83,21 +85,18 @@ class Schedule:
             partition.fate = fate
             if fate is Fate.DROP and partition.batch is not None:
                 partition.batch.lost.set()
-            if partition.place is Place.STARTING:
-                partition.move(Step.GIVE_UP if fate is Fate.RELEASE else Step.LEAVE)
-                self._given_up(partition)
-            elif partition.place is Place.LEAVING and fate is Fate.DROP:
-                partition.move(Step.LEAVE)
-                self._given_up(partition)
+            if partition.place is Place.STARTING and fate is Fate.RELEASE:
+                partition.move(Step.GIVE_UP)
+            elif partition.place is Place.STARTING or (partition.place is Place.LEAVING and fate is Fate.DROP):
+                self._end(partition)
             elif partition.place is Place.SCHEDULED:
                 self._push(partition, self._clock.now())
 
     def leave(self, partition: Partition) -> None:
-        """Forget a partition whose owner node is deleted, or was found to be another's."""
+        """Forget a partition whose owner node is deleted, or was found to be another's; nothing of it runs any more."""
         with self._lock:
             if partition.place is not Place.GONE:
-                partition.move(Step.LEAVE)
-            self._given_up(partition)
+                self._end(partition)
 
     def abandon(self, partition: Partition) -> None:
         """Give a partition up although its callback still runs. Its answer will be discarded."""
@@ -112,7 +111,6 @@ class Schedule:
             self._forget(partition)
             if running:
                 self._abandoned[partition.tp] = partition
-            self._call(partition)
 
     def refence(self, partition: Partition, fence: Fence) -> None:
         """Take note of a new session, or of a higher version of our own epoch. What was seen late never lowers it."""
@@ -120,6 +118,12 @@ class Schedule:
             partition.fence = replace(fence, epoch=max(fence.epoch, partition.fence.epoch))
             if partition.place is Place.SCHEDULED:
                 self._push(partition, min(partition.due, self._clock.now()) if partition.buffer else partition.due)
+
+    def raise_epoch(self, partition: Partition, version: int) -> None:
+        """Take note of a higher version of our own epoch; the session stays what the controller says."""
+        with self._lock:
+            if version > partition.fence.epoch:
+                self.refence(partition, replace(partition.fence, epoch=version))
 
     def doubt(self) -> None:
         """Tell every running batch that ownership is doubtful."""
@@ -250,16 +254,21 @@ class Schedule:
             if self._is_over(partition):
                 return
             partition.move(Step.GIVE_UP)
-            self._call(partition)
 
-    def finish(self, partition: Partition, offset: int) -> bool:
-        """Take note that what is before `offset` may be committed. For a claim that is over: nothing.
+    def void_handle(self, partition: Partition) -> None:
+        """Take no notice from now on of what is still finished of the batches handed out so far: the log was cut."""
+        with self._lock:
+            partition.handle, partition.finished = Handle(partition), None
+
+    def finish(self, handle: Handle, offset: int) -> bool:
+        """Take note that what is before `offset` may be committed. For a claim that is over, or a log that was cut: nothing.
 
         Returns True where that can be done at once: the partition has gone to the committer, and the caller has to hand
         the commit in. Else it comes to a worker for it as soon as it can.
         """
+        partition = handle.partition
         with self._lock:
-            if self._partitions.get(partition.tp) is not partition:
+            if self._partitions.get(partition.tp) is not partition or partition.handle is not handle:
                 return False
             if partition.place is Place.SCHEDULED and self._may_commit(partition, offset):
                 partition.move(Step.TAKE)
@@ -302,7 +311,6 @@ class Schedule:
             if partition.place is Place.SETTLING:
                 if partition.last and partition.fate is Fate.RELEASE:
                     partition.move(Step.GIVE_UP)
-                    self._call(partition)
                 else:
                     partition.move(Step.SETTLED)
                     self._push(partition, due)
@@ -326,24 +334,33 @@ class Schedule:
             # The second is looked at here, and not once when the channel is paused: a partition that is with a worker
             # or the committer then has it seen to when it comes back, from wherever.
             due = min(due, self._clock.now())
-        if partition.finished is not None or self._is_outdated(partition):
+        if partition.finished is not None or partition.callbacks or self._is_outdated(partition):
             due = min(due, self._clock.now())
         due = min(due, partition.commit_due)  # whatever it waits for: a pause, a rest, records
         partition.due = due
         partition.ticket = next(self._tickets)
         if due < NEVER:
             heapq.heappush(self._heap, (due, partition.ticket, partition))
+            if len(self._heap) > 2 * len(self._partitions) + OUTDATED:
+                # Hurried before they were due: each idle spell leaves one that is due after `idle_time`.
+                self._heap = [e for e in self._heap if e[1] == e[2].ticket and e[2].place is Place.SCHEDULED]
+                heapq.heapify(self._heap)
             self._crew.partition_due(self._clock.now())
 
     def _is_outdated(self, partition: Partition) -> bool:
         return self._server is not None and partition.served_by is not None and partition.served_by is not self._server
 
-    def _given_up(self, partition: Partition) -> None:
-        if partition.place is Place.GONE:
-            self._forget(partition)
-            if partition.fate is Fate.DROP:
-                self._dropped.add(partition.tp)
-        self._call(partition)
+    def _end(self, partition: Partition) -> None:
+        """Move a partition to GONE, and forget it: it can be claimed again."""
+        abandoned = partition.place is Place.ABANDONED
+        partition.move(Step.LEAVE)
+        if abandoned:
+            self._abandoned.pop(partition.tp, None)
+            self.on_abandoned_end()
+            return
+        self._forget(partition)
+        if partition.fate is Fate.DROP:
+            self._dropped.add(partition.tp)
 
     def _forget(self, partition: Partition) -> None:
         if self._partitions.get(partition.tp) is partition:  # else it has been claimed anew meanwhile
@@ -352,16 +369,6 @@ class Schedule:
     def _is_over(self, partition: Partition) -> bool:
         """The callback has ended. Returns True if its partition was abandoned meanwhile: it may be claimed again now."""
         partition.batch = None
-        if partition.place is Place.GONE:
-            return True
-        if partition.place is not Place.ABANDONED:
-            return False
-        partition.move(Step.LEAVE)
-        self._abandoned.pop(partition.tp, None)
-        self.on_abandoned_end()
-        return True
-
-    def _call(self, partition: Partition) -> None:
-        callback, partition.on_given_up = partition.on_given_up, None
-        if callback is not None:
-            callback()
+        if partition.place is Place.ABANDONED:
+            self._end(partition)
+        return partition.place is Place.GONE

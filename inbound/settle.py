@@ -62,7 +62,8 @@ def decide(
         back = position if commit is None and target < position else None
         return Outcome(target, commit, skipped, back, response.wait, response.max_bytes)
     if response.verb is Verb.REVERT:
-        target = floor if offset is None else offset
+        # Where reading had gone back below the commit, the batch is all that can be given back.
+        target = min(floor, first) if offset is None else offset
         if target > position:
             raise BadResponseError(
                 f"{tp}: revert({target}) is past the batch, which ends before {position}; use advance()"

@@ -101,6 +101,8 @@ class ChannelStatus:
     provable: bool  # everything so far is in the ledger
     #: What people should know of the group's shares; see `inbound.coordinators.base.Plan`.
     notices: list[str] = field(default_factory=list)
+    #: "topic/partition": why its nodes in ZooKeeper cannot be used, so that it is not claimed, or not checked.
+    bad_nodes: dict[str, str] = field(default_factory=dict)
     #: The pauses because of which this member reads nothing; it goes on when none is left.
     paused: list[Pause] = field(default_factory=list)
     #: The resets that keep its partitions from being read; what operators ask for meanwhile takes effect when they are over.
@@ -163,6 +165,8 @@ class IngressStatus:
     in_flight_bytes: int
     in_flight_events: int
     draining: bool
+    #: Topics that do not acknowledge, although Kafka answers, and what was said of it: their events are refused.
+    doubted: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from inbound.coordinators.base import GroupView
-from inbound.coordinators.subscriber_status import SubscriberSaid, SubscriberStatus, status_of
+from inbound.coordinators.subscriber_status import NAMED, SubscriberSaid, SubscriberStatus, status_of
 from inbound.coordinators.zookeeper import Create, Node, Op, SetData
 from inbound.errors import InboundError
 from inbound.parts import Parts
@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 #: How soon to write again what could not be written, and how long trouble must stand before others are told. Seconds.
 AGAIN = 1.0
 STANDS = 1.0
+#: The id node says so many reasons, each cut after so many characters; of the others only the number.
+REASONS, LONGEST_REASON = NAMED, 500
 
 
 class SubscriberReport:
@@ -51,7 +53,7 @@ class SubscriberReport:
         stopped = [pause.told(parts.name) for pause in parts.pausing.pauses]
         stopped += [f"stopped at {p.tp}: {p.held}" for p in parts.schedule.held() if p.held is not None]
         stopped += [f"stopped at {where}: {why}" for where, why in waiting.items()]
-        found = (tuple(sorted(stopped)), None if note is None else f"the subscriber: {note}")
+        found = (_bounded(sorted(stopped)), None if note is None else _cut(f"the subscriber: {note}"))
         now = parts.clock.now()
         if found != self._seen:
             self._seen, self._seen_at = found, now
@@ -116,3 +118,13 @@ class SubscriberReport:
         if view is None:
             return None
         return replace(view, owned=view.owned | {p.tp for p in self._parts.schedule.held()})
+
+
+def _bounded(reasons: list[str]) -> tuple[str, ...]:
+    if len(reasons) > REASONS:
+        reasons = [*reasons[: REASONS - 1], f"{len(reasons) - REASONS + 1} more"]
+    return tuple(map(_cut, reasons))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."

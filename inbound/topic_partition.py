@@ -1,8 +1,11 @@
-"""The name of a partition, as every layer uses it."""
+"""The name of a partition, and the largest offset in one, as every layer uses them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+#: Kafka counts offsets with 64 bits, and its clients fail at larger ones.
+MOST_OFFSET = (1 << 63) - 1
 
 
 class TopicPartition(NamedTuple):

@@ -19,10 +19,11 @@ from inbound.errors import BadResponseError, LedgerError, OffsetOutOfRangeError,
 from inbound.failures import FailurePolicy, describe
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Range
+from inbound.out_of_range import OutOfRange, due_problem
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts, Totals
 from inbound.processors.base import BatchEventProcessor
-from inbound.processors.batch import Batch
+from inbound.processors.batch import Batch, is_offset
 from inbound.schedule import NEVER
 from inbound.settle import Outcome, decide
 
@@ -46,6 +47,7 @@ class Turns:
         self._reader = reader
         self._committer = committer
         self._failures = failures
+        self._out_of_range = OutOfRange(parts, reader, committer, failures)
         self._asynchronous = parts.asynchronous
         self._gives_starts = parts.gives_starts
         self._has_room = parts.has_room
@@ -71,12 +73,17 @@ class Turns:
             await self._terminate(partition)
         elif partition.served_by is not parts.processor and not await self._hand_over(partition):
             pass  # it comes back when what the one before wants committed is
+        elif partition.unclear is not None:
+            if partition.held is None:
+                self._failures.hold_unclear(partition, partition.unclear)
+                parts.meters.holds.add("topic")
+            parts.schedule.put_back(partition, NEVER)
         elif partition.deferred is not None and partition.commit_due <= parts.clock.now():
             self._commit_deferred(partition)
         elif (parts.schedule.paused or partition.paused_since is not None) and await self._is_paused(partition):
             parts.schedule.put_back(partition, NEVER)
-        elif partition.problem is not None and not partition.buffer:  # what was read before it comes first
-            await self._out_of_range(partition)
+        elif (problem := due_problem(partition)) is not None:
+            await self._face_problem(partition, problem)
         elif partition.held is not None:
             parts.schedule.put_back(partition, NEVER)
         elif not (parts.zk.certain(partition.fence.session) and parts.pausing.allows()):
@@ -94,11 +101,12 @@ class Turns:
         return NO_EFFORT
 
     def rescue(self, partition: Partition) -> None:
-        """Put back what a turn left behind that raised. Not the processor's fault, ours: it must not vanish with it."""
+        """Pass a partition on whose turn has raised, or was cancelled: it must not vanish with the turn."""
         if partition.place is Place.RUNNING:
             partition.last_error = "internal error, see the log"
             partition.buffer.jump()  # what had been taken out of it is read again
             self._reader.jump(partition)
+        if partition.place in (Place.RUNNING, Place.ABANDONED):
             self._parts.schedule.put_back(partition, self._parts.clock.now() + 1.0)
 
     async def _hand_over(self, partition: Partition) -> bool:
@@ -107,7 +115,7 @@ class Turns:
         The one before hears what it would hear at a release, and what it does not have committed then is read again.
         """
         parts = self._parts
-        if not partition.handing_over and (partition.placed or not self._gives_starts):
+        if not partition.handing_over and self._has_begun(partition):
             commit = await self._last_commit(partition)
             partition.handing_over = True
             if partition.place is Place.ABANDONED or partition.fate is not Fate.KEEP:
@@ -132,6 +140,11 @@ class Turns:
         partition.idle_since, partition.idle_told = None, False
         partition.paused_since = None  # the new one is told, too
         partition.take_deferred()
+        if partition.committed is not None and partition.position != partition.committed:
+            self._parts.note(
+                "revert", partition.tp, partition.fence.epoch, from_=partition.position, to=partition.committed,
+                reason="successor",
+            )  # fmt: skip
         if self._gives_starts:  # it is asked next, and says where to begin
             partition.reopened = True
             partition.buffer.jump()
@@ -176,7 +189,9 @@ class Turns:
     async def _hand_out(self, partition: Partition, cut: Cut) -> tuple[float, float]:
         parts = self._parts
         tp = partition.tp
-        batch = Batch(*tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition)
+        batch = Batch(
+            *tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition.handle
+        )
         if not self._begin(partition, batch, cut):
             return NO_EFFORT
         partition.batch = batch
@@ -185,6 +200,9 @@ class Turns:
         certain = parts.zk.certain(partition.fence.session) and parts.pausing.allows()
         if partition.fate is Fate.DROP or not certain:
             partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
+            parts.note(
+                "withheld", tp, batch.epoch, first=batch.first_offset, next=batch.next_offset, records=len(cut.records)
+            )
             self._wait_for_certainty(partition)
             return NO_EFFORT
         partition.idle_since, partition.idle_told = None, False
@@ -245,7 +263,7 @@ class Turns:
                 partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
                 parts.schedule.put_back(partition, parts.clock.now() + LEDGER_RETRY)
                 return False
-            parts.unrecorded()
+            parts.unrecorded(partition.tp, batch.epoch)
         else:
             parts.recorded()
         return True
@@ -312,7 +330,9 @@ class Turns:
             )
         elif outcome.reverted_from is not None:
             self._parts.meters.reverts.add(reason)
-            self._parts.note("revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position)
+            self._parts.note(
+                "revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position, reason=reason
+            )
             partition.reverted(outcome.position)
             if not partition.attempts and not partition.isolate_until:  # a failure has been told
                 self._parts.journal.note(
@@ -326,12 +346,12 @@ class Turns:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
         parts = self._parts
         try:
-            offset: object = _server(partition).on_claim(partition.tp, partition.committed)
-            if self._asynchronous and isawaitable(offset):
-                offset = await offset
-            if offset is not None and (type(offset) is not int or offset < 0):
+            answer: object = _server(partition).on_claim(partition.tp, partition.committed)
+            if self._asynchronous and isawaitable(answer):
+                answer = await answer
+            if answer is not None and not is_offset(answer):
                 raise BadResponseError(
-                    f"{partition.tp}: on_claim returned {offset!r}; return the offset to read first, an integer of at "
+                    f"{partition.tp}: on_claim returned {answer!r}; return the offset to read first, an integer of at "
                     "least 0, or None to go on at the group's commit"
                 )
         except GeneratorExit:
@@ -345,7 +365,7 @@ class Turns:
             return
         partition.attempts, partition.last_error = 0, None
         if parts.schedule.to_reader(partition):
-            partition.given_start, partition.placed = offset, True
+            partition.given_start, partition.placed = answer, True
             self._reader.open(partition)
 
     async def _run_callbacks(self, partition: Partition) -> None:
@@ -383,8 +403,8 @@ class Turns:
         floor = partition.committed if partition.committed is not None else partition.position
         try:
             return decide(
-                partition.tp, response, committed=partition.committed, first=floor, position=partition.position,
-                callback=name,
+                partition.tp, response, committed=partition.committed, first=min(floor, partition.position),
+                position=partition.position, callback=name,
             )  # fmt: skip
         except BadResponseError as error:
             self._callback_failed(partition, name, error)
@@ -409,7 +429,7 @@ class Turns:
         now = parts.clock.now()
         if partition.idle_since is None:
             partition.idle_since = now
-        if partition.idle_told:
+        if partition.idle_told or not self._has_begun(partition):
             parts.schedule.await_records(partition, NEVER)
             return
         due = partition.idle_since + parts.config.idle_time
@@ -426,8 +446,8 @@ class Turns:
     async def _terminate(self, partition: Partition) -> None:
         """Tell the processor that the partition goes, commit what it says, and pass it on for release."""
         parts = self._parts
-        if self._gives_starts and not partition.placed:
-            parts.schedule.give_up(partition)  # no batch of it was handed out
+        if not self._has_begun(partition):
+            parts.schedule.give_up(partition)
             return
         # Who was told that it goes, to another processor, is not told again.
         commit = partition.take_deferred() if partition.handing_over else await self._last_commit(partition)
@@ -435,6 +455,13 @@ class Turns:
             parts.schedule.give_up(partition)
         elif parts.schedule.to_committer(partition, last=True):
             self._committer.submit(Pending(partition, partition.fence, commit))
+
+    def _has_begun(self, partition: Partition) -> bool:
+        """Whether a batch can have been handed out: not before the log has been found to hold what on_claim gave.
+
+        Before, the position is where nothing leads to: an answer about it would commit what nobody was handed.
+        """
+        return not self._gives_starts or (partition.placed and partition.given_start is None)
 
     async def _last_commit(self, partition: Partition) -> int | None:
         """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing."""
@@ -458,33 +485,10 @@ class Turns:
         parts.schedule.leave(partition)
         parts.evaluate()
 
-    async def _out_of_range(self, partition: Partition) -> None:
-        error = partition.problem
-        assert isinstance(error, OffsetOutOfRangeError), error
-        parts = self._parts
+    async def _face_problem(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
         # An offset in its answer is ignored: the log decides.
         await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(partition.tp, error))
-        target = self._failures.out_of_range(partition, error)
-        if target is None:
-            parts.meters.holds.add("truncation")
-            partition.problem = None
-            parts.schedule.put_back(partition, NEVER)
-            return
-        if target < error.offset:
-            parts.meters.reverts.add("truncation")
-        given, partition.given_start = partition.given_start, None
-        partition.position = target
-        partition.isolate_until = 0
-        partition.committed = min(partition.committed, target) if partition.committed is not None else None
-        partition.limit_deferred(target)
-        partition.buffer.jump()
-        self._reader.jump(partition)
-        # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
-        partition.problem = None
-        if given != error.offset:
-            parts.schedule.await_records(partition, NEVER)
-        elif parts.schedule.to_committer(partition):  # a first position: committed before the first batch
-            self._committer.submit(Pending(partition, partition.fence, target))
+        self._out_of_range.face(partition, error)
 
 
 def _server(partition: Partition) -> BatchEventProcessor:

@@ -39,7 +39,7 @@ class Worker:
         cpu = elapsed = 0.0
         try:
             cpu, elapsed = finish(self._turns.serve(partition))
-        except Exception:
+        except BaseException:
             self._turns.rescue(partition)
             raise
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.cls, "slice", [item.originalname]
         ):
             item.add_marker(NOT_IN_SLICE)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """A test whose consumers have read something ends with a proof of it."""
+    result = yield
+    for value in pyfuncitem.funcargs.values():
+        if isinstance(value, Scenes):
+            value.prove()
+    return result
 
 
 @pytest.fixture

@@ -19,10 +19,13 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kazoo.client import KazooClient
 
+from inbound.cli.proof_text import shown
 from inbound.embedded import EmbeddedCluster
 from inbound.embedded.jars import fetch_tools
 from inbound.embedded.java import check_java
+from inbound.proof.model import Proof, Verdict
 from integration.books import Account, Books
+from integration.proving import disagreements, proof_of
 from tests.waiting import patient, until
 
 __all__ = ["GROUP", "PLUGINS", "STEADY", "TOPIC", "Account", "Scene", "Scenes", "both_clients"]
@@ -51,6 +54,7 @@ class Scene(Books):
     folder: Path
     partitions: int = 6
     replicas: dict[int, list[int]] | None = None  # partition: brokers, its leader first; None: one copy anywhere
+    topic_configs: dict[str, str] = field(default_factory=dict)  # of a topic with replicas
     session: float = 2.0
     topic: str = TOPIC
     seconds_per_record: float = 0.0
@@ -60,6 +64,9 @@ class Scene(Books):
     zookeeper: str | None = None  # what the consumers' configuration says of it; None: the cluster's, plain
     kafka: str = ""  # the whole section of the configuration; "": the plain listener
     zk: Any = None  # with which the scene looks at it; None: a client of the cluster's
+    verdict: Verdict = Verdict.PROVEN  # what the proof says of it in the end
+    unproven: str = ""  # why there is nothing to prove, or another judge; empty: it is proven when the test has passed
+    former: Counter[tuple[int, int]] = field(default_factory=Counter)  # seen of a topic that was deleted since
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _load: threading.Thread | None = None
     _stop_load: threading.Event = field(default_factory=threading.Event)
@@ -82,7 +89,7 @@ class Scene(Books):
     def _new_topic(self) -> NewTopic:
         if self.replicas is None:
             return NewTopic(self.topic, self.partitions, 1)
-        configs = {"min.insync.replicas": "1"}
+        configs = {"min.insync.replicas": "1", **self.topic_configs}
         return NewTopic(self.topic, -1, -1, replica_assignments=self.replicas, topic_configs=configs)
 
     def write_config(self, **channel: str) -> None:
@@ -163,6 +170,17 @@ class Scene(Books):
         """Return what a consumer logged."""
         return (self.folder / f"consumer-{self.processes.index(process)}.log").read_text()
 
+    def prove(self, *options: str) -> Proof:
+        """Validate the group: the verdict is the expected one, and the proof says nothing else than the processors' journals.
+
+        `options`: more of the command's.
+        """
+        before = self.seen() - self.former
+        proof = proof_of(self.config, "--group", self.group, "--topic", self.topic, *options)
+        wrong = disagreements(proof, self.topic, before, self.seen() - self.former) if before else []
+        assert (proof.verdict, wrong) == (self.verdict, []), f"{wrong}\n{shown(proof)}"
+        return proof
+
     def owned_by(self, running: Sequence[subprocess.Popen[bytes]]) -> bool:
         """Whether these processes own everything, each its share, and nobody else any.
 
@@ -205,6 +223,12 @@ class Scenes:
         folder.mkdir()
         self._made.append(kind(cluster or self._cluster, folder, **{**self._settings, **settings}))
         return self._made[-1]
+
+    def prove(self) -> None:
+        """Validate each scene whose consumers have committed something."""
+        for scene in self._made:
+            if not scene.unproven and scene.zk.exists(f"/consumers/{scene.group}/offsets/{scene.topic}"):
+                scene.prove()
 
     def close(self) -> None:
         """End all of them."""

@@ -56,11 +56,11 @@ class IngressScene:
         self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
-    def make_topic(self, name: str, partitions: int = 1) -> None:
-        """Make a topic."""
+    def make_topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+        """Make a topic, with what its configuration is to say."""
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         with suppress(kafka.errors.TopicAlreadyExistsError):  # other tests of the session may share it
-            admin.create_topics([NewTopic(name, partitions, 1)])
+            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
         admin.close()
 
     def start(self, *command: str) -> None:

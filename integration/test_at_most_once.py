@@ -92,6 +92,7 @@ def stretches(offsets: list[int]) -> int:
 def test_at_most_once_delivers_nothing_twice_and_loses_at_most_a_batch_for_each_kill(scene: Scene) -> None:
     """Two processes under load, killed in turns while they send, four times; then a graceful end."""
     configure(scene, seconds_per_record=0.004, no_duplication=True)
+    scene.unproven = "of a batch whose process was killed the ledger cannot know how much of it was sent"
     running = scene.run_group(2)
     # A batch of many records every half a second. At a steady rate, batches on a quick machine are of one record each, and
     # a look never comes between two records of the same one.

@@ -77,12 +77,13 @@ def consuming(s: Scene) -> None:
 
 
 def finish(s: Scene, load: Load) -> None:
-    """End the load: nothing was lost, nothing was repeated, and the consumers end in good order."""
+    """End the load: nothing was lost, nothing was repeated, the consumers end in good order, and the proof says so."""
     load.end()
     s.settle()
     account = s.account()
     assert (account.lost, account.repeated) == ({}, {})
     assert s.stop_all() == [0] * len(s.processes)
+    s.prove()
 
 
 def halves(s: Scene, witness: KafkaServer, third: KafkaServer) -> tuple[list[int], list[int]]:

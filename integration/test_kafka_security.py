@@ -325,10 +325,8 @@ def test_everything_that_writes_comes_in_too(client: str, cluster: EmbeddedClust
     delivered: list[object] = []
     try:
         until(lambda: topic in producer.topics(), 60, "the ingress sees the topic")
-        assert producer.send(topic, [RecordParts(b"k", b"v", [])], lambda error, _: delivered.append(error)) == (
-            1,
-            None,
-        )
+        taken = producer.send(topic, [RecordParts(b"k", b"v", [])], [lambda error, _: delivered.append(error)])
+        assert taken == (1, None)
 
         def acknowledged() -> bool:
             producer.poll()

@@ -35,6 +35,7 @@ def test_three_replicas_under_load_go_back_and_forth_and_their_other_channel_goe
     scene, other = scenes(ResetScene), scenes(partitions=3)
     lines = other.config.read_text().partition("channels:\n  orders:\n")[2]
     scene.config.write_text(scene.config.read_text() + f"  others:\n{lines}")
+    other.config = scene.config  # of its consumers
     scene.run_group(3)
     until(lambda: other.all_owned(3), 90, "the other channel's partitions are owned")
     scene.start_load(per_second=20)

@@ -15,6 +15,7 @@ from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
 
 from inbound.coordinators.nodes import decode_epoch
 from inbound.embedded import EmbeddedCluster
+from inbound.proof.model import Verdict
 from integration.harness import Scene, Scenes
 from tests.waiting import slowness, until
 
@@ -64,6 +65,7 @@ def recreate(admin: KafkaAdminClient, s: Scene) -> None:
     until(created, 60, "the topic is created anew")
     until(lambda: described(admin, s)["topic_id"] not in (old, UNKNOWN), 60, lambda: f"known: {described(admin, s)}")
     s.published.clear()
+    s.former = s.seen()
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,9 @@ def test_a_topic_created_anew_is_read_from_its_start(scenes: Scenes, admin: Kafk
     until(lambda: not topic_ids(s) & old and s.everything_committed(), 60, "the new topic is read")
     new = s.seen() - before
     wanted = {(partition, offset) for partition in range(6) for offset in range(count)}
+    s.former += Counter(
+        {place: times - 1 for place, times in new.items()}
+    )  # read for the old one, before anybody noticed
     logs = "".join(s.log(process) for process in both)
     assert (set(new), max(new.values()) <= 2) == (wanted, True)
     assert {place for place, times in new.items() if times > 1} <= {(p, o) for p, o in wanted if o >= 50}
@@ -114,6 +119,7 @@ def test_a_deleted_topic_is_released_and_waited_for_in_silence(scenes: Scenes, a
     )
     admin.create_topics([NewTopic(s.topic, 2, 1)])
     s.published.clear()
+    s.former = s.seen()
     s.publish(3)
     until(s.everything_committed, 60, "the new one is read")
     assert s.seen() == {(p, o): 2 if o < 3 else 1 for p in range(2) for o in range(5)}
@@ -152,7 +158,7 @@ def test_records_deleted_below_the_commit_are_reported_with_their_range(
     scenes: Scenes, admin: KafkaAdminClient
 ) -> None:
     """Read on at the log's start, never at its end."""
-    s = scenes(partitions=1)
+    s = scenes(partitions=1, verdict=Verdict.ANOMALIES)
     s.run_group(1, records=5)
     assert s.stop_all() == [0]
     s.publish(20)
@@ -164,3 +170,5 @@ def test_records_deleted_below_the_commit_are_reported_with_their_range(
     )
     assert s.seen(second.pid) == {(0, offset): 1 for offset in range(15, 25)}
     assert s.stop(second) == 0
+    findings = s.prove().partitions[0].findings
+    assert [(one.kind, one.first, one.next) for one in findings] == [("lost-to-retention", 5, 15)]

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
+
+from inbound.topic_partition import MOST_OFFSET
 
 if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
@@ -160,7 +162,7 @@ class BatchResponse:
 
     @classmethod
     def revert(cls, offset: int | None = None, *, wait: float = 0.0, max_bytes: int | None = None) -> BatchResponse:
-        """Commit nothing and read again from the commit, or from `offset`."""
+        """Commit nothing and read again from the commit, or from `offset`; where the commit lies beyond, from the batch on."""
         return cls(Verb.REVERT, offset, wait, max_bytes)
 
     @classmethod
@@ -186,8 +188,15 @@ class BatchResponse:
             raise ValueError(f"BatchResponse.{self.verb.value}: {problem}")
 
 
+def is_offset(value: object) -> TypeGuard[int]:
+    """Whether a processor's answer is an offset that Kafka can have."""
+    return type(value) is int and 0 <= value <= MOST_OFFSET
+
+
 def _problem(offset: Any, wait: Any, max_bytes: Any, commit_within: Any) -> str | None:
-    if offset is not None and (type(offset) is not int or offset < 0):
+    if offset is not None and type(offset) is int and offset > MOST_OFFSET:
+        return f"offset must be at most {MOST_OFFSET}, the largest that Kafka counts"
+    if offset is not None and not is_offset(offset):
         return f"offset must be an integer of at least 0, got {offset!r}"
     if not _are_seconds(wait):
         return f"wait must be seconds of at least 0, got {wait!r}"

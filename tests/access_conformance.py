@@ -36,8 +36,9 @@ class AccessConformance:
         family = [Create("/made", b"theirs"), Create("/made/child"), Create("/made/fleeting", ephemeral=True)]
         stage.answer(owner.transaction(family))
         for op in WRITES:
-            with pytest.raises(ZkDeniedError, match=op.path):
+            with pytest.raises(ZkDeniedError, match=op.path) as denied:
                 stage.answer(other_zk.transaction([Create("/his"), op]))
+            assert (denied.value.path, denied.value.index) == (op.path, 1)
         for read in READS:
             with nullcontext() if acl == "readable" else pytest.raises(ZkDeniedError, match="/made"):
                 stage.answer(read(other_zk))

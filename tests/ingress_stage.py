@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ class MemoryProducer:
     """Takes records; `poll` acknowledges them unless they are `held`, or says what went wrong with those to come."""
 
     name = "memory"
+    of_batches: frozenset[Cause] = frozenset()
 
     def __init__(self, *topics: str) -> None:
         self.existing = set(topics)
@@ -32,20 +33,28 @@ class MemoryProducer:
         self.held = False
         self.fails: list[Failure | None] = []  # what the next records end with; then they arrive
         self.refuses: list[Failure | None] = []  # what the next records are answered with when they are sent
+        self.raises: list[Exception] = []  # what the next polls raise
         self.is_away: str | None = None
         self.made: list[tuple[str, int]] = []
+        self.alone: list[RecordParts] = []  # what was sent in a batch of its own
         self.closed = False
         self._sent: list[tuple[str, RecordParts, Delivered]] = []
 
-    def send(self, topic: str, records: Sequence[RecordParts], delivered: Delivered) -> tuple[int, Failure | None]:
-        for number, record in enumerate(records):
+    def send(
+        self, topic: str, records: Sequence[RecordParts], delivered: Sequence[Delivered], *, alone: bool = False
+    ) -> tuple[int, Failure | None]:
+        for number, (record, answer) in enumerate(zip(records, delivered, strict=True)):
             refusal = self.refuses.pop(0) if self.refuses else None
             if refusal is not None:
                 return number, refusal
-            self._sent.append((topic, record, delivered))
+            self._sent.append((topic, record, answer))
+            if alone:
+                self.alone.append(record)
         return len(records), None
 
     def poll(self) -> None:
+        if self.raises:
+            raise self.raises.pop(0)
         if self.held:
             return
         sent, self._sent = self._sent, []
@@ -67,6 +76,9 @@ class MemoryProducer:
     def create(self, topic: str, partitions: int) -> None:
         self.made.append((topic, partitions))
         self.existing.add(topic)
+
+    def threads(self) -> Mapping[str, tuple[bool, float]]:
+        return {}
 
     def close(self, seconds: float) -> None:
         self.closed = True
@@ -136,7 +148,9 @@ class Stage:
     def __init__(self, config: IngressConfig | None = None, limits: Limits | None = None, *topics: str) -> None:
         self.loop = Loop()
         self.producer = MemoryProducer(*(topics or ("orders", "returns")))
-        self.watch = TopicWatch(self.producer, lambda: None, config.create_partitions if config else None)
+        self.watch = TopicWatch(
+            self.producer, lambda: None, config.create_partitions if config else None, lambda: self.loop.now
+        )
         self.receiver = Receiver(
             config or IngressConfig(), self.producer, self.watch, lambda: None, clock=lambda: self.loop.now
         )
@@ -146,7 +160,6 @@ class Stage:
     def look(self) -> None:
         """Read the topics anew, now."""
         self.watch._look()
-        self.watch.read_at = self.loop.now
         self.receiver.topics_changed()
 
     def connect(self) -> tuple[Connection, Wire]:

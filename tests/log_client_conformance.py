@@ -11,14 +11,16 @@ from contextlib import suppress
 import pytest
 
 from inbound.buffer import record_size
+from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError
 from inbound.kafka.base import LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
+from tests.log_client_positions import PositionsConformance
 from tests.log_client_stage import Headers, Reading, Stage, plain, values
 
 
-class LogClientConformance:
+class LogClientConformance(PositionsConformance):
     """The tests. Each has topics of its own."""
 
     # -- topics ------------------------------------------------------------------------------------------------------
@@ -31,7 +33,8 @@ class LogClientConformance:
         stage.create_topic(two, 3)
         found = stage.topics(client, [one, two, missing], None)
         assert {name: meta.partitions for name, meta in found.items()} == {one: 1, two: 3}
-        assert len({meta.topic_id for meta in found.values()} - {None}) == 2
+        ids = {meta.topic_id for meta in found.values()}
+        assert (len(ids - {None}), {canonical(one or "") for one in ids}) == (2, ids)
 
     def test_a_pattern_matches_whole_names(self, stage: Stage) -> None:
         """Whatever names are given beside it."""
@@ -363,44 +366,6 @@ class LogClientConformance:
         assert (reading.offsets(large), reading.offsets(small)) == ([0, 1, 2], list(range(6)))
         assert [f.size for f in reading.fetched(large)] == [100, 5000, 100]
         assert max(f.size for f in reading.fetched(small)) <= 2000
-
-    # -- positions that are not in the log ---------------------------------------------------------------------------
-
-    def test_a_position_that_is_not_in_the_log_is_told_again_and_again(self, stage: Stage) -> None:
-        """Before its first offset or behind its end, until it is read from elsewhere. Others are not held up."""
-        before, behind, fine = stage.topic(3)
-        for tp in (before, behind, fine):
-            stage.publish(tp, values(5))
-        stage.trim(before, 3)
-        reading = Reading(stage, stage.client())
-        reading.client.read({before: 2, behind: 6, fine: 0})
-        reading.until((fine, 5))
-        for _ in range(2):
-            assert reading.rest(before, behind) == Poll(out_of_range={before: 2, behind: 6})
-        reading.client.read({before: 3, behind: 0})
-        reading.until((before, 2), (behind, 5))
-        assert [reading.offsets(tp) for tp in (before, behind, fine)] == [[3, 4], list(range(5)), list(range(5))]
-        assert reading.rest() == Poll()
-
-    def test_a_log_can_grow_to_a_position_that_was_behind_its_end(self, stage: Stage) -> None:
-        """From then on it is read from there."""
-        (tp,) = stage.topic()
-        stage.publish(tp, values(2))
-        reading = Reading(stage, stage.client())
-        reading.client.read({tp: 4})
-        assert reading.until_some() == Poll(out_of_range={tp: 4})
-        stage.publish(tp, values(4))
-        reading.until((tp, 2))
-        assert (reading.offsets(tp), reading.rest()) == ([4, 5], Poll())
-
-    def test_a_position_that_is_not_in_the_log_is_not_told_while_it_is_paused_or_forgotten(self, stage: Stage) -> None:
-        """Nobody asks the brokers for it."""
-        paused, forgotten = stage.topic(2)
-        client = stage.client()
-        client.read({paused: 1, forgotten: 1})
-        client.pause([paused])
-        client.forget([forgotten])
-        assert Reading(stage, client).rest() == Poll()
 
     # -- topics that come and go -------------------------------------------------------------------------------------
 

@@ -130,13 +130,13 @@ class Reading:
     def rest(self, *told: TopicPartition) -> Poll:
         """Poll until all that is there must have come. Returns the polls since, as one.
 
-        That these partitions are `told` to be out of range is waited for, however long the brokers take to say so.
+        That these partitions are `told` not to be readable from where they are is waited for, however long that takes.
         """
         before, together = len(self.polls), Poll()
 
         def all_told() -> bool:
             self.poll()
-            return {tp for poll in self.polls[before:] for tp in poll.out_of_range}.issuperset(told)
+            return {tp for p in self.polls[before:] for tp in (*p.out_of_range, *p.diverged)}.issuperset(told)
 
         self.stage.until(all_told)
         for _ in self.stage.turns(0.4):
@@ -144,6 +144,7 @@ class Reading:
         for poll in self.polls[before:]:
             together.fetched.update(poll.fetched)
             together.out_of_range.update(poll.out_of_range)
+            together.diverged.update(poll.diverged)
             together.failed.update(poll.failed)
         return together
 

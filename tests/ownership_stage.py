@@ -6,7 +6,8 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from inbound import TopicPartition
-from inbound.coordinators.ownership import Claim, Fence, Ownership
+from inbound.coordinators.claim import Claim, Fence
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Check, Create, Delete, Op, RefusedError, SetData

@@ -53,27 +53,34 @@ class TelledRun:
         self.epoch = 0
         self.position = 0
         self.committed: int | None = None
+        self._first = 0  # where its last batch began
         self._zxid = zxid
         self._seq = 0
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
-    def claim(self, epoch: int, at: int | None) -> TelledRun:
+    def claim(self, epoch: int, at: int | None, **facts: Any) -> TelledRun:
         self.epoch, self.position, self.committed = epoch, at or 0, at
-        return self.note("claimed", position=at, session=1)
+        return self.note("claimed", position=at, session=1, **facts)
 
     def batch(self, records: int, *, lacking: int = 0) -> TelledRun:
         """Hand out, answer, commit. `lacking`: offsets of the range that the log does not have."""
         return self.begin(records, lacking=lacking).answer().land()
 
     def begin(self, records: int, *, lacking: int = 0) -> TelledRun:
-        first, self.position = self.position, self.position + records + lacking
-        return self.line("begun", first=first, next=self.position, records=records)
+        self._first, self.position = self.position, self.position + records + lacking
+        return self.line("begun", first=self._first, next=self.position, records=records)
 
     def answer(self, commit: int | None = None) -> TelledRun:
+        """Answer for the last batch, or a part of it."""
         self._answered = self.position if commit is None else commit
         self.position = self._answered
-        return self.line("done", first=self._answered, next=self._answered, commit=self._answered)
+        return self.line("done", first=min(self._first, self._answered), next=self._answered, commit=self._answered)
+
+    def leave(self, commit: int) -> TelledRun:
+        """Commit what was left uncommitted before."""
+        self._answered = commit
+        return self.line("done", first=commit, next=commit, commit=commit)
 
     def land(self, commit: int | None = None, *, mzxid: int | None = None) -> TelledRun:
         self.committed = self._answered if commit is None else commit
@@ -87,9 +94,9 @@ class TelledRun:
         before, self.position = self.position, to
         return self.note("revert", **{"from": before, "to": to})
 
-    def skip(self, to: int) -> TelledRun:
+    def skip(self, to: int, reason: str = "processor") -> TelledRun:
         before, self.position = self.position, to
-        return self.note("skip", **{"from": before, "to": to, "reason": "processor"})
+        return self.note("skip", **{"from": before, "to": to, "reason": reason})
 
     def jump(self, to: int) -> TelledRun:
         """Go on elsewhere, and say nothing: what must not happen."""

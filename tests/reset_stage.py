@@ -44,8 +44,8 @@ class Leader:
         """Do something when so many of its requests have been sent, from now on."""
         send, sent = self.zk._send, itertools.count(1)
 
-        def counted(what: str, execute: Callable[[Any], Any]) -> Call[Any]:
-            call = send(what, execute)
+        def counted(what: str, execute: Callable[[Any], Any], size: int = 0) -> Call[Any]:
+            call = send(what, execute, size)
             if next(sent) == count:
                 action()
             return call

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inbound.coordinators.zookeeper import Delete, SetData
+from inbound.coordinators.zookeeper import Create, Delete, SetData
 from inbound.membership import PATIENCE
 from inbound.testing.world import Consumer, World
 
@@ -71,3 +71,17 @@ def test_who_has_its_share_gets_back_a_deleted_owner_node_within_its_patience(wo
     missing = path in world.ensemble.tree.nodes
     world.run(0.4)
     assert (missing, world.owned(), dict(world.nodes(world.paths.epochs("orders")))) == (False, before, epochs)
+
+
+@pytest.mark.parametrize("reconnected", [False, True], ids=["one connection", "after a reconnect"])
+def test_one_watch_stands_for_each_node_and_list_however_often_a_member_looks(world: World, reconnected: bool) -> None:
+    """The client keeps each until it fires, and fires all of them when the connection breaks: amid a fail-over."""
+    a = world.consumers["a"]
+    world.ensemble.tree.transaction([Create(world.paths.member("stranger"), b"another tool's")], 0)
+    for _ in range(20):
+        a.channel.parts.evaluate()
+        world.run(0.3)
+        if reconnected and _ == 9:
+            world.ensemble.disconnect("a")
+    assert a.zk.wire is not None
+    assert set(a.zk.wire.watches.values()) == {1}, a.zk.wire.watches

@@ -246,6 +246,30 @@ def test_a_refused_batch_is_halved_until_the_poison_stands_alone() -> None:
     assert (taken, stage.got(DEAD), stage.commits()) == ([n for n in names(16) if n != "e5"], ["e5"], {0: 16})
 
 
+def test_an_event_behind_a_record_that_is_none_waits_for_its_dead_letter() -> None:
+    """They have a key in common; the first event of their batch has another one, and is taken at once."""
+    stage = batched(ordering="key", delivery={**FAST, "deadLetterSink": DEAD})
+    stage.seconds = lambda request: 3.0 if request.url == DEAD else 0.02
+    stage.publish("e0", keys=["a"])
+    stage.world.kafka.publish("orders", 0, [b"nonsense"], key=b"k")
+    stage.dispatch("e2", keys=["k"], seconds=1)
+    before = stage.got()
+    stage.run(5)
+    assert (before, stage.got(), stage.commits()) == (["e0"], ["e0", "e2"], {0: 3})
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_the_halves_of_a_batch_come_no_sooner_than_the_subscriber_has_asked_for(status: int) -> None:
+    """Also where its attempts are used up: who is busy would get all of them at once, and each would be given up."""
+    stage = batched(delivery={**FAST, "retry": 1, "deadLetterSink": DEAD})
+    answers = [Answer(status, retry_after=3.0)] * 2
+    stage.behaviour = lambda request: answers.pop() if answers and request.url == SUBSCRIBER else OK
+    stage.dispatch(*names(4), seconds=15)
+    times = [request.at for request in stage.requests]
+    gaps = [round(after - before) for before, after in pairwise(times)]
+    assert (batches(stage), gaps, stage.got(DEAD)) == ([names(4)] * 2 + [names(2), names(4)[2:]], [3, 3, 0], [])
+
+
 def test_a_batch_keeps_the_order_of_each_key_through_a_refusal() -> None:
     """The second half waits for the first."""
     stage = batched(ordering="key", delivery={**FAST, "retry": 9})

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inbound.processors.batch import PlainRecord
-from inbound.processors.dispatch.window import Entry, Ordering, Window
+from inbound.processors.dispatch.window import Entry, Lane, Ordering, Part, Window, in_turn
 
 KEYS = [None, b"a", b"b", b"c"]
 
@@ -113,3 +113,28 @@ def test_whatever_ends_first_order_and_bounds_hold(seed: int, ordering: Ordering
             committed = window.front
     assert sorted(o for offsets in sent.values() for o in offsets) == list(range(60))
     assert all(offsets == sorted(offsets) for lane, offsets in sent.items() if lane not in (None, "none"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "chains"),
+    [
+        (["a", "b", "c"], [["a"], ["b"], ["c"]]),
+        (["a", "a", "b"], [["a", "a"], ["b"]]),
+        (["a", "b", "b"], [["a"], ["b", "b"]]),
+        (["a", "b", "ab", "b"], [["a", "b", "ab", "b"]]),
+        (["", "", "a", "a"], [[""], [""], ["a", "a"]]),
+        (["c", "a", "b", "ab", "c"], [["c", "c"], ["a", "b", "ab"]]),
+    ],
+)
+def test_what_a_request_is_taken_apart_into_keeps_the_order_of_each_lane(
+    parts: list[str], chains: list[list[str]]
+) -> None:
+    """Each part, by the keys of its events, waits for those before it that it shares a key with, and for nobody else."""
+    lanes = {key: Lane(key.encode()) for key in "abc"}
+    made: list[Part] = [([Entry(PlainRecord(0), lanes[key]) for key in part], 0) for part in parts]
+    made = [part if part[0] else ([Entry(PlainRecord(0), None)], 0) for part in made]
+
+    def keys(part: Part) -> str:
+        return "".join(lane.key.decode() for entry in part[0] if (lane := entry.lane) is not None and lane.key)
+
+    assert [[keys(part) for part in chain] for chain in in_turn(made)] == chains

@@ -9,6 +9,8 @@ import pytest
 
 from inbound import Batch, BatchResponse, Context, TopicPartition
 from inbound.config import OnErrorConfig
+from inbound.proof.model import Verdict
+from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Consumer, Recording, World
 from tests.one_partition import offsets, publish, world
 
@@ -102,6 +104,23 @@ def test_one_that_has_nothing_to_read_is_handed_over_too(world: World) -> None:
     world.run(1)
     assert not consumer.channel.clear_up()
     assert old.told[-2:] == ["termination", "close"]
+
+
+def test_what_was_skipped_stays_so_if_the_new_one_begins_behind_it(world: World) -> None:
+    """The old one had gone back before its own commit; the new one goes on at that, and the ledger says so."""
+    answers = [BatchResponse.advance(3, skip=True), BatchResponse.revert(0, wait=60.0)]
+    old = Closing(lambda batch: answers.pop(0))
+    publish(world, 4)
+    consumer = world.join("a", old, reader={"max_batch_records": 2})
+    world.run(4)
+
+    exchange(world, consumer, new := Closing())
+
+    (proof,) = proofs_of(world).values()
+    assert (offsets(old), offsets(new)) == ([0, 1, 3], [3, 4])
+    assert (proof.verdict, [(f.kind, f.first, f.next) for f in proof.findings]) == (
+        Verdict.PROVEN, [("passed-over", 2, 3)],
+    )  # fmt: skip
 
 
 def test_the_batch_in_hand_ends_with_who_has_it(world: World) -> None:

@@ -57,6 +57,7 @@ TABLE: list[tuple[Cause, Facts]] = [
     (Cause.SESSION_SUSPENDED, facts(session={"known_pauses": False}, buffered=10)),
     (Cause.IN_DOUBT, facts(session={"connected": False, "certain": False})),
     (Cause.COMMIT_WAITS, facts(place="settling", settling_for=3.0)),
+    (Cause.COMMIT_WAITS, facts(place="settling", commit_problem="/offsets/orders/3: not allowed", fate="release")),
     (Cause.BROKER_AWAY, facts({"kafka_problem": "no broker answers"})),
     (Cause.BROKER_AWAY, facts(led=False)),
     (Cause.NOT_ALLOWED, facts({"kafka_problem": "SaslAuthenticationFailedError", "kafka_refused": True})),
@@ -84,6 +85,7 @@ def test_the_cause(cause: Cause, given_facts: Facts) -> None:
 def test_every_cause_that_a_holder_can_name_has_a_row() -> None:
     """The others are told by who does not hold the partition: see test_explain_outside."""
     outside = {Cause.OWNER_SILENT, Cause.BEING_CLAIMED, Cause.NOBODY_ALLOWED, Cause.NO_MEMBER, Cause.NO_PARTITION}
+    outside.add(Cause.BAD_NODE)
     assert set(Cause) - {cause for cause, _ in TABLE} == outside
 
 

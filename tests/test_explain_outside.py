@@ -1,5 +1,6 @@
 """What `explain` says of a partition that nobody speaks for: from the nodes in ZooKeeper and the log alone."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,13 @@ from inbound.coordinators.base import Member
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.pauses import OPERATOR, Pause
 from inbound.coordinators.tasks import Tasks
+from inbound.coordinators.zookeeper import SetData
 from inbound.explain.cause import Cause
 from inbound.explain.outside import Log, Nodes, explain_outside, read_nodes
 from inbound.testing import World
 from inbound.testing.world import GROUP
+from inbound.testing.zookeeper import Who
+from inbound.testing.zookeeper_tree import Tree
 from inbound.topic_partition import TopicPartition
 
 TP = TopicPartition("orders", 1)
@@ -47,7 +51,11 @@ OWNED = nodes(DYNAMIC, owner="a", owner_since=NOW - 60, owned=frozenset({1}))
         (Cause.BROKER_AWAY, nodes(DYNAMIC), Log(problem="no broker answers"), None),
         (Cause.RESET, nodes(DYNAMIC, gate="/inbound/commands/reset-offset/x", gate_since=NOW - 5), FOUR, None),
         (Cause.RESET, replace(OWNED, gate="/inbound/commands/reset-offset/x"), FOUR, "nothing within 2 s"),
+        (Cause.BAD_NODE, nodes(DYNAMIC, gate="closed", gate_since=NOW - 5), FOUR, None),
+        (Cause.BAD_NODE, nodes(DYNAMIC, gate="", gate_since=NOW - 5), FOUR, None),
         (Cause.OWNER_SILENT, OWNED, FOUR, "nothing listens there"),
+        (Cause.BAD_NODE, replace(OWNED, bad_node="x is not an offset"), FOUR, "it does not hold it, by its own word"),
+        (Cause.BAD_NODE, nodes(DYNAMIC, bad_node="x is not allowed to a client"), FOUR, None),
         (Cause.OWNER_SILENT, replace(OWNED, owner_registered=False), FOUR, "nobody was asked"),
         (Cause.NOBODY_ALLOWED, nodes(member("a", ("others",))), FOUR, None),
         (Cause.NOBODY_ALLOWED, nodes(member("a", type="static", partitions={"orders": [0]})), FOUR, None),
@@ -67,6 +75,7 @@ def test_the_cause(cause: Cause, given: Nodes, log: Log, silent: str | None) -> 
 
 def test_an_owner_that_answers_speaks_for_itself() -> None:
     assert explain_outside(OWNED, Log(), NOW, None) is None
+    assert explain_outside(replace(OWNED, bad_node="not allowed to who asks"), Log(), NOW, None) is None
 
 
 def test_a_silent_owner_is_named_with_where_it_runs_and_why_it_may_be_silent() -> None:
@@ -96,11 +105,41 @@ def test_the_nodes_are_read_as_a_group_leaves_them() -> None:
     world.join("a")
     world.kafka.publish("orders", 1, [b"x"] * 5)
     world.run(10)
+    found = read(world)
+    assert (found.owner, found.owner_registered, found.owned, found.committed) == ("a", True, frozenset({0, 1}), 5)
+    assert (found.claimed_by, found.gate, [name for name, _ in found.infos]) == ("a", None, ["a"])
+    assert found.as_dict()["members"][0]["coordinator"] == "dynamic"
+
+
+@pytest.mark.parametrize(
+    ("node", "do", "said"),
+    [
+        ("offset", lambda tree, path: tree.transaction([SetData(path, b"nonsense")], 0), "holds b'nonsense', not an offset"),
+        ("offset", lambda tree, path: tree.give(path, Who("admin", "creator")), "is not allowed"),
+        ("epoch", lambda tree, path: tree.give(path, Who("admin", "creator")), "is not allowed"),
+        ("epoch", lambda tree, path: tree.transaction([SetData(path, b"nonsense")], 0), None),
+    ],
+)  # fmt: skip
+def test_a_node_that_cannot_be_used_is_named_and_the_others_are_read(
+    node: str, do: Callable[[Tree, str], object], said: str | None
+) -> None:
+    """An epoch node with nonsense is none of these: the next claim writes it anew, and the offset counts."""
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    world.join("a")
+    world.kafka.publish("orders", 1, [b"x"] * 5)
+    world.run(10)
+    path = getattr(world.paths, node)(*TP)
+    do(world.ensemble.tree, path)
+    found = read(world)
+    assert (found.owner, found.committed) == ("a", None if node == "offset" else 5)
+    assert found.bad_node is None if said is None else (path in str(found.bad_node) and said in str(found.bad_node))
+
+
+def read(world: World) -> Nodes:
+    """Return what ZooKeeper says, to a client of its own."""
     zk = world.ensemble.client("asker", 10.0)
     tasks = Tasks(world.clock, lambda: None)
     call = tasks.spawn(read_nodes(zk, TP, GROUP, "orders"), "read")
     world.run_until(lambda: bool(tasks.step() or True) and call.done, within=5)
-    found = call.result()
-    assert (found.owner, found.owner_registered, found.owned, found.committed) == ("a", True, frozenset({0, 1}), 5)
-    assert (found.claimed_by, found.gate, [name for name, _ in found.infos]) == ("a", None, ["a"])
-    assert found.as_dict()["members"][0]["coordinator"] == "dynamic"
+    return call.result()

@@ -95,3 +95,15 @@ def test_a_partition_that_is_claimed_by_an_idle_channel_is_read_at_once() -> Non
     kafka.publish("orders", min(theirs), [b"y"])
     world.run(1.0)
     assert (min(theirs), 1) in seen_by_a(world)
+
+
+def test_idle_spells_leave_nothing_behind_in_the_schedule() -> None:
+    """Each has the partition wait for `idle_time`, which the next record cuts short; another one is idle for longer."""
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    a = world.join("a", idle_time="1h")
+    world.run(4)
+    for _ in range(200):
+        world.kafka.publish("orders", 1, [b"x"])
+        world.run(0.3)
+    assert (world.commits(), len(a.channel.parts.schedule._heap) < 100) == ({0: 0, 1: 200}, True)

@@ -118,17 +118,51 @@ def test_kafka_away_is_503_until_it_is_back() -> None:
 
     first = stage.post(request())
     second = stage.post(request())
-    ready = stage.post(request("/readyz", method="GET", body=b""))
     stage.producer.is_away = "no broker answers"
     stage.look()
-    third = stage.post(request())
+    ready = stage.post(request("/readyz", method="GET", body=b""))
+    third = stage.post(request("/topics/returns"))
     stage.producer.is_away = None
+    stage.loop.now += 1
     stage.look()
     fourth = stage.post(request())
 
     assert [statuses(answer) for answer in (first, second, ready, third, fourth)] == [[503], [503], [503], [503], [202]]
     assert all(b"Retry-After: 2" in answer for answer in (first, second, third))
     assert b"Kafka is away: no broker answers" in third
+
+
+def test_a_topic_that_does_not_acknowledge_costs_no_other_one() -> None:
+    """A partition without a leader, say: Kafka answers. One event at a time tries whether it is over."""
+    stage = Stage()
+    stage.producer.fails = [AWAY]
+    stage.post(request())
+    stage.loop.now += 1
+    other = stage.post(request("/topics/returns"))
+    stage.look()
+    stage.producer.held = True
+    trying, wire = stage.connect()
+    trying.data_received(request())
+    beside = stage.post(request())
+    ready = stage.post(request("/readyz", method="GET", body=b""))
+    doubts = stage.watch.doubts()
+    stage.producer.held = False
+    stage.settle()
+    after = stage.post(request())
+
+    assert (list(doubts), stage.watch.doubts()) == (["orders"], {})
+    assert [statuses(answer) for answer in (other, beside, ready, wire.written, after)] == [
+        [202], [503], [200], [202], [202],
+    ]  # fmt: skip
+    assert b"topic orders: timed out" in beside
+
+
+def test_what_the_client_gave_up_is_no_reason_to_doubt() -> None:
+    """It can write nothing more, and another one takes its place: whoever comes next is written."""
+    stage = Stage()
+    stage.producer.fails = [Failure(Cause.GIVEN_UP, "_FATAL")]
+
+    assert [statuses(stage.post(request())) for _ in range(2)] == [[503], [202]]
 
 
 def test_a_batch_of_which_a_part_is_written_says_so() -> None:
@@ -142,6 +176,71 @@ def test_a_batch_of_which_a_part_is_written_says_so() -> None:
     assert b"2 of 3 events were written: sent again, they come twice" in answer
     counters = stage.receiver.counters
     assert (counters.accepted_events, counters.written_events, counters.failed_events) == (0, 2, 1)
+
+
+def test_a_batch_of_which_an_event_is_refused_for_good_names_it() -> None:
+    """The others are written, and need not come again."""
+    stage = Stage()
+    stage.producer.fails = [None, Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE"), None]
+
+    answer = stage.post(batch(3))
+
+    assert (statuses(answer), len(stage.producer.written)) == ([413], 2)
+    assert b"of its 3 events that is number 2; the others are written: do not send them again" in answer
+    assert b"Inbound-Refused: 2\r\n" in answer
+
+
+def test_so_many_refused_events_that_a_header_cannot_name_them_are_counted() -> None:
+    """Clients and proxies end at headers of 8 to 64 KiB: a request of 8 MiB has more events than that has room for."""
+    stage = Stage()
+    stage.producer.fails = [*[Failure(Cause.FORBIDDEN, "TOPIC_AUTHORIZATION_FAILED")] * 2000, None]
+
+    answer = stage.post(batch(2001))
+
+    assert (statuses(answer), len(stage.producer.written)) == ([403], 1)
+    assert (
+        b"; of its 2001 events that is 2000, too many to be named: to learn which, send fewer in one; 1 are written"
+        in answer
+    )
+    assert (b"Inbound-Refused" in answer, len(answer) < 1000) == (False, True)
+
+
+def test_what_is_to_come_again_goes_before_what_is_refused_for_good() -> None:
+    """Else an event that Kafka did not acknowledge would be given up for the one beside it."""
+    stage = Stage()
+    stage.producer.fails = [Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE"), AWAY, None]
+
+    answer = stage.post(batch(3))
+
+    assert statuses(answer) == [503]
+    assert b"Inbound-Refused" not in answer
+
+
+@pytest.mark.parametrize(
+    ("beside", "cause", "status"), [(Cause.TOO_LARGE, Cause.TOO_LARGE, 413), (Cause.BESIDE, Cause.INVALID, 422)]
+)
+def test_who_shares_a_batch_with_an_event_that_is_refused_is_written(beside: Cause, cause: Cause, status: int) -> None:
+    """The client fails the whole batch, of which nothing is written: each of it goes again in one of its own."""
+    stage = Stage()
+    refused = Failure(cause, "refused")
+    stage.producer.of_batches = frozenset({beside, cause})
+    stage.producer.fails = [Failure(beside, "beside"), refused, None, refused]  # together, then one after the other
+    connection, wire = stage.connect()
+
+    connection.data_received(request() + request(body=b"poison"))
+    stage.settle(2)
+
+    assert (statuses(wire.written), len(stage.producer.alone)) == ([202, status], 2)
+
+
+def test_who_cannot_be_sent_again_alone_is_not_refused_for_good() -> None:
+    """The client takes nothing more just then: whether the event is too large is not known."""
+    stage = Stage()
+    stage.producer.of_batches = frozenset({Cause.TOO_LARGE})
+    stage.producer.fails = [Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE")]
+    stage.producer.refuses = [None, Failure(Cause.GIVEN_UP, "_FATAL")]
+
+    assert statuses(stage.post(request())) == [503]
 
 
 def test_when_the_client_takes_no_more_the_rest_is_not_sent() -> None:
@@ -177,7 +276,9 @@ def test_what_is_in_flight_is_bounded() -> None:
     [
         (Failure(Cause.TOO_LARGE, "MSG_SIZE_TOO_LARGE"), 413),
         (Failure(Cause.NO_TOPIC, "UNKNOWN_TOPIC_OR_PART"), 404),
-        (Failure(Cause.REFUSED, "TOPIC_AUTHORIZATION_FAILED"), 503),
+        (Failure(Cause.INVALID, "INVALID_RECORD"), 422),
+        (Failure(Cause.FORBIDDEN, "TOPIC_AUTHORIZATION_FAILED"), 403),
+        (Failure(Cause.REFUSED, "THROTTLING_QUOTA_EXCEEDED"), 503),
     ],
 )
 def test_what_the_brokers_refuse_is_told(failure: Failure, status: int) -> None:

@@ -43,6 +43,16 @@ def test_a_stop_answers_what_is_under_way() -> None:
     assert (answered, answers, producer.closed) == (True, [(202, "")], True)
 
 
+def test_a_client_that_raises_does_not_leave_who_waits_without_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """Its acknowledgements are asked for again, and the log says what it raised."""
+    with running() as (ingress, producer):
+        producer.raises = [RuntimeError("a fault of the client")]
+        answer = ask(ingress)
+
+    assert answer == (202, "")
+    assert "a fault of the client" in caplog.text
+
+
 def test_a_stop_does_not_wait_for_ever() -> None:
     """Who was not answered within the time sees the connection end, never a 202."""
     with running() as (ingress, producer):

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from inbound.clock import SystemClock
 from inbound.errors import LedgerError
 from inbound.ledger import Entry, FilesLedger, Range, died, read_directory
-from inbound.ledger.memory import Gap, Note
+from inbound.ledger.memory import Note
 from inbound.metrics import Exposition
+from inbound.proof.model import Verdict
 from inbound.status import ProcessStatus
+from inbound.testing import ManualClock
+from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Consumer, World
 from tests.made_status import process
 from tests.one_partition import offsets, publish, start, world
@@ -25,8 +27,8 @@ def broken(consumer: Consumer, calls: int) -> None:
         consumer.ledger.fail_next(LedgerError("disk full"))
 
 
-def gaps(consumer: Consumer) -> list[Gap]:
-    return [entry for entry in consumer.ledger.entries if isinstance(entry, Gap)]
+def gaps(consumer: Consumer) -> list[Note]:
+    return [entry for entry in consumer.ledger.entries if isinstance(entry, Note) and entry.kind == "degraded"]
 
 
 def metric(consumer: Consumer, name: str) -> float:
@@ -58,41 +60,24 @@ def test_degrading_goes_on_and_is_never_provable_again(world: World) -> None:
     assert (metric(a, "inbound_ledger_available"), metric(a, "inbound_ledger_provable")) == (1, 0)
 
 
-def test_the_ledger_says_between_when_something_is_missing_as_soon_as_it_can(world: World) -> None:
-    """Once, with the next entry that gets through; that much can't be proved, all after it can."""
+def test_the_ledger_says_between_which_lines_something_is_missing(world: World) -> None:
+    """Once, before the next entry that gets through, with the partition: that much can't be proved, all after it can."""
     start(world, degrade=True)
     a = world.consumers["a"]
     broken(a, 3)
-    began = world.clock.wall()
     publish(world, 2)
     world.run(1)
-    assert gaps(a) == []
+    before = list(a.ledger.entries)
 
     world.kafka.publish("orders", 0, [b"more"])
     world.run(1)
     world.kafka.publish("orders", 0, [b"and more"])
     world.run(1)
 
-    (gap,) = gaps(a)
-    assert began <= gap.since < gap.until <= world.clock.wall()
-    assert world.commits() == {0: 4}
-
-
-def test_a_mark_that_cannot_be_written_is_tried_again_and_reaches_back_to_the_first_loss(world: World) -> None:
-    """The disk has room for one entry, and is full again when the mark is to follow."""
-    start(world, degrade=True)
-    a = world.consumers["a"]
-    broken(a, 3)
-    began = world.clock.wall()
-    publish(world, 1)
-    world.run(1)
-    a.ledger.fail_next(LedgerError("disk full"), "degraded")
-    world.kafka.publish("orders", 0, [b"more"])
-    world.run(1)
-
-    (gap,) = gaps(a)
-
-    assert began <= gap.since < began + 1
+    first, *after = a.ledger.entries[len(before) :]
+    assert (gaps(a), first, [type(entry).__name__ for entry in after]) == (
+        [first], Note("degraded", "orders", 0, 1), ["Range", "Done", "Settled"] * 2,
+    )  # fmt: skip
 
 
 def test_holding_leaves_no_gap(world: World) -> None:
@@ -116,37 +101,84 @@ def test_an_event_that_was_not_recorded_is_a_gap_also_where_batches_are_held(wor
     world.run(2)
 
     a = world.consumers["a"]
-    assert [entry.kind for entry in a.ledger.entries if isinstance(entry, Note)] == []
-    assert (len(gaps(a)), a.channel.status().provable) == (1, False)
+    notes = [entry for entry in a.ledger.entries if isinstance(entry, Note)]
+    assert (notes, a.channel.status().provable) == ([Note("degraded", "orders", 0, 1)], False)
 
 
-def test_a_process_that_ends_marks_the_gap_before_its_clean_end(world: World) -> None:
-    """Nothing was written since; the mark must not be forgotten."""
+def test_what_is_missing_of_one_partition_is_no_other_ones(world: World) -> None:
+    """Each is proven but the one whose batch is not in the ledger."""
+    world.kafka.create_topic("orders", 3)
     start(world, degrade=True)
     a = world.consumers["a"]
-    broken(a, 3)
-    publish(world, 1)
+    publish(world, 2)
+    world.run(1)
+    broken(a, 2)  # begun, done
+    world.kafka.publish("orders", 1, [b"x"])
+    world.run(1)
+    for partition in range(3):
+        world.kafka.publish("orders", partition, [b"x"])
     world.run(1)
 
-    a.channel.parts.mark_gap()
+    assert {tp.partition: (proof.verdict, proof.proven) for tp, proof in proofs_of(world).items()} == {
+        0: (Verdict.PROVEN, 3), 1: (Verdict.NOT_PROVABLE, 0), 2: (Verdict.PROVEN, 1),
+    }  # fmt: skip
 
-    assert len(gaps(a)) == 1
+
+def test_a_claim_that_ends_after_a_gap_does_not_hide_it(world: World) -> None:
+    """The disk has room again when the partition is released: the mark stands before that line."""
+    start(world, degrade=True)
+    broken(world.consumers["a"], 3)
+    publish(world, 5)
+    world.run(1)
+    world.leave("a")
+    world.join("b", degrade=True)
+    world.run(4)
+
+    (proof,) = proofs_of(world).values()
+
+    assert (proof.verdict, proof.findings, proof.proven) == (Verdict.NOT_PROVABLE, (), 0)
 
 
-def test_in_files_the_mark_is_a_line_without_a_partition(tmp_path: Path) -> None:
-    """With the times as facts; a ledger that could not take it has no clean end either."""
-    ledger = FilesLedger(tmp_path, "g", "a", SystemClock())
+def test_who_is_killed_while_its_ledger_cannot_be_written_has_lost_nothing(world: World) -> None:
+    """What it committed meanwhile is in no ledger: that is not provable, and no loss. Under `hold` it would be one."""
+    start(world, degrade=True)
+    broken(world.consumers["a"], 3)
+    publish(world, 5)
+    world.run(1)
+    world.kill("a")
+    (before,) = proofs_of(world).values()
+    world.join("b", degrade=True)
+    world.run(20)
+
+    (proof,) = proofs_of(world).values()
+
+    assert [(p.verdict, p.findings, p.proven) for p in (before, proof)] == [(Verdict.NOT_PROVABLE, (), 0)] * 2
+    assert "could not be written (on_failure: degrade)" in proof.missing[0]
+
+
+def test_in_files_each_partition_has_its_line_and_the_run_one_for_earlier_releases(tmp_path: Path) -> None:
+    """With the times as facts, before the next line, or the end."""
+    clock = ManualClock()
+    ledger = FilesLedger(tmp_path, "g", "a", clock)
     ledger.begun(Range("orders", 3, 7, 0, 10, 10))
-    ledger.degraded(1738367999.5, 1738368010.25)
-    ledger.close(clean=False)
+    ledger.lacks("orders", 4, 8)
+    clock.advance(5)
+    ledger.lacks("orders", 3, 7)
+    ledger.begun(Range("orders", 3, 7, 10, 20, 10))
+    ledger.lacks("orders", 3, 7)
+    ledger.close()
 
-    *_, mark = read_directory(tmp_path)
+    marks = [item for item in read_directory(tmp_path) if isinstance(item, Entry) and item.kind == "degraded"]
 
-    assert isinstance(mark, Entry)
-    assert (mark.kind, mark.topic, mark.partition, mark.seq, dict(mark.facts)) == (
-        "degraded", None, None, 2, {"from": 1738367999.5, "to": 1738368010.25},
-    )  # fmt: skip
-    assert len(died(read_directory(tmp_path))) == 1
+    now = clock.wall()
+    assert [(mark.topic, mark.partition, mark.epoch, mark.seq, dict(mark.facts)) for mark in marks] == [
+        (None, None, None, 2, {"from": now - 5, "to": now, "partitions": 2}),
+        ("orders", 3, 7, 3, {"from": now, "to": now}),
+        ("orders", 4, 8, 4, {"from": now - 5, "to": now}),
+        (None, None, None, 6, {"from": now, "to": now, "partitions": 1}),
+        ("orders", 3, 7, 7, {"from": now, "to": now}),
+    ]
+    assert died(read_directory(tmp_path)) == []
 
 
 @pytest.mark.parametrize("recovers", [True, False])
@@ -154,9 +186,11 @@ def test_a_channel_closes_cleanly_only_if_its_gap_is_marked(world: World, recove
     """Otherwise its run looks as if it had died: not everything can be proved."""
     start(world, degrade=True)
     a = world.consumers["a"]
-    broken(a, 3 if recovers else 4)
+    broken(a, 3)
     publish(world, 1)
     world.run(1)
+    if not recovers:
+        a.ledger.fail_next(LedgerError("disk full"), "close")
 
     a.channel.close()
 

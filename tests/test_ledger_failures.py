@@ -322,6 +322,25 @@ def test_a_fresh_file_without_room_for_its_header_leaves_nothing(tmp_path: Path,
     assert list(tmp_path.glob("g/*")) == []
 
 
+def test_the_line_that_says_what_is_missing_waits_for_room(
+    tmp_path: Path, disk: FailingDisk, ledger: FilesLedger
+) -> None:
+    """It comes with the next line that gets through, whatever failed in between, and reaches back to the first loss."""
+    ledger.lacks("orders", 1, 7)
+    disk.fail_next("write", errno.ENOSPC)
+    with pytest.raises(LedgerError):
+        ledger.begun(batch(0))
+    ledger.lacks("orders", 3, 7)
+    ledger.begun(batch(1))
+    ledger.begun(batch(2))
+    ledger.close()
+
+    lines = [item for item in read_directory(tmp_path) if isinstance(item, Entry) and item.topic == "orders"]
+    assert [(line.kind, line.seq, line.partition) for line in lines] == [
+        ("degraded", 2, 1), ("degraded", 3, 3), ("begun", 4, 3), ("begun", 5, 3)
+    ]  # fmt: skip
+
+
 def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     """The ledger fails when it is opened, not at the first batch."""
     (tmp_path / "ledger").write_text("")

@@ -212,6 +212,24 @@ def test_an_entry_that_was_not_taken_gives_its_number_back(
     assert broker.entries()[-1].first == 20
 
 
+def test_what_was_not_taken_is_said_before_the_next_entry(
+    broker: Broker, ledger: KafkaLedger, clock: ManualClock
+) -> None:
+    """And before the end, if nothing follows."""
+    broker.away = True
+    with pytest.raises(LedgerError):
+        ledger.begun(batch(0))
+    ledger.lacks("orders", 3, 7)
+    broker.away = False
+    clock.advance(1)
+    ledger.begun(batch(1))
+    ledger.lacks("orders", 3, 7)
+    ledger.close()
+
+    kinds = ["header", "degraded", "degraded", "begun", "degraded", "degraded", "end"]
+    assert broker.told() == list(zip(kinds, [0, 1, 2, 3, 4, 5, 5], strict=True))
+
+
 def test_entries_that_nobody_waits_for_do_not_pile_up_without_end(broker: Broker, ledger: KafkaLedger) -> None:
     """A processor that never commits hands out a bounded number of batches while the brokers are silent."""
     broker.holding = True

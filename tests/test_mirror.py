@@ -254,6 +254,34 @@ def test_a_stopped_process_that_goes_on_sets_nothing_back() -> None:
     assert [offsets for _, _, offsets in world.groups.requests if 3 in offsets.values()] == []
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_process_that_was_stopped_for_just_longer_than_its_session_sets_nothing_back(leaves: bool) -> None:
+    """What it had not sent is not older than what a release would still send, but it is another's by now; also if it leaves."""
+    world = World(session_timeout=4.0)
+    world.kafka.create_topic("orders", 1)
+    for name in "ab":
+        world.join(name, offsets=MIRROR)
+    world.run(10)
+    (owner,) = (name for name, owned in world.owned().items() if owned)
+    world.groups.is_up = False
+    world.kafka.publish("orders", 0, [b"x"] * 3)
+    world.run_until(lambda: world.commits() == {0: 3}, within=1)
+    world.pause(owner)
+    world.groups.is_up = True
+    world.run(4.5)
+    world.kafka.publish("orders", 0, [b"x"] * 3)
+    world.run(2)
+    world.groups.requests.clear()
+
+    world.resume(owner)
+    if leaves:
+        world.leave(owner)
+    world.run(3)
+
+    assert world.groups.of(GROUP) == world.commits() == {0: 6}
+    assert [offsets for _, _, offsets in world.groups.requests if 3 in offsets.values()] == []
+
+
 def test_a_broker_that_is_connected_to_for_ever_holds_up_neither_commits_nor_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -272,9 +300,10 @@ def test_a_broker_that_is_connected_to_for_ever_holds_up_neither_commits_nor_the
     parts.clock = SystemClock()
     mirror = Mirror(parts, connect)
     mirror.start()
-    mirror.landed(TopicPartition("orders", 0), 5)
+    (partition,) = parts.schedule.held()
+    mirror.landed(partition, 5)
     wait_for(connecting, 30, "the mirror does not connect")
-    mirror.landed(TopicPartition("orders", 0), 6)
+    mirror.landed(partition, 6)
     mirror.close()
     (driver,) = mirror.drivers
     left_behind = driver.thread.is_alive()

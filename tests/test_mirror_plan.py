@@ -94,6 +94,14 @@ def test_what_is_in_doubt_waits_and_what_is_released_is_sent_for_a_while() -> No
     assert (sent, plan.waiting) == ({P2: 2}, 2)  # P1 is forgotten, P0 waits
 
 
+def test_what_is_lost_is_forgotten_at_once() -> None:
+    """However new it is: whoever has claimed it has sent what was read there, or will."""
+    plan = begun()
+    plan.note(P0, 1, 1.0)
+    plan.note(P1, 1, 1.0)
+    assert (plan.take(Held({}, frozenset(), {P0}), 1.5), plan.waiting) == ({P1: 1}, 1)
+
+
 def test_a_large_round_goes_in_pieces_without_a_pause() -> None:
     """As many partitions go in a request as Kafka's own topic takes in one piece."""
     plan = begun()

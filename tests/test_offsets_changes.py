@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from inbound.coordinators.claim import Fence
 from inbound.coordinators.nodes import EpochInfo, ResetNote, decode_epoch
-from inbound.coordinators.ownership import Fence, Ownership
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Create, Op, SetData, Stat
@@ -131,7 +132,7 @@ def test_whoever_claims_next_reads_the_new_offset_and_the_note_of_the_move(scene
     scene.change({0: 8})
     version, info = scene.epoch()
     assert info is not None
-    assert (version, info.consumer, info.session, info.reset) == (2, BY, 0, ResetNote(IMPORT, 3, 8))
+    assert (version, info.consumer, info.session, info.reset) == (2, BY, 0, ResetNote(IMPORT, 3, 8, since=3))
     scene.register()
     claim = scene.run(scene.member.claim(TP))
     assert claim is not None
@@ -139,7 +140,7 @@ def test_whoever_claims_next_reads_the_new_offset_and_the_note_of_the_move(scene
 
 
 def test_two_moves_before_a_claim_are_told_as_one(scene: Scene) -> None:
-    """Processor and ledger know the group where it was before the first."""
+    """As the last, which says where the group was before the first: the ledger knows it there."""
     scene.commit(scene.claim(), 3)
     scene.unregister()
     scene.change({0: 8})
@@ -147,7 +148,7 @@ def test_two_moves_before_a_claim_are_told_as_one(scene: Scene) -> None:
     scene.change({0: 5})
     info = scene.epoch()[1]
     assert info is not None
-    assert info.reset == ResetNote(IMPORT, 3, 5)
+    assert info.reset == ResetNote(IMPORT, 8, 5, since=3)
 
 
 def test_a_zombies_commit_is_void(scene: Scene) -> None:

@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from inbound import TopicPartition
+from inbound.coordinators.claim import Claim, Fence, Verdict
 from inbound.coordinators.nodes import BadNodeError, EpochInfo, ResetNote, decode_epoch
-from inbound.coordinators.ownership import Claim, Fence, Ownership, Verdict
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op, RefusedError, SetData
 from inbound.errors import TransientError, ZkAmbiguousError, ZkUnavailableError
@@ -23,6 +24,10 @@ from tests.ownership_stage import PATHS, TP, Group
 def group() -> Group:
     """Nobody there yet."""
     return Group()
+
+
+#: What the first claim of a partition reads before its transaction: gate, id node, epoch, owner, and whether there is an offset.
+READS = 5
 
 
 # -- ensure ------------------------------------------------------------------------------------------------------------
@@ -139,7 +144,7 @@ def test_a_claim_whose_answer_is_late_is_known_by_its_nonce(group: Group) -> Non
     """It has landed, and reading the epoch back says so: the partition is ours."""
     a = group.join("a")
     mine = a.begin(a.ownership.claim(TP))
-    a.steps(*["execute", "answer"] * 4, "execute")
+    a.steps(*["execute", "answer"] * READS, "execute")
     group.clock.advance(a.zk.call_timeout)
     a.tasks.step()  # the time is up: it asks whether it landed
     assert a.finish(mine) == Claim(Fence(1, a.session), None)
@@ -149,7 +154,7 @@ def test_a_claim_that_did_not_land_is_not_taken_for_one_that_did(group: Group) -
     """The epoch holds another's nonce; and nothing more is said, for what went without an answer is not over yet."""
     a, b = group.join("a"), group.join("b")
     mine = a.begin(a.ownership.claim(TP))
-    a.steps(*["execute", "answer"] * 4)
+    a.steps(*["execute", "answer"] * READS)
     b.claim()
     group.clock.advance(a.zk.call_timeout)
     a.tasks.step()
@@ -162,7 +167,7 @@ def test_a_claim_is_not_ours_if_the_session_changed_before_the_offset_was_read(g
     """The owner node went with the old session."""
     a = group.join("a")
     mine = a.begin(a.ownership.claim(TP))
-    a.steps(*["execute", "answer"] * 4, "execute")
+    a.steps(*["execute", "answer"] * READS, "execute")
     group.ensemble.step(Delivery("a", "answer"))  # the claim has landed; before we go on, the session is another
     group.ensemble.expire_session("a")
     group.ensemble.disconnect("a")

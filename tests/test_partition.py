@@ -8,7 +8,7 @@ import pytest
 
 from inbound import TopicPartition
 from inbound.controller import session
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.claim import Fence
 from inbound.errors import IllegalTransitionError
 from inbound.partition import TRANSITIONS, Partition, Place, Step
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.claim import Fence
 from inbound.coordinators.pauses import OPERATOR, Pause, ask_rebalance, decode_pause, pause
 from inbound.coordinators.zookeeper import Call, Create, Delete
 from inbound.errors import InboundError, TransientError
@@ -84,6 +84,19 @@ def test_the_processor_is_told_once_per_partition_and_spell(group: Group) -> Non
     for name, processor in (("a", group.a), ("b", group.b)):
         expected = [(call, p) for p in sorted(group.of(name)) for call in ("pause", "resume")]
         assert processor.told("pause", "resume") == expected
+
+
+def test_the_lag_of_a_paused_group_grows_with_its_logs(group: Group) -> None:
+    """In the status, and so in the metric; nothing is fetched for it."""
+    group.publish(5)
+    group.world.run(5)
+    group.pause()
+    group.publish(7)
+    group.world.run(10)
+    c = group.join("c")  # its partition was never fetched by it
+    group.world.run(10)
+    lags = [p.lag for consumer in group.world.consumers.values() for p in consumer.channel.status().partitions]
+    assert (lags, c.seen) == ([7] * PARTITIONS, [])
 
 
 def test_a_joiner_takes_its_share_of_a_paused_group_and_reads_nothing(group: Group) -> None:

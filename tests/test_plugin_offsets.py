@@ -186,6 +186,7 @@ def test_a_partition_that_goes_before_its_first_batch_goes_at_once(world: World)
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
+        (1 << 63, "on_claim returned 9223372036854775808; return the offset to read first, an integer"),
         (-1, "on_claim returned -1; return the offset to read first, an integer of at least 0, or None to go on at"),
         ("7", "on_claim returned '7'; return the offset to read first"),
         (True, "on_claim returned True; return the offset to read first"),
@@ -256,6 +257,56 @@ def test_an_offset_beyond_the_logs_end_is_treated_as_on_truncation_says(
             "on_claim gave 99, beyond the log's end 5: it is not of this log, or the log was truncated. "
         )
         assert why.endswith("Correct what it keeps, or set on_truncation to earliest or latest, and restart")
+
+
+@pytest.mark.parametrize("amid", [False, True], ids=["held", "asked for the last time"])
+def test_a_reload_has_it_asked_again(world: World, amid: bool) -> None:
+    """What it lacked is there now. Also where it is held a moment after the reload: nobody would look at it before the next."""
+    committed(world, 5)
+
+    class Corrected(Owning):
+        def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+            if amid and len(self.claims) == 1:
+                world.consumers["a"].channel.try_again()
+            return super().on_claim(partition, committed)
+
+    processor = Corrected(OSError("no database"), OSError("no database"), 2)
+    world.join("a", processor, on_error={"max_attempts": 2})
+    world.run(10)
+    if not amid:
+        assert (held(world) or "").startswith("on_claim failed 2 times")
+        world.consumers["a"].channel.try_again()
+        world.run(3)
+    assert (len(processor.claims), held(world), offsets(processor), world.commits()) == (3, None, [2, 3, 4], {0: 5})
+
+
+class Advancing(Owning):
+    """Commits all that it was handed whenever it is asked."""
+
+    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse:
+        self.calls.append(("termination", partition.partition, next_offset))
+        return BatchResponse.advance()
+
+    def on_idle(self, partition: TopicPartition) -> BatchResponse:
+        self.calls.append(("idle", partition.partition))
+        return BatchResponse.advance()
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["held", "before the log was asked"])
+def test_an_offset_that_the_log_does_not_hold_is_never_committed_by_an_answer(world: World, asked: bool) -> None:
+    """advance() commits what was handed out, and that is nothing: the next owner begins at the commit."""
+    committed(world, 5)
+    processor = Advancing(99)
+    world.join("a", processor, idle_time=1.0)
+    reader = world.consumers["a"].channel.reader
+    world.run_until(lambda: any(s.outside is not None for s in reader._streams.values()), within=4)
+    if not asked:
+        world.kafka.lose_leader("orders", 0)
+    world.run(8)
+    assert (held(world) is not None) == asked
+    world.leave("a")
+    told = [call for call in processor.calls if call[0] in ("termination", "idle")]
+    assert (told, world.commits()) == ([], {0: 5})
 
 
 def test_a_partition_without_a_leader_begins_when_it_has_one(world: World) -> None:

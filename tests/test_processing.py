@@ -206,7 +206,7 @@ def test_what_was_read_before_the_log_was_cut_is_handed_out_first(world: World) 
 
 
 @pytest.mark.parametrize(
-    ("choice", "handed_out", "commit"), [("hold", [], 9), ("earliest", [0, 1, 2, 3], 4), ("latest", [], 9)]
+    ("choice", "handed_out", "commit"), [("hold", [], 9), ("earliest", [0, 1, 2, 3], 4), ("latest", [], 4)]
 )
 def test_a_truncated_log_is_treated_as_configured(
     world: World, choice: str, handed_out: list[int], commit: int

@@ -90,6 +90,84 @@ def test_a_failing_record_is_skipped_where_the_configuration_says_so(world: Worl
     assert [(n.facts["from"], n.facts["to"]) for n in skips] == [(3, 4)]
 
 
+def collects_twenty(then: list[BatchResponse]) -> Callable[[Batch], BatchResponse]:
+    """Collect what comes with `next`; fail on offset 20; give the answers of `then` for what comes behind it."""
+
+    def answer(batch: Batch) -> BatchResponse:
+        if batch.first_offset == 20:
+            raise ValueError("bad record")
+        return BatchResponse.next() if batch.first_offset < 20 else then.pop(0)
+
+    return answer
+
+
+GIVE_UP = [
+    {"max_attempts": 1, "then": "skip"},
+    {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
+]
+give_up = pytest.mark.parametrize("on_error", GIVE_UP, ids=["skip", "dead-letter"])
+
+
+@give_up
+def test_a_record_that_is_given_up_commits_nothing_of_what_was_collected_before_it(
+    world: World, on_error: dict[str, object]
+) -> None:
+    """The processor has it in memory and has not said that it may be committed; after a crash it comes again."""
+    publish(world, 21)
+    processor = Recording(collects_twenty([]))
+    world.join("a", processor, dead_letters=lambda *_: None, on_error=on_error, reader={"max_batch_records": 20})
+    world.run(4)
+    assert (offsets(processor), world.commits()) == ([*range(21)], {0: 0})
+    world.kill("a")
+    successor = Recording()
+    world.join("b", successor)
+    world.run(20)
+    assert (offsets(successor), world.commits()) == ([*range(21)], {0: 21})
+
+
+@give_up
+def test_the_next_commit_covers_the_record_that_was_given_up(world: World, on_error: dict[str, object]) -> None:
+    """Reading goes on behind it all the while."""
+    publish(world, 21)
+    processor = Recording(collects_twenty([BatchResponse.next(), BatchResponse.advance()]))
+    world.join("a", processor, dead_letters=lambda *_: None, on_error=on_error, reader={"max_batch_records": 20})
+    world.run(4)
+    for commits in ({0: 0}, {0: 23}):
+        publish(world, 1)
+        world.run(1)
+        assert world.commits() == commits
+    assert offsets(processor) == [*range(23)]
+
+
+def test_a_record_that_is_given_up_below_the_commit_does_not_set_it_back(world: World) -> None:
+    """The processor went back to read again what it had advanced over, and fails now."""
+    publish(world, 5)
+    told = [*[BatchResponse.advance()] * 4, BatchResponse.revert(1)]
+
+    def answer(batch: Batch) -> BatchResponse:
+        if told:
+            return told.pop(0)
+        if batch.first_offset == 2:
+            raise ValueError("bad record")
+        return BatchResponse.next()
+
+    processor = start(world, answer, on_error={"max_attempts": 1, "then": "skip"}, reader={"max_batch_records": 1})
+    assert (offsets(processor), world.commits()) == ([0, 1, 2, 3, 4, 1, 2, 3, 4], {0: 4})
+
+
+def test_what_was_to_be_committed_later_is_committed_with_the_record_that_is_given_up(world: World) -> None:
+    """`next(commit_within=...)` has said that it may be."""
+    publish(world, 21)
+
+    def answer(batch: Batch) -> BatchResponse:
+        if batch.first_offset == 20:
+            raise ValueError("bad record")
+        return BatchResponse.next(commit_within=3600.0)
+
+    start(world, answer, on_error={"max_attempts": 1, "then": "skip"}, reader={"max_batch_records": 20})
+    assert world.commits() == {0: 21}
+
+
 @both_kinds
 def test_a_failing_record_goes_to_the_dead_letter_topic(world: World, kind: type[Recording]) -> None:
     """Tried again for as long as that does not take it."""

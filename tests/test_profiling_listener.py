@@ -98,9 +98,10 @@ def test_a_flame_graph_is_a_page(make: Make) -> None:
 
 
 def test_threads_are_told_as_text_and_as_a_profile(make: Make) -> None:
-    """Where each is now; those at the same place together."""
+    """Where each is now; those at the same place together, and those of one name there are counted."""
     listener, end = make(), threading.Event()
     waiting = [threading.Thread(target=end.wait, args=(60,), name=f"audit-worker-{i}") for i in range(2)]
+    waiting += [threading.Thread(target=end.wait, args=(60,), name="billing-worker-0") for _ in range(2)]
     for thread in waiting:
         thread.start()
     try:
@@ -111,6 +112,7 @@ def test_threads_are_told_as_text_and_as_a_profile(make: Make) -> None:
         end.set()
         for thread in waiting:
             thread.join()
+    names = {thread.name for thread in waiting}
     head, group, *_ = said.split("\n\n")
     assert head == "threads profile: total 2"
     assert group.splitlines()[0] == "2 @ audit-worker-0, audit-worker-1"
@@ -121,8 +123,9 @@ def test_threads_are_told_as_text_and_as_a_profile(make: Make) -> None:
     message = read(body)
     found = samples(message)
     assert code == 200
-    assert sum(value for (value,) in found.values()) == len(found)
-    assert {dict(labels).get("channel") for _, labels in found} == {None, "audit"}
+    counts = {name: value for (_, labels), (value,) in found.items() if (name := dict(labels)["thread"]) in names}
+    assert counts == {"audit-worker-0": 1, "audit-worker-1": 1, "billing-worker-0": 2}
+    assert {dict(labels).get("channel") for _, labels in found} == {None, "audit", "billing"}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ def bodies(draw: st.DrawFn) -> str:
             Settled("orders", partition, epoch, low, draw(st.sampled_from(("fenced", "unknown")))), 3.5
         )
     if kind == "degraded":
-        return LINES.degraded(1.0, 2.0, 4.5)
+        lines = LINES.degraded({("orders", partition, epoch): 1.0}, 4.5)
+        return draw(st.sampled_from([*lines, lines[0].replace(',"partitions":1', "")]))
     return LINES.note(
         draw(st.sampled_from(("claimed", "revert", "new kind"))), "orders", partition, epoch, {"a": low}, 4.5
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inbound.proof.model import Coordination, Damage, Verdict
+from inbound.proof.model import Coordination, Damage, Moved, Verdict
 from tests.proof_stories import Story
 
 # -- at the end ----------------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_a_ledger_whose_oldest_files_were_deleted_is_proven_from_where_it_begins
 
 
 def test_a_time_without_the_ledger_makes_it_not_provable() -> None:
-    """`on_failure: degrade`: the run says so itself."""
+    """`on_failure: degrade`, an earlier release: something may be missing anywhere in what the run held."""
     story = Story()
     a = story.run("a").claim(1, at=0).batch(10).jump(30).batch(10)
     mark = Damage(
@@ -133,6 +133,19 @@ def test_a_time_without_the_ledger_makes_it_not_provable() -> None:
     proof = story.proof()
 
     assert (proof.verdict, proof.findings) == (Verdict.NOT_PROVABLE, ())
+
+
+def test_a_topic_that_was_created_anew_in_a_time_without_the_ledger_is_no_anomaly() -> None:
+    """Neither `released`, nor `reset`, nor `claimed` could be written; then offsets are low again."""
+    story = Story().log(8)
+    a = story.run("a").claim(1, at=0).batch(30)
+    mark = Damage("a.jsonl", "run a went on without its ledger", "group", "a", a.lines[-1].seq, degraded=True)
+    story.damage.append(mark)
+    a.epoch = 2
+    a.jump(0).batch(4).batch(4)
+    story.zookeeper(8, epoch=2, owner="a", mzxid=story.zxid.last)
+
+    assert (story.proof().verdict, story.found()) == (Verdict.NOT_PROVABLE, [])
 
 
 def test_a_group_that_has_a_commit_and_no_ledger_is_not_provable() -> None:
@@ -146,9 +159,59 @@ def test_a_group_that_has_a_commit_and_no_ledger_is_not_provable() -> None:
     assert "give the ledgers" in proof.missing[0]
 
 
-def test_a_partition_that_nobody_has_read_is_proven() -> None:
+def test_a_commit_that_is_gone_is_not_proven() -> None:
+    """The offset node was emptied or deleted after the last claim: the next one would begin anywhere."""
+    story = Story().log(900)
+    story.run("a").claim(1, at=0).batch(900).releases().closes()
+    story.zookeeper(None, epoch=1)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.proven) == (Verdict.NOT_PROVABLE, 900)
+    assert "its offset node was deleted or emptied" in proof.missing[0]
+
+
+def test_a_first_commit_that_zookeeper_was_read_before_is_no_contradiction() -> None:
+    """ZooKeeper is read first, and the claim has committed its first position since."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=None).answer(0).land().batch(10)
+    story.zookeeper(None, epoch=1, owner="a", mzxid=7)  # it was made for the claim, and is empty
+
+    assert (story.proof().verdict, story.proof().committed) == (Verdict.PROVEN, 10)
+
+
+# -- nobody was ever responsible -----------------------------------------------------------------------------------------
+
+
+def test_a_partition_without_records_that_nobody_has_claimed_is_proven() -> None:
     """There is nothing to prove."""
     assert Story().log(0).zookeeper(None).proof().verdict is Verdict.PROVEN
+
+
+def test_a_partition_that_nobody_ever_claimed_is_never_proven() -> None:
+    """ZooKeeper knows no claim of it, and no ledger a line: the verdict has a word of its own."""
+    story = Story().log(60, lacks=((5, 10),)).zookeeper(None)
+
+    (finding,) = story.proof().findings
+
+    assert (story.proof().verdict, story.proof().proven) == (Verdict.UNCLAIMED, None)
+    assert (finding.kind, finding.first, finding.next, finding.offsets) == ("unclaimed", 0, 60, 55)
+
+
+def test_what_retention_deleted_of_a_partition_that_nobody_ever_claimed_is_named() -> None:
+    """Nobody can say any more how much of it there was."""
+    story = Story().log(60, start=40).zookeeper(None)
+
+    assert story.proof().verdict is Verdict.UNCLAIMED
+    assert story.found() == [("unclaimed", 0, 40), ("unclaimed", 40, 60)]
+
+
+def test_a_partition_that_was_claimed_and_has_no_line_in_any_ledger_is_not_provable() -> None:
+    """Somebody was responsible: the epoch says so."""
+    proof = Story().log(60).zookeeper(None, epoch=1).proof()
+
+    assert (proof.verdict, proof.findings) == (Verdict.NOT_PROVABLE, ())
+    assert "was claimed (epoch 1), and no ledger has a line of it" in proof.missing[0]
 
 
 # -- incremental ---------------------------------------------------------------------------------------------------------
@@ -183,6 +246,17 @@ def test_a_ledger_that_begins_after_the_earlier_proof_is_not_provable() -> None:
     proof = story.proof(since=30)
 
     assert (proof.verdict, proof.proven) == (Verdict.NOT_PROVABLE, 30)
+
+
+def test_a_first_commit_by_a_reset_proves_nothing_behind_an_earlier_proof() -> None:
+    """The node was emptied, the ledgers are gone, a reset sets the offset anew: nobody was handed what lies between."""
+    story = Story()
+    story.coordination = Coordination(90, 7, 3, None, moved=Moved("/r", None, None, 90))
+
+    proof = story.proof(since=30)
+
+    assert (proof.verdict, proof.proven) == (Verdict.NOT_PROVABLE, 30)
+    assert proof.missing == ("the group's commit is 90, and no ledger has a line of this partition; give the ledgers",)
 
 
 def test_lines_that_went_missing_later_reach_beyond_the_earlier_proof() -> None:

@@ -59,7 +59,7 @@ def test_the_verdict_stands_first_and_every_partition_has_a_row_and_a_timeline()
 
     page = Parsed(proof_page(proof(partition(0), open_, bad)))
 
-    assert page.text("h1") == ["group orders-svc, topic orders: 2 lost in 1 of 3 partitions"]
+    assert page.text("h1") == ["group orders-svc, topic orders: 2 lost in 1 of 3 partitions; 1 not provable"]
     assert page.text("h3") == ["orders/1", "orders/2", "orders/0"]
     assert len(page.of_class("bar")) == 9
     assert [mark["class"] for mark in page.of_class("finding")] == ["finding noted", "finding bad"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inbound.proof.as_json import ProofFormatError, from_json, to_json
-from inbound.proof.model import ClaimBar, Finding, PartitionKey, PartitionProof, Proof, Verdict
+from inbound.proof.model import ClaimBar, Finding, FormerTopic, PartitionKey, PartitionProof, Proof, Verdict
 from inbound.proof.rows import FINDING_COLUMNS, PARTITION_COLUMNS, finding_rows, partition_rows
 from inbound.proof.words import KINDS
 from tests.made_proof import NOON, finding, partition, proof, repeated
@@ -53,6 +53,8 @@ partitions = st.builds(
     claims=st.lists(claims, max_size=2).map(tuple),
     handed_out=numbers,
     explained=st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
+    left_out=st.lists(st.tuples(numbers, numbers), max_size=2).map(tuple),
+    former=st.lists(st.builds(FormerTopic, numbers, maybe, maybe, numbers, walls), max_size=2).map(tuple),
     **dict.fromkeys(("start", "proven", "committed", "log_start", "log_end"), maybe),
 )
 proofs = st.builds(
@@ -90,6 +92,7 @@ def test_what_a_program_reads() -> None:
             "lag": 1_000,
             "in_flight": 400,
             "explained": 0,
+            "left_out": 0,
             "offsets": {"lost": 2, "repeated": 400},
         },
     }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from inbound.proof.model import OffsetRange, Verdict
+from inbound.proof.model import Verdict
 from tests.proof_stories import Story
+
+ONE, ONE_AS_BASE64 = "fbefbeff-0000-0000-0000-000000000001", "++++/wAAAAAAAAAAAAAAAQ"
+TWO = "fbefbeff-0000-0000-0000-000000000002"
 
 
 def test_a_claim_that_reads_on_and_commits_is_proven_to_its_commit() -> None:
@@ -110,6 +113,42 @@ def test_an_answer_for_a_part_has_the_rest_handed_out_again() -> None:
     assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((6, 10),))
 
 
+@pytest.mark.parametrize("ends", ["releases", "loses", "dies"])
+def test_what_an_answer_gave_back_is_not_repeated_by_the_next_owner(ends: str) -> None:
+    """A processor that is told to stop answers for the part that it has done, or for none; the rest goes to the next owner."""
+    story = Story()
+    a = story.run("a").claim(1, at=0).begin(60).answer(22).land()
+    b = story.run("b").claim(2, at=22).begin(60).revert(to=22)
+    for one in (a, b):
+        if ends != "dies":
+            getattr(one, ends)()
+    story.run("c").claim(3, at=22).batch(60)
+
+    proof = story.proof()
+
+    assert (proof.findings, proof.explained) == ((), ((22, 82),))
+
+
+def test_what_was_given_back_once_explains_one_repetition() -> None:
+    """The next owner is handed it, and killed: the one after that is handed it again because of that."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(60).answer(22).land().releases()
+    story.run("b").claim(2, at=22).begin(38)
+    story.run("c").claim(3, at=22).batch(38)
+
+    assert story.found() == [("repeated", 22, 60)]
+    assert story.proof().explained == ((22, 60),)
+
+
+def test_a_commit_of_what_was_finished_gives_nothing_back() -> None:
+    """Not an answer: the rest of the batch is still being worked on when its process is killed."""
+    story = Story()
+    story.run("a").claim(1, at=0).begin(60).leave(22).land()
+    story.run("b").claim(2, at=22).batch(38)
+
+    assert story.found() == [("repeated", 22, 60)]
+
+
 def test_a_batch_put_back_because_of_doubt_is_handed_out_once() -> None:
     """`begun`, and then the session was in doubt: the same batch begins again under the same claim."""
     story = Story()
@@ -121,7 +160,7 @@ def test_a_batch_put_back_because_of_doubt_is_handed_out_once() -> None:
 def test_deferred_commits_cover_several_batches() -> None:
     """`next(commit_within=...)`: many hand-outs, one commit; what is not committed is repeated after a crash."""
     story = Story()
-    story.run("a").claim(1, at=0).begin(10).begin(10).answer(10).land().jump(20).begin(10)
+    story.run("a").claim(1, at=0).begin(10).begin(10).leave(10).land().begin(10)
     story.run("b").claim(2, at=10).batch(20)
 
     assert story.found() == [("repeated", 10, 30)]
@@ -162,32 +201,6 @@ def test_a_reset_that_is_noted_explains_where_a_claim_begins() -> None:
     assert (proof.verdict, proof.findings, proof.explained) == (Verdict.PROVEN, (), ((4, 10),))
 
 
-@pytest.mark.parametrize(("new", "explained"), [(4, ((4, 10),)), (14, ())], ids=["back", "on"])
-def test_a_reset_by_command_explains_where_the_next_claim_begins(new: int, explained: tuple[OffsetRange, ...]) -> None:
-    """It has moved the epoch, too, and no line names that one. Whoever claims next notes it, before `claimed`."""
-    story = Story()
-    story.run("a").claim(1, at=0).batch(10).releases()
-    b = story.run("b")
-    b.epoch = 3
-    b.note("reset", old=10, new=new, reason="offsets reset", command="/inbound/commands/reset-offset/x").claim(
-        3, at=new
-    )
-    b.batch(20 - new).releases()
-
-    proof = story.proof()
-
-    assert (proof.verdict, proof.findings, proof.explained, proof.proven) == (Verdict.PROVEN, (), explained, 20)
-
-
-def test_a_reset_that_nobody_noted_is_not_taken_for_one() -> None:
-    """The commit moved under an epoch of which there is no line: that is all that can be said."""
-    story = Story()
-    story.run("a").claim(1, at=0).batch(10).releases()
-    story.run("b").claim(3, at=4).batch(6)
-
-    assert story.proof().verdict is Verdict.NOT_PROVABLE
-
-
 def test_a_reset_under_a_claim_explains_commits_that_go_back() -> None:
     """Whoever moves the group's offset under a running claim notes it."""
     story = Story()
@@ -203,15 +216,6 @@ def test_a_commit_that_goes_back_under_a_claim_was_an_old_request() -> None:
     story.run("a").claim(1, at=0).batch(10).batch(10).land(10)
 
     assert story.found() == [("unfenced", 10, 20)]
-
-
-def test_a_group_offset_that_was_deleted_begins_anew() -> None:
-    """The claim finds no offset: somebody has deleted it, and the first position is the log's."""
-    story = Story()
-    story.run("a").claim(1, at=0).batch(10).releases().closes()
-    story.run("b").claim(2, at=None).answer(0).land().batch(10)
-
-    assert story.found() == []
 
 
 # -- losses --------------------------------------------------------------------------------------------------------------
@@ -301,14 +305,6 @@ def test_a_commit_beyond_what_was_handed_out_loses_it() -> None:
     assert story.found() == [("lost", 10, 14)]
 
 
-def test_offsets_that_are_skipped_on_purpose_are_no_finding() -> None:
-    """A processor that skips, a record that `on_error` gave up: noted."""
-    story = Story().log(40)
-    story.run("a").claim(1, at=0).batch(10).skip(to=15).answer().land().batch(5)
-
-    assert story.found() == []
-
-
 def test_skipped_offsets_that_are_not_committed_past_are_not_lost_yet() -> None:
     """A hole above the commit: whoever comes next reads it."""
     story = Story().log(40)
@@ -381,6 +377,30 @@ def test_a_topic_that_was_created_anew_begins_at_zero() -> None:
     proof = story.proof()
 
     assert (proof.verdict, proof.findings, proof.start, proof.proven) == (Verdict.PROVEN, (), 0, 5)
+    (former,) = proof.former
+    assert (former.epoch, former.start, former.committed, former.handed_to) == (2, 0, 30, 30)
+
+
+@pytest.mark.parametrize(("before", "now"), [(ONE, TWO), (ONE_AS_BASE64, TWO)], ids=["one client", "two clients"])
+def test_who_began_a_topic_anew_may_have_died_before_its_ledger_said_so(before: str, now: str) -> None:
+    """The next claim names another topic, under an epoch that is not the next one."""
+    story = Story().log(5)
+    story.run("a").claim(1, at=0, topic_id=before).batch(30).loses()
+    story.run("b").claim(3, at=0, topic_id=now).batch(5)
+    story.zookeeper(5, epoch=3, owner="b")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, [former.committed for former in proof.former]) == (Verdict.PROVEN, (), [30])
+
+
+def test_one_topic_by_two_clients_is_no_other_one() -> None:
+    """Each client writes the id in its own way."""
+    story = Story().log(35)
+    story.run("a").claim(1, at=0, topic_id=ONE).batch(30).releases()
+    story.run("b").claim(2, at=30, topic_id=ONE_AS_BASE64).batch(5)
+
+    assert (story.proof().former, story.proof().proven) == ((), 35)
 
 
 def test_a_truncated_log_that_is_noted_is_no_fault() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from inbound.cli.proof_text import shown
-from inbound.proof.model import PartitionKey, Verdict
-from tests.made_proof import finding, partition, proof, repeated
+from inbound.proof.model import FormerTopic, PartitionKey, Verdict
+from inbound.proof.words import headline
+from tests.made_proof import NOON, finding, partition, proof, repeated
 
 LOST = finding("lost", 4711, 4713, cause="host-1 (epoch 1) went from 4711 to 4713; nobody was ever handed these")
 
@@ -21,7 +22,8 @@ def test_proven_with_what_a_crash_repeats() -> None:
         "PARTITION  PROVEN       COMMITTED  LOG END  LAG  REPEATED  IN FLIGHT  VERDICT",
         "        1  0 to 97,999     98,000   98,500  500       400        200  proven",
         "        0  0 to 97,999     98,000   98,500  500         0        200  proven",
-        "No offsets lost, duplicate, skipped, reordered, unfenced, beyond-end, lost-to-retention, uncommitted.",
+        "No offsets lost, duplicate, skipped, reordered, unfenced, beyond-end, lost-to-retention, unclaimed, given-up, "
+        "dead-lettered, passed-over, jumped, uncommitted.",
         "",
         "Findings:",
         "  repeated: orders/1 offsets 80000 to 80399 (400 records): host-2 (epoch 2) died before it committed",
@@ -40,13 +42,16 @@ def test_anomalies_come_first_and_what_is_missing_last() -> None:
     text = shown(proof(partition(1), open_, bad, missing=("group other has no ledger",)))
 
     verdict, tables, findings, missing = text.split("\n\n")
-    assert verdict.splitlines()[0] == "ANOMALIES  group orders-svc, topic orders: 2 lost in 1 of 3 partitions"
+    assert (
+        verdict.splitlines()[0]
+        == "ANOMALIES  group orders-svc, topic orders: 2 lost in 1 of 3 partitions; 1 not provable"
+    )
     assert [" ".join(line.split()) for line in tables.splitlines()] == [
         "PARTITION PROVEN COMMITTED LOG END LAG LOST DUPLICATE REPEATED SKIPPED REORDERED UNFENCED BEYOND END "
-        "RETENTION UNCOMMITTED IN FLIGHT VERDICT",
-        "0 0 to 97,999 98,000 98,500 500 2 0 400 0 0 0 0 0 0 200 anomalies",
-        "2 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 200 not provable",
-        "1 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 200 proven",
+        "RETENTION UNCLAIMED GIVEN UP DEAD-LETTERED PASSED OVER JUMPED UNCOMMITTED IN FLIGHT VERDICT",
+        "0 0 to 97,999 98,000 98,500 500 2 0 400 0 0 0 0 0 0 0 0 0 0 0 200 anomalies",
+        "2 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 200 not provable",
+        "1 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 200 proven",
     ]
     assert [line.split(":")[0] for line in findings.splitlines()] == [
         "Findings",
@@ -77,6 +82,73 @@ def test_not_provable() -> None:
     assert lines[3:5] == [
         "PARTITION  PROVEN  COMMITTED  LOG END  LAG  IN FLIGHT  VERDICT",
         "        0  -               -   98,500    -        200  not provable",
+    ]
+
+
+def test_what_was_left_out_on_purpose_is_not_among_what_was_processed() -> None:
+    """Ten records raised and were skipped, and a reset jumped over 900: the first line, the table and the findings say so."""
+    skipped, jumped = finding("given-up", 0, 10), finding("jumped", 100, 1000)
+    one = partition(0, skipped, jumped, proven=1000, left_out=((0, 10), (100, 1000)))
+
+    lines = shown(proof(one), width=120).splitlines()
+
+    assert lines[0] == (
+        "PROVEN  group orders-svc, topic orders: 90 offsets of 1 partition handed out and committed, none lost; "
+        "10 given up (on_error: skip); 900 jumped over (by a reset, on_claim or on_truncation)"
+    )
+    assert lines[3:5] == [
+        "PARTITION  PROVEN    COMMITTED  LOG END  LAG  GIVEN UP  JUMPED  IN FLIGHT  VERDICT",
+        "        0  0 to 999     98,000   98,500  500        10     900        200  proven",
+    ]
+
+
+def test_nobody_was_ever_responsible() -> None:
+    """The verdict has a word for it, whatever else is proven."""
+    never = partition(
+        1, finding("unclaimed", 0, 500), verdict=Verdict.UNCLAIMED, claims=(), start=None, proven=None, committed=None
+    )
+
+    text = shown(proof(partition(0), never))
+
+    assert text.startswith(
+        "NEVER CLAIMED  group orders-svc, topic orders: 500 offsets of 1 of 2 partitions for which nobody was ever responsible\n"
+    )
+    assert int(proof(partition(0), never).verdict) == 4
+
+
+def test_what_was_not_processed_stands_in_the_first_line_whatever_the_verdict() -> None:
+    """And so do the partitions whose own verdict is another: who reads one line must not take the rest for proven."""
+    given_up = partition(0, finding("given-up", 0, 10), left_out=((0, 10),))
+    open_ = partition(1, verdict=Verdict.NOT_PROVABLE, missing=("no ledger",))
+    never = partition(2, finding("unclaimed", 0, 500), verdict=Verdict.UNCLAIMED)
+    lost = partition(3, LOST, verdict=Verdict.ANOMALIES)
+    whom, skipped = "group orders-svc, topic orders", "10 given up (on_error: skip)"
+
+    first = [
+        headline(proof(*some)) for some in ([given_up, open_], [given_up, open_, never], [given_up, open_, never, lost])
+    ]
+
+    assert first == [
+        f"{whom}: nothing wrong was found, but the evidence of 1 of 2 partitions is not complete; {skipped}",
+        f"{whom}: 500 offsets of 1 of 3 partitions for which nobody was ever responsible; 1 not provable; {skipped}",
+        f"{whom}: 2 lost in 1 of 4 partitions; 1 never claimed; 1 not provable; {skipped}",
+    ]
+
+
+def test_a_topic_that_was_created_anew_is_said() -> None:
+    """With what is not judged any more."""
+    former = FormerTopic(epoch=7, start=0, committed=1200, handed_to=1250, wall=NOON)
+
+    lines = shown(proof(partition(0, former=(former,))), width=400).splitlines()
+
+    assert lines[0].endswith(
+        "none lost; 1 partition of a topic that was created anew, of which the old one is not judged any more"
+    )
+    assert lines[-2:] == [
+        "Created anew:",
+        "  orders/0: the topic was deleted and created anew; epoch 7 began the new one (2025-01-31 12:00:00 UTC). Of the "
+        "deleted one 0 to 1200 was committed, handed out up to 1250. What stood behind that, and whether its log had more than "
+        "was handed out, is not judged any more",
     ]
 
 

@@ -111,6 +111,18 @@ def test_an_event_that_is_refused_is_found_and_the_others_go_on() -> None:
     assert (published.count, sending.refused) == (7, [Refusal(5, "too large")])
 
 
+def test_events_that_an_answer_names_are_not_looked_for() -> None:
+    """The ingress has written the others: posted again, they would come twice."""
+    sending, sent, _ = posting(
+        lambda message, number: Answer(413, b"too large\n", {"inbound-refused": "2, 4"}), batch=5
+    )
+
+    published = sending.publish(event(number) for number in range(11, 16))
+
+    assert (len(sent), published.count) == (1, 3)
+    assert sending.refused == [Refusal(12, "too large"), Refusal(14, "too large")]
+
+
 def test_what_is_about_all_events_ends_it() -> None:
     """A token that is wrong is wrong for all."""
     sending, sent, _ = posting(lambda message, number: Answer(401, b"this needs a token\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,14 +11,14 @@ from dataclasses import replace
 import pytest
 
 from inbound.controller.reset_offset import moves
-from inbound.controller.reset_offset.command import PATHS, encode
+from inbound.controller.reset_offset.command import PATHS, ResetCommand, decode, encode
 from inbound.controller.reset_offset.commands import KEEP_COUNT, KEEP_SECONDS, prune, submit
-from inbound.controller.reset_offset.model import RefInfo, To
+from inbound.controller.reset_offset.model import Ref, RefInfo, ResetSpec, To
 from inbound.controller.reset_offset.states import State
 from inbound.coordinators.nodes import BadNodeError
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Create, Op, SetData
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Create, Node, Op, SetData, Stat
 from inbound.errors import ResetError, TransientError
 from inbound.testing.world import GROUP
 from tests.reset_stage import Leader, Stage, moved
@@ -377,3 +378,12 @@ def test_a_late_attempt_to_open_an_abandoned_gate_does_not_open_the_next_resets_
     stage.write(SetData(gate, PATHS.reset("another").encode()))
     late.zk.step("late")
     assert stage.gate == PATHS.reset("another")
+
+
+@pytest.mark.parametrize("owned", ["0-99999999999", "5-x", "1e9"])
+def test_a_command_with_partitions_that_no_topic_has_is_refused(owned: str) -> None:
+    """Written by hand, it must not fill the memory of everybody who looks at the resets."""
+    made = ResetCommand(name="x", ref=Ref(kind="Channel", name="orders"), spec=ResetSpec(to=To.EARLIEST), created=0.0)
+    body = json.loads(encode(made)) | {"owned": owned}
+    with pytest.raises(BadNodeError, match="not a reset that this inbound can read"):
+        decode("/inbound/commands/reset-offset/x", Node(json.dumps(body).encode(), Stat(0, 0, 1, 1)))

@@ -15,6 +15,7 @@ from inbound.coordinators.nodes import ResetNote, decode_epoch
 from inbound.coordinators.zookeeper import Call, Delete, SetData
 from inbound.errors import IllegalTransitionError, UnknownRefError
 from inbound.testing.world import GROUP
+from inbound.testing.zookeeper import NOBODY, Who
 from tests.reset_by_hand import Told
 from tests.reset_stage import INFO, Stage, moved
 
@@ -74,8 +75,8 @@ def test_some_partitions_are_moved_and_the_others_go_on_where_they_were() -> Non
     stage.run(5)
     assert [(m.partition, m.old, m.new) for m in command.moved] == [(1, 10, 6), (3, 10, 6)]
     assert stage.told() == [(1, 10, 6), (3, 10, 6)]
-    # A fence, the move, and the claim; or the claim alone.
-    assert [after[p] - before[p] for p in range(4)] == [1, 3, 1, 3]
+    # A fence, the move, the claim, and the first commit, which says under which leader its records were written; or the claim.
+    assert [after[p] - before[p] for p in range(4)] == [1, 4, 1, 4]
 
 
 def test_a_member_that_joins_between_stop_and_start_takes_part_when_the_gate_opens() -> None:
@@ -107,7 +108,7 @@ def test_the_epoch_says_which_reset_it_was_and_keeps_what_stood_there() -> None:
     assert before is not None
     assert after is not None
     assert (after.consumer, after.session, after.topic_id, after.former) == ("reset", 0, before.topic_id, before.former)
-    assert (after.reset, before.topic_id is not None) == (ResetNote(command.path, 10, 3), True)
+    assert (after.reset, before.topic_id is not None) == (ResetNote(command.path, 10, 3, since=10), True)
     assert after.nonce != before.nonce
 
 
@@ -260,6 +261,25 @@ def test_brokers_that_are_away_are_waited_for() -> None:
     assert stage.ended(name).state is State.SUCCEEDED
 
 
+@pytest.mark.parametrize(
+    ("who", "state"),
+    [(Who("admin", "creator"), "stopping"), (Who("admin", "readable"), "stopped")],
+    ids=["not readable", "not writable"],
+)
+def test_a_node_that_is_refused_is_waited_for(who: Who, state: str) -> None:
+    """The condition names it. With the right back the reset goes on."""
+    stage = Stage("a", partitions=2)
+    stage.lead("leader")
+    path = stage.world.paths.offset("orders", 1)
+    stage.world.ensemble.tree.give(path, who)
+    name = stage.submit()
+    stage.run(12)
+    before, words = stage.state(name), [message for message in told(stage, name).values() if path in message[1]]
+    stage.world.ensemble.tree.give(path, NOBODY)
+    command = stage.ended(name)
+    assert (before, [reason for reason, _ in words], command.state) == (state, ["Unknown"], State.SUCCEEDED), words
+
+
 def test_partitions_that_were_added_meanwhile_are_moved_with_the_others() -> None:
     """What the topic has when the group has stopped is what is moved."""
     stage = Stage("a", partitions=2)
@@ -292,6 +312,38 @@ def test_of_a_topic_made_anew_the_old_offsets_count_as_none() -> None:
     processor = stage.world.consumers["b"].processor
     assert isinstance(processor, Told)
     assert ([(m.old, m.new) for m in command.moved], [offset for _, offset in processor.seen]) == ([(None, 4)], [4, 5])
+
+
+@pytest.mark.parametrize("expired", [False, True], ids=["session lives", "session expired"])
+def test_a_topic_that_is_deleted_while_a_reset_waits_ends_it_and_keeps_no_partition(expired: bool) -> None:
+    """Its last owner was stuck. Nothing of the topic stays held, and what is created under its name later is read whole."""
+    stage = Stage("a", partitions=2)
+    world, a = stage.world, stage.world.consumers["a"]
+    world.pause("a")
+    if not expired:
+        world.ensemble.thaw("a")  # connected, as far as the servers know
+    stage.lead("leader")
+    name = stage.submit()
+    stage.run_until(lambda: stage.state(name) == "stopping", within=5)
+    world.kafka.delete_topic("orders")
+    if expired:
+        world.ensemble.expire_session("a")
+    stage.run(3)
+    if expired:
+        world.resume("a")
+    else:
+        a.paused = False
+    command = stage.ended(name, within=40)  # nobody takes its partitions again, and that is waited for
+    stage.run(10)
+    left = (command.state, stage.gate, world.nodes(world.paths.owners("orders")), a.channel.status().partitions)
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"new"] * 3)
+    stage.run(15)
+
+    assert left == (State.REFUSED, "open", {}, [])
+    assert command.conditions[-1].message == "topic orders: the brokers know none of this name (any more)"
+    assert (world.owned(), world.commits(), stage.told()) == ({"a": {0, 1}}, {0: 3, 1: 3}, [])
 
 
 # -- those who do not stop ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.subscriber_status import SubscriberStatus, decode_status
+from inbound.coordinators.zookeeper import Call, Create, Delete, Op
 from inbound.errors import ConfigError
 from inbound.ledger.memory import MemoryLedger
 from inbound.planning import PlannedChannel
@@ -212,6 +214,35 @@ def test_one_that_is_removed_leaves_nothing_behind_and_goes_on_where_it_was(stag
     stage.want(s=("again", 1))
     stage.world.run(2)
     assert stage.taken("s") == [*(("one", n) for n in range(10)), ("again", 10), ("again", 11)]
+
+
+def test_the_removal_of_an_owner_node_that_executes_late_hits_no_later_claim(stage: Stage) -> None:
+    """A claim without an answer has left a node; its removal gets stuck, and arrives when the channel has come back."""
+    stage.want(s=("one", 1))
+    stage.world.run(2)
+    zk, paths, ensemble = stage.consumer.zk, GroupPaths("s"), stage.world.ensemble
+    owner = paths.owner("orders", 0)
+    stage.want()
+    stage.world.run_until(lambda: ensemble.tree.get(owner) is None, within=2)
+    assert zk.session is not None
+    ensemble.tree.transaction([Create(owner, b"a", ephemeral=True)], session=zk.session.id)
+    send = zk.transaction
+
+    def transaction(ops: Sequence[Op]) -> Call[Any]:
+        call = send(ops)
+        if any(isinstance(op, Delete) and op.path == owner for op in ops):
+            zk.transaction = send  # type: ignore[method-assign]
+            ensemble.disconnect("a", late=True)
+        return call
+
+    zk.transaction = transaction  # type: ignore[method-assign]
+    stage.world.run(3)
+    stage.want(s=("again", 1))
+    stage.world.run(3)
+    late = [thing for thing in ensemble.pending if thing.kind == "late"]
+    for thing in late:
+        ensemble.step(thing)
+    assert (len(late), ensemble.tree.get(owner) is not None, stage.nodes("s")) == (1, True, SERVED)
 
 
 def test_one_that_is_removed_is_forgotten_by_the_watches_on_nodes_that_never_change(stage: Stage) -> None:

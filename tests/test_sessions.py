@@ -194,6 +194,18 @@ def test_a_new_process_takes_over_at_once_where_the_old_one_is_provably_dead(wor
     assert world.commits() == dict.fromkeys(range(4), 10)
 
 
+def test_a_dead_process_that_comes_into_the_id_node_late_is_taken_over_again(world: World) -> None:
+    """It was killed while it took the id over itself, and its request executes after its successor has registered."""
+    a = world.consumers["a"]
+    a.channel.membership.membership.owner_is_dead = lambda info: True
+    node = world.ensemble.tree.nodes.pop(world.paths.member("a"))
+    world.ensemble.tree.nodes[world.paths.member("a")] = type(node)(node.data, 0, 4711, 1, 1)
+    before, session = world.owned(), node.owner
+    world.run(61)
+    node = world.ensemble.tree.nodes[world.paths.member("a")]
+    assert (world.fatal("a"), node.owner, world.owned()) == (None, session, before)
+
+
 def test_batches_are_told_when_the_session_may_have_expired_and_not_before(world: World) -> None:
     """A short loss of the connection is not a loss of the partitions."""
     a = world.consumers["a"]
@@ -280,21 +292,3 @@ def test_a_request_that_is_never_answered_does_not_put_the_session_in_doubt_for_
     publish(world)
     world.run(2)
     assert (len(lost), seen(world)) == (1, once(5))
-
-
-def test_an_unreadable_offset_is_said_and_does_not_wear_out_the_epoch(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is looked at again now and then, until somebody has put it right."""
-    world.leave("b")
-    world.leave("a")
-    path = world.paths.offset("orders", 2)
-    world.ensemble.tree.transaction([SetData(path, b"nonsense")], 0)
-    world.join("c")
-    world.run(30)
-    assert epochs(world)[2] < 12
-    assert f"orders/2: claimed, but cannot be read: {path}: holds b'nonsense', not an offset" in caplog.text
-    world.ensemble.tree.transaction([SetData(path, b"0")], 0)
-    publish(world)
-    world.run(8)
-    assert world.commits() == dict.fromkeys(range(4), 5)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from inbound import BatchResponse, TopicPartition
 from inbound.errors import BadResponseError
 from inbound.settle import Outcome, decide, retry_wait
+from inbound.topic_partition import MOST_OFFSET
 
 TP = TopicPartition("orders", 3)
 
@@ -56,8 +57,11 @@ def test_an_unusable_answer_is_refused_with_the_way_out(response: object, messag
 
 
 def test_what_a_revert_went_back_over_is_not_committed_again() -> None:
-    """After a revert below the commit, the plain advance() reads on and leaves the commit where it is."""
-    assert decide(TP, BatchResponse.advance(), committed=100, first=40, position=60) == Outcome(60, None)
+    """After a revert below the commit, advance() reads on and leaves the commit where it is; revert() gives the batch back."""
+    answers = [
+        decide(TP, a, committed=100, first=40, position=60) for a in (BatchResponse.advance(), BatchResponse.revert())
+    ]
+    assert answers == [Outcome(60, None), Outcome(40, None, reverted_from=60)]
 
 
 def test_without_a_commit_the_batch_itself_is_the_floor() -> None:
@@ -92,6 +96,10 @@ def test_failures_are_retried_after_1_second_doubling_to_60() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (
+            lambda: BatchResponse.advance(1 << 63, skip=True),
+            f"BatchResponse.advance: offset must be at most {MOST_OFFSET}, the largest that Kafka counts",
+        ),
         (lambda: BatchResponse.advance(-1), "BatchResponse.advance: offset must be an integer of at least 0, got -1"),
         (lambda: BatchResponse.revert(1.5), "BatchResponse.revert: offset must be an integer of at least 0, got 1.5"),  # type: ignore[arg-type]
         (lambda: BatchResponse.next(wait=-1), "BatchResponse.next: wait must be seconds of at least 0, got -1"),

@@ -58,7 +58,7 @@ class Scene:
 
     def read(self, name: str, position: int, batches: int) -> Path:
         """Let a consumer claim the partition, read so many batches of ten, and end; returns its ledger."""
-        epoch = self.write(PATHS.epoch("orders", 0), EpochInfo(name, 1, "n", "topic-1").encode())
+        epoch = self.write(PATHS.epoch("orders", 0), EpochInfo(name, 1, "n", "topic-1", leader_epoch=0).encode())
         consumer = Consumer(self.ledger, name, epoch, position).batches(batches)
         self.write(PATHS.offset("orders", 0), b"%d" % consumer.position)
         file = consumer.file()
@@ -122,6 +122,25 @@ def recreate_topic(scene: Scene) -> None:
     scene.publish()
 
 
+def cut_log(scene: Scene) -> None:
+    """Lose the newest records, and take others in their place; no consumer has run since."""
+    scene.kafka.truncate("orders", 0, 40)
+    scene.kafka.publish("orders", 0, [b"y"] * 80)
+
+
+def by_hand(text: bytes) -> Callable[[Scene], None]:
+    """Return what puts this where the last consumer's `end` stood, under a right seal."""
+
+    def change(scene: Scene) -> None:
+        *lines, _, rest = scene.files[1].read_bytes().split(b"\n")
+        scene.files[1].write_bytes(b"\n".join([*lines, seal(text)]) + rest)
+
+    return change
+
+
+HEAD = b'"group":"g","consumer":"b","topic":"orders","partition":0,"epoch":2,"wall":1.0,"seq":14'
+
+
 def occupy_output(scene: Scene) -> None:
     """Put another proof.json where the proof is to be written."""
     scene.output.mkdir()
@@ -136,10 +155,16 @@ def occupy_output(scene: Scene) -> None:
         (lambda s: s.configure("{type: none}"), (), 3, "ledger.type is none"),
         (damage, (), 3, "0001.jsonl can't be read: its checksum is wrong"),
         (tear, (), 0, ""),
+        (by_hand(b"null"), (), 3, "its checksum is right, but it is no JSON object"),
+        (by_hand(b'{"kind":"revert","facts":5,' + HEAD), (), 3, "(revert of orders/0) says what no release writes: {'facts': 5}"),
+        (by_hand(b'{"kind":"skip","facts":{"from":7},' + HEAD), (), 3, "says what no release writes: {'from': 7}; restore it"),
+        (by_hand(b'{"kind":"claimed","facts":{"position":-1},' + HEAD), (), 3, "what no release writes: {'position': -1}"),
+        (by_hand(b'{"kind":"degraded","facts":{"from":1e300,"to":1e300},' + HEAD), (), 3, "what no release writes: {'from'"),
         (make_newer, (), 3, "0001.jsonl: it has format version 99, this inbound reads up to 1; read it with"),
         (lambda s: (s.ledger / "g" / "notes.txt").write_text("milk"), (), 0, "notes.txt: is no file of a ledger, and was not read"),
         (lambda s: s.kafka.delete_topic("orders"), (), 3, "topic orders: Kafka has no such topic"),
         (recreate_topic, (), 3, "the topic was deleted and made again"),
+        (cut_log, (), 3, "the log was cut at 40 below the commit 100"),
         (lambda s: None, ("--group", "nobody"), 3, "group nobody: neither the configuration nor ZooKeeper knows it"),
         (lambda s: s.configure(topic="other", group="other"), ("--group", "g"), 0, ""),
         (lambda s: None, ("--partitions", "0,7"), 3, "partitions 7: no topic of group"),
@@ -176,6 +201,24 @@ def test_an_empty_topic(scene: Scene) -> None:
     code, made, told = scene.validate()
 
     assert (code, [part["findings"] for part in made["partitions"]], told) == (0, [[]], "")
+
+
+@pytest.mark.parametrize("node", [PATHS.offset, PATHS.epoch])
+def test_a_node_that_cannot_be_used_makes_no_other_partition_unprovable(
+    scene: Scene, node: Callable[[str, int], str]
+) -> None:
+    """It is named; nothing is concluded from what else ZooKeeper says of the partition."""
+    scene.kafka.create_topic("empty", 2)
+    scene.configure(topic="empty")
+    for number in (0, 1):
+        scene.write(PATHS.offset("empty", number), b"0")
+    path = node("empty", 0)
+    scene.write(path, b"nonsense")
+
+    code, made, told = scene.validate()
+
+    assert (code, [part["verdict"] for part in made["partitions"]]) == (3, ["not provable", "proven"])
+    assert f"what ZooKeeper knows of it cannot be used: {path}: holds b'nonsense', not " in told
 
 
 SUBJECTS = [Subject("g", ("orders",))]

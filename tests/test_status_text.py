@@ -10,7 +10,9 @@ from inbound.cli.status_text import age, shown
 from inbound.cli.table import count, table
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.meters import MetersStatus
 from inbound.status import ResetStatus, ThreadStatus, process_status
+from tests.made_jmx import everything
 from tests.made_status import NOW, channel, partition, process, session
 
 
@@ -60,6 +62,47 @@ def test_subscriptions_and_a_configuration_that_cannot_be_used() -> None:
         "  u-3: taken out of the configuration: it leaves group orders-svc when what is in flight has ended",
     ]
     assert told.ready() == []  # one that is leaving for good does not make the process unready
+
+
+def test_what_was_given_up_is_said() -> None:
+    """By why, below the totals."""
+    meters = MetersStatus(
+        passed_over={"skip": 10, "dead-letter": 0, "processor": 5, "truncation": 7}, retention_lost=1200
+    )
+
+    lines = shown([process(channels=[channel(meters=meters)])], NOW).splitlines()
+
+    assert lines[-1] == (
+        "Offsets not processed: 10 given up (on_error: skip), 5 passed over by the processor, 7 passed over when the log was "
+        "cut (on_truncation: latest), 1,200 lost to retention; `inbound spark validate` names them"
+    )
+
+
+def test_partitions_whose_nodes_cannot_be_used_are_named() -> None:
+    """Nobody reads them, so no table has them; of many the number is said."""
+    bad = {f"orders/{n}": "/consumers/g/offsets: holds b'x', not an offset" for n in range(10)}
+
+    lines = shown([process(channels=[channel(bad_nodes=bad)])], NOW).splitlines()
+
+    assert lines[-3:] == [
+        "  orders: orders/6: its nodes cannot be used: /consumers/g/offsets: holds b'x', not an offset; tried again at least once "
+        "a minute",
+        "  orders: orders/7: its nodes cannot be used: /consumers/g/offsets: holds b'x', not an offset; tried again at least once "
+        "a minute",
+        "  orders: the nodes of 2 more partitions cannot be used either",
+    ]
+
+
+def test_a_topic_that_does_not_acknowledge_is_named() -> None:
+    """Kafka answers, so the ingress is ready; through JSON, as another process gives it."""
+    ingress = everything().ingress
+    assert ingress is not None
+    told = process_status(process(ingress=replace(ingress, doubted={"orders": "_MSG_TIMED_OUT"})).as_dict())
+
+    assert shown([told], NOW).splitlines()[-1] == (
+        "  ingress: topic orders: Kafka does not acknowledge: _MSG_TIMED_OUT; its events are answered with 503 until it takes "
+        "one; look whether its partitions have leaders and enough replicas in sync"
+    )
 
 
 def test_all_that_can_be_wrong() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from inbound.coordinators.nodes import FORMER_IDS, EpochInfo, decode_epoch
-from inbound.coordinators.ownership import Claim, OtherTopicError
-from inbound.coordinators.zookeeper import Delete
+from inbound.coordinators.claim import Claim, OtherTopicError
+from inbound.coordinators.nodes import FORMER_IDS, EpochInfo, RecreationNote, decode_epoch
+from inbound.coordinators.zookeeper import Delete, SetData
 from inbound.errors import TransientError
 from tests.ownership_stage import PATHS, TP, Consumer, Group
 
 PATH = PATHS.epoch(*TP)
 CLAIM = EpochInfo("a", 1, "n")
 SECOND = EpochInfo("a", 1, "n", "t", ("s",))
+NOTED = EpochInfo("a", 1, "n", "t", ("s",), recreated=RecreationNote(7))
 
 
 @pytest.fixture
@@ -75,8 +76,9 @@ def test_only_so_many_former_topics_are_remembered() -> None:
         (b'{"v":1,"consumer":"a","session":1,"nonce":"n"}', CLAIM),
         (b'{"v":2,"consumer":"a","session":1,"nonce":"n","topic_id":"t","former":["s"],"more":{}}', SECOND),
         (b'{"v":1,"consumer":"a","session":1,"nonce":"n","topic_id":null,"former":null}', CLAIM),
+        (b'{"v":1,"consumer":"a","session":1,"nonce":"n","topic_id":"t","former":["s"],"recreated":{"old":7}}', NOTED),
     ],
-    ids=["older", "newer", "nulls"],
+    ids=["older", "newer", "nulls", "recreated"],
 )  # fmt: skip
 def test_neighbouring_versions_epoch_nodes_are_read(data: bytes, expected: EpochInfo) -> None:
     """What is missing is unknown; what is unknown is left out."""
@@ -137,3 +139,34 @@ def test_a_claim_of_another_topic_whose_answer_is_late_is_known_by_its_nonce(gro
     a.reconnect()
     a.do(a.ownership.release(TP, a.claim().fence, 3))
     assert (claim(group.join("b"), "t2", instead_of="t1").offset, group.offset) == (3, b"3")
+
+
+def told(claim: Claim) -> tuple[bool, int | None, str | None]:
+    return claim.recreated, claim.old, claim.former
+
+
+def test_a_recreation_is_told_to_each_claim_until_something_is_committed(group: Group) -> None:
+    """The claim that begins the topic may execute without an answer; whoever comes next says it instead."""
+    a, b = read_ten(group, "t1"), group.join("b")
+    a.ensemble.lose_answers("a", 1, after=5)  # four reads, the offset, then the transaction
+    call = a.begin(a.ownership.claim(TP, (), "t2", instead_of="t1"))
+    with pytest.raises(TransientError):
+        a.finish(call)
+    a.reconnect()
+    first = claim(a, "t2")
+    a.do(a.ownership.release(TP, first.fence, None))
+    second = claim(b, "t2")
+    b.do(b.ownership.release(TP, second.fence, 3))
+    third = claim(a, "t2")
+
+    assert [told(one) for one in (first, second, third)] == [(True, 10, "t1"), (True, 10, "t1"), (False, None, None)]
+    assert info(group).recreated is None
+
+
+def test_a_hand_that_moves_the_offset_ends_the_note_of_a_recreation(group: Group) -> None:
+    """What is told must explain where the claim begins."""
+    a = read_ten(group, "t1")
+    a.do(a.ownership.release(TP, claim(a, "t2", instead_of="t1").fence, None))
+    group.ensemble.tree.transaction([SetData(PATHS.offset(*TP), b"5")], 0)
+
+    assert (told(claim(a, "t2")), info(group).recreated) == ((False, None, None), None)

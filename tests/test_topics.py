@@ -7,10 +7,13 @@ from collections import Counter
 
 import pytest
 
-from inbound import Batch, BatchResponse, holdings
+from inbound import Batch, BatchResponse, TopicPartition, holdings
 from inbound.controller.kafka_controller import Timing
 from inbound.ledger.memory import Note
+from inbound.proof.model import Verdict
+from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Consumer, Recording, World
+from inbound.testing.zookeeper_tree import Commit
 
 
 @pytest.fixture
@@ -45,6 +48,13 @@ class Values(Recording):
         super().__init__()
         self.values: Counter[tuple[bytes | None, int, int]] = Counter()
         self.on_batch = lambda batch: self.values.update((r.value, batch.partition, r.offset) for r in batch.records)
+
+
+class Keeping(Recording):
+    """Keeps the offset that it had in the deleted topic."""
+
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+        return 10
 
 
 def values(*consumers: Consumer) -> Counter[tuple[bytes | None, int, int]]:
@@ -139,6 +149,41 @@ def test_a_batch_of_the_old_topic_is_not_committed_over_the_new_one(world: World
     world.run(15)
     assert (lost, of_new(values(a)), world.commits()) == ([True], everything(4), dict.fromkeys(range(4), 4))
     assert ("exception", 2, "PartitionLostError") in processor.calls
+
+
+def dies_claiming(world: World, name: str) -> None:
+    """Let a process die when its next claim is executed, before it has the answer."""
+
+    def executed(commit: Commit) -> None:
+        owner = commit.after.get(world.paths.owner("orders", 0))
+        if not world.consumers[name].dead and owner is not None and owner.data.decode() == name:
+            world.kill(name)
+
+    world.ensemble.observers.append(executed)
+
+
+def test_a_topic_whose_first_claimant_dies_before_its_ledger_says_so_is_recreated_all_the_same() -> None:
+    """The next claim says it in its ledger, and does not ask a processor that keeps offsets of the deleted topic."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    publish(world, 10, partitions=1)
+    world.join("a")
+    world.run(5)
+    world.leave("a")
+    recreate(world, 1)
+    publish(world, 12, partitions=1, word=b"new")
+    world.join("b")
+    dies_claiming(world, "b")
+    world.run(5)
+    keeps = Keeping()
+    c = world.join("c", keeps)
+    world.run(15)
+
+    resets = [e.facts for e in c.ledger.entries if isinstance(e, Note) and e.kind == "reset"]
+    (proof,) = proofs_of(world).values()
+    assert [world.consumers["b"].dead, [offset for _, offset in keeps.seen]] == [True, list(range(12))]
+    assert [(facts["old"], facts["new"], facts["reason"]) for facts in resets] == [(10, 0, "topic created anew")]
+    assert (proof.verdict, proof.proven, [former.committed for former in proof.former]) == (Verdict.PROVEN, 12, [10])
 
 
 def test_a_member_with_old_metadata_does_not_undo_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -273,6 +318,41 @@ def test_a_topic_that_matches_the_pattern_later_is_read_from_its_start_by_both(w
     assert of_new(values(*both)) == {(p, o): 1 for p in range(2) for o in range(3)}
     assert (world.owned(), world.commits("payments")) == (before, {0: 3, 1: 3})
     assert b'"topics":["orders","payments"]' in world.ensemble.tree.nodes[world.paths.member("a")].data
+
+
+def test_topics_that_do_not_fit_into_an_id_node_are_said_and_the_others_are_read_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A larger request breaks the connection, each time that it is sent. With fewer topics the group reads all of them."""
+    world = World()
+    world.ensemble.largest_request = 2000
+    monkeypatch.setattr("inbound.coordinators.members.MAX_ID_BYTES", 1000)
+    world.kafka.create_topic("orders", 1)
+    a = world.join("a", topics_pattern="orders.*")
+    world.run(5)
+    session = a.zk.connection
+    for number in range(30):
+        world.kafka.create_topic(f"orders-{number:0100d}", 1)
+    world.kafka.publish("orders", 0, [b"x"] * 3)
+    world.run(15)
+    path = world.paths.member("a")
+    told = [r.getMessage() for r in caplog.records if "do not fit into an id node" in r.getMessage()]
+    node = world.ensemble.tree.get(path)
+    assert node is not None
+    assert (len(told), told[0].startswith(f"channel orders: {path}: 31 topics"), len(node.data) < 1000) == (
+        1,
+        True,
+        True,
+    )
+    assert (a.zk.connection, world.commits(), world.owned()) == (session, {0: 3}, {"a": {0}})
+    for number in range(28):
+        world.kafka.delete_topic(f"orders-{number:0100d}")
+    world.run(10)
+    assert {p.tp.topic for p in a.channel.parts.schedule.held()} == {
+        "orders",
+        f"orders-{28:0100d}",
+        f"orders-{29:0100d}",
+    }
 
 
 def test_a_listed_topic_that_is_created_at_last_is_read_from_its_start(world: World) -> None:

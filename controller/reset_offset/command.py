@@ -198,10 +198,16 @@ def _ranges(partitions: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
+#: ZooKeeper's nodes bound what a group can have far below this.
+_MOST_PARTITIONS = 1_000_000
+
+
 def _partitions(ranges: str) -> tuple[int, ...]:
     """Return the partitions that `_ranges` made a text of."""
     found: list[int] = []
     for run in filter(None, ranges.split(",")):
         first, _, last = run.partition("-")
+        if int(last or first) - int(first) > _MOST_PARTITIONS:
+            raise ValueError(f"{run[:40]!r} are more partitions than a topic has")
         found += range(int(first), int(last or first) + 1)
     return tuple(found)

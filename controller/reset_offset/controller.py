@@ -142,7 +142,6 @@ class ResetController:
                 await self._look_around()
             except TransientError as error:
                 log.debug("resets of offsets: %s", error)
-                self._watches.forget()
                 wait = RETRY
             except InboundError as error:
                 self._tell(str(error))
@@ -222,7 +221,6 @@ class ResetController:
                 wait = await self._step(lead)
             except TransientError as error:
                 log.debug("reset %s: %s", lead.name, error)
-                lead.watches.forget()
                 wait = RETRY
             except InboundError as error:
                 if lead.told != str(error):

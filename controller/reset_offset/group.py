@@ -12,6 +12,7 @@ from inbound.controller.reset_offset.states import FINISHED, HOLDING
 from inbound.coordinators.nodes import OPEN, BadNodeError, decode_offset
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths, path_part
+from inbound.coordinators.topic_ids import same_topic
 from inbound.coordinators.zookeeper import Node, RefusedError, SetData, ZooKeeper
 from inbound.errors import ConfigError, ResetError
 
@@ -104,13 +105,18 @@ class GroupNodes:
 
 def about(committed: dict[int, int | None], epochs: dict[int, Epoch], topic_id: str | None) -> dict[int, int | None]:
     """Return the offsets that are about the topic with that id; those about a former one of its name count as none."""
-    known = {p for p, epoch in epochs.items() if epoch.info.topic_id not in (None, topic_id)}
-    return {p: None if topic_id is not None and p in known else offset for p, offset in committed.items()}
+    ids = {p: epoch.info.topic_id for p, epoch in epochs.items()}
+    return {
+        p: None
+        if topic_id is not None and (own := ids.get(p)) is not None and not same_topic(own, topic_id)
+        else offset
+        for p, offset in committed.items()
+    }
 
 
 def heard_of_a_former(epochs: dict[int, Epoch], topic_id: str | None) -> bool:
     """Whether the group knows that the topic with that id was deleted: whoever named it has old metadata."""
-    return topic_id is not None and any(topic_id in epoch.info.former for epoch in epochs.values())
+    return topic_id is not None and any(epoch.info.knows_as_former(topic_id) for epoch in epochs.values())
 
 
 def ahead_of(command: ResetCommand, commands: Iterable[ResetCommand]) -> ResetCommand | None:

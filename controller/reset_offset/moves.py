@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from inbound.controller.reset_offset.command import PATHS, ResetCommand, encode, encode_targets
 from inbound.controller.reset_offset.model import Moved
-from inbound.coordinators.nodes import BadNodeError, EpochInfo, ResetNote, decode_epoch, encode_offset
+from inbound.coordinators.nodes import BadNodeError, EpochInfo, decode_epoch, encode_offset
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
@@ -66,7 +66,9 @@ def fence_ops(paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], owned:
     left = frozenset(owned)
     result: list[list[Op]] = []
     for partition, epoch in sorted(epochs.items()):
-        info = replace(epoch.info, consumer=CLAIMANT, session=0, nonce=_nonce())
+        before = epoch.info
+        notes = replace(before, reset=before.noted(), claimed=before.was_claimed)
+        info = replace(notes, consumer=CLAIMANT, session=0, nonce=_nonce())
         ops: list[Op] = [SetData(paths.epoch(topic, partition), info.encode(), epoch.version)]
         if partition in left:
             ops.append(Delete(paths.owner(topic, partition)))
@@ -85,8 +87,11 @@ def move_ops(
     ops: list[Op] = []
     for moved in targets:
         epoch = epochs[moved.partition]
-        known = EpochInfo(CLAIMANT, 0, _nonce(), epoch.info.topic_id, epoch.info.former)
-        info = replace(known.of_topic(command.topic_id), reset=ResetNote(command.path, moved.old, moved.new))
+        before = epoch.info if epoch.info.noted_offset == moved.old else epoch.info.without_notes()
+        note = before.moved(command.path, moved.old, moved.new)
+        notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
+        moved_on = replace(notes, consumer=CLAIMANT, session=0, nonce=_nonce())
+        info = moved_on.of_topic(command.topic_id)
         ops.append(SetData(paths.offset(topic, moved.partition), encode_offset(moved.new)))
         ops.append(SetData(paths.epoch(topic, moved.partition), info.encode(), epoch.version))
     return ops

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +48,7 @@ from inbound.coordinators.zookeeper import (
     SetData,
     ZooKeeper,
 )
-from inbound.errors import ResetError, TransientError, UnknownRefError
+from inbound.errors import ResetError, TransientError, UnknownRefError, ZkNodeError
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,18 @@ MAP_AGAIN = 5.0
 TELL_AFTER, TELL_EVERY = 0.9, 2.0
 #: How long the brokers may take to answer, if whoever asks them does not say.
 BROKER_SECONDS = 60.0
+#: Which condition says what a reset waits for.
+WAITING: Mapping[State, ConditionType] = {
+    State.MAPPED: "AcquireDataPlaneServices",
+    State.ACQUIRED: "ConsumerGroupsStopped",
+    State.STOPPING: "ConsumerGroupsStopped",
+    State.STOPPED: "OffsetsUpdated",
+    State.MOVING: "OffsetsUpdated",
+    State.UPDATED: "ConsumerGroupsStarted",
+    State.STARTING: "ConsumerGroupsStarted",
+    State.CANCELLING: "ConsumerGroupsStarted",
+    State.REFUSING: "ConsumerGroupsStarted",
+}
 #: So many replicas are named in one message.
 NAMED = 10
 
@@ -117,6 +129,9 @@ class Reconciler:
             return await self._go_on(command, self._nodes)
         except ResetError as refusal:
             return await self._refuse(command, refusal)
+        except ZkNodeError as error:
+            await self._wait(command, WAITING[command.state], "NodeRefused", str(error))
+            raise
 
     async def _go_on(self, command: ResetCommand, nodes: GroupNodes) -> float | None:
         match command.state:

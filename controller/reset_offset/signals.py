@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 
 from inbound.clock import Clock
-from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, unavailable
+from inbound.coordinators.watch import Watch
+from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
 from inbound.errors import ZkAmbiguousError
 
 
@@ -42,44 +44,21 @@ class Signal:
 
 
 class Watches:
-    """Reads that leave a watch, which is set again only when it has fired: a client would else collect them.
-
-    Used by one thread; the watches fire on any.
-    """
+    """Reads that leave a watch, which is set again only when it has fired. Used by one thread; the watches fire on any."""
 
     def __init__(self, zk: ZooKeeper, changed: Callable[[], None]) -> None:
         """`changed` is called, on any thread, when something that was read through here is not as it was any more."""
         self._zk = zk
-        self._changed = changed
-        self._armed: dict[tuple[str, str], int] = {}  # by path, in which connection; watches do not outlive theirs
+        self._nodes: defaultdict[str, Watch] = defaultdict(lambda: Watch(changed))
+        self._lists: defaultdict[str, Watch] = defaultdict(lambda: Watch(changed))
 
     def get(self, path: str) -> Call[Node | None]:
         """Read a node; see `ZooKeeper.get`."""
-        return self._zk.get(path, self._arm("data", path))
+        return self._nodes[path].get(self._zk, path)
 
     async def children(self, path: str) -> list[str] | None:
         """List a node's children; see `ZooKeeper.children`. On an absent node the watch waits for its making."""
-        names = await self._zk.children(path, self._arm("children", path))
-        if names is None:
-            self._armed.pop(("children", path), None)
-            if await self.get(path) is not None:
-                return await self.children(path)
+        names = await self._lists[path].children(self._zk, path)
+        if names is None and await self.get(path) is not None:
+            return await self.children(path)
         return names
-
-    def forget(self) -> None:
-        """Nobody knows which watches are set: an answer did not come."""
-        self._armed.clear()
-
-    def _arm(self, kind: str, path: str) -> Callable[[], None] | None:
-        connection = self._zk.connection
-        if connection is None:
-            raise unavailable(f"read of {path}")
-        if self._armed.get((kind, path)) == connection.generation:
-            return None
-        self._armed[kind, path] = connection.generation
-
-        def fired() -> None:
-            self._armed.pop((kind, path), None)
-            self._changed()
-
-        return fired

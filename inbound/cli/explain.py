@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -118,8 +119,10 @@ def explained(
     outside = None
     if nodes is not None:
         silent = None if holder is not None else (problems[-1] if problems else "it does not hold it, by its own word")
+        told = next((one["bad_node"] for one in answers if one.get("bad_node")), None)  # of no earlier release
+        nodes = replace(nodes, bad_node=told or nodes.bad_node)
         outside = explain_outside(nodes, log, time.time(), silent)
-    if outside is not None and (holder is None or outside.cause is Cause.RESET):
+    if outside is not None and (holder is None or outside.cause in (Cause.RESET, Cause.BAD_NODE)):
         since = nodes.owner_since if nodes is not None and outside.cause is Cause.OWNER_SILENT else None
         return result | explanation_json(
             outside, time.time() - outside.lasting if outside.lasting is not None else since

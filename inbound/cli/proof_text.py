@@ -11,6 +11,7 @@ from inbound.proof.words import (
     KINDS,
     VERDICTS,
     amount,
+    began_anew,
     by_urgency,
     counted,
     explained_offsets,
@@ -36,9 +37,14 @@ _COLUMNS: dict[FindingKind, str] = {
     "unfenced": "UNFENCED",
     "beyond-end": "BEYOND END",
     "lost-to-retention": "RETENTION",
+    "unclaimed": "UNCLAIMED",
+    "given-up": "GIVEN UP",
+    "dead-lettered": "DEAD-LETTERED",
+    "passed-over": "PASSED OVER",
+    "jumped": "JUMPED",
     "uncommitted": "UNCOMMITTED",
 }
-_COLOURS = {Verdict.PROVEN: "32", Verdict.ANOMALIES: "31", Verdict.NOT_PROVABLE: "33"}
+_COLOURS = {Verdict.PROVEN: "32", Verdict.ANOMALIES: "31", Verdict.NOT_PROVABLE: "33", Verdict.UNCLAIMED: "31"}
 
 
 def shown(proof: Proof, *, width: int | None = None, colour: bool = False, rest: str = "proof.json") -> str:
@@ -52,9 +58,8 @@ def shown(proof: Proof, *, width: int | None = None, colour: bool = False, rest:
     parts = [_verdict(proof, colour)]
     if proof.partitions:
         parts.append("\n".join(_partitions(proof, width, rest)))
-    parts += [
-        "\n".join(lines) for lines in (list(_findings(proof, width, rest)), list(_missing(proof, width))) if lines
-    ]
+    others = (_findings(proof, width, rest), _anew(proof, width), _missing(proof, width))
+    parts += ["\n".join(lines) for lines in map(list, others) if lines]
     return "\n\n".join(parts)
 
 
@@ -149,6 +154,16 @@ def _findings(proof: Proof, width: int | None, rest: str) -> Iterator[str]:
     for kind, word in KINDS.items():
         if told[kind]:
             yield from _wrapped(f"{kind} ({word.meaning}): {word.advice}", width)
+
+
+def _anew(proof: Proof, width: int | None) -> Iterator[str]:
+    told = began_anew(proof.partitions)
+    if told:
+        yield "Created anew:"
+        for line in told[:FINDINGS_SHOWN]:
+            yield from _wrapped(line, width)
+    if len(told) > FINDINGS_SHOWN:
+        yield f"  and {len(told) - FINDINGS_SHOWN:,} more"
 
 
 def _missing(proof: Proof, width: int | None) -> Iterator[str]:

@@ -45,8 +45,8 @@ def add_parser(commands: Any) -> None:
         "validate",
         help="prove that nothing was lost or processed twice",
         description="Judge each partition of a group by what its consumers wrote down (ledger), what ZooKeeper says and what "
-        "Kafka's log holds. Exit code 0: proven, 1: anomalies, 3: not provable (it says what is missing), 2: bad "
-        "configuration.",
+        "Kafka's log holds. Exit code 0: proven, 1: anomalies, 3: not provable (it says what is missing), 4: never "
+        "claimed (nobody was ever responsible for some records), 2: bad configuration.",
         **examples(
             "inbound spark validate",
             "inbound spark validate --channel orders --output proof",
@@ -247,7 +247,9 @@ def _subjects(loaded: Loaded, wish: Wish, ask: Callable[[Any], Any]) -> list[Sub
         subject = Subject.of(channel)
         before = found.get(subject.group)
         if before is not None:
-            subject = replace(before, topics=tuple(dict.fromkeys((*before.topics, *subject.topics))))
+            patterns = dict.fromkeys(one for one in (before.pattern, subject.pattern) if one is not None)
+            pattern = "|".join(f"(?:{one})" for one in patterns) if len(patterns) > 1 else next(iter(patterns), None)
+            subject = replace(before, topics=tuple(dict.fromkeys((*before.topics, *subject.topics))), pattern=pattern)
         found[subject.group] = subject
     if wish.group is not None and not found:
         topics = wish.topics or tuple(ask(lambda zk: topics_of(zk, wish.group)))

@@ -22,8 +22,17 @@ from inbound.status import (
 
 #: So many members are named; of the others only the number is said.
 MEMBERS_NAMED = 8
+#: So many topics that do not acknowledge, and partitions with nodes that cannot be used, are named.
+_NAMED = 8
 
 _HEADERS = ("TOPIC", "PARTITION", "STATE", "EPOCH", "POSITION", "COMMITTED", "LAG", "LAST BATCH", "NOTE")
+#: What offsets that are committed past are, by why.
+_PASSED_OVER = {
+    "skip": "given up (on_error: skip)",
+    "dead-letter": "dead-lettered",
+    "processor": "passed over by the processor",
+    "truncation": "passed over when the log was cut (on_truncation: latest)",
+}
 _NOT_A_MEMBER = {
     State.DOWN.value: "not connected yet: nothing is read before ZooKeeper answers; see zookeeper.hosts",
     State.JOINING.value: "joining: partitions are claimed when that is done",
@@ -115,6 +124,8 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
         f"{count(channel.commits_total, 'commit')} ({channel.commits_waiting:,} waiting, "
         f"{channel.commits_fenced_total:,} fenced)" + (f", {lag}" if lags else "")
     )
+    if given_up := _given_up(channel):
+        yield f"Offsets not processed: {given_up}; `inbound spark validate` names them"
     yield from (one_line(f"Notice: {notice}") for notice in channel.notices)
     if channel.mirror is not None:
         yield one_line(_mirror(channel.mirror))
@@ -123,6 +134,14 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
         yield one_line(dispatch)
     if channel.subscriber is not None:
         yield one_line(_subscriber(channel.subscriber))
+
+
+def _given_up(channel: ChannelStatus) -> str:
+    """Return what this process has committed past without processing it; empty if there is nothing."""
+    meters = channel.meters
+    told = [(meters.passed_over.get(reason, 0), what) for reason, what in _PASSED_OVER.items()]
+    told.append((meters.retention_lost, "lost to retention"))
+    return ", ".join(f"{number:,} {what}" for number, what in told if number)
 
 
 def _manifest(manifest: ManifestStatus) -> str:
@@ -184,6 +203,11 @@ def _why_not_moving(process: ProcessStatus, now: float) -> Iterator[str]:
     yield from (f"{problem}: a defect of inbound, please report it with the log" for problem in process.stuck())
     if process.ingress is not None and process.ingress.away is not None:
         yield f"ingress: Kafka is away: {process.ingress.away}; events are answered with 503 until it is back"
+    for topic, problem in list(process.ingress.doubted.items() if process.ingress is not None else ())[:_NAMED]:
+        yield (
+            f"ingress: topic {topic}: Kafka does not acknowledge: {problem}; its events are answered with 503 until it takes one; "
+            "look whether its partitions have leaders and enough replicas in sync"
+        )
     if process.session is not None and process.session.state in _NOT_A_MEMBER:
         yield f"ZooKeeper: {_NOT_A_MEMBER[process.session.state]}"
     for problem in (process.config_problem or "").splitlines():
@@ -211,6 +235,10 @@ def _of_channel(channel: ChannelStatus, now: float) -> Iterator[str]:
     stopped = {reset.topic for reset in channel.resets}
     if channel.registered and not channel.partitions and not (stopped and stopped.issuperset(channel.topics)):
         yield _without_partitions(channel)
+    for name, problem in list(channel.bad_nodes.items())[:_NAMED]:
+        yield f"{name}: its nodes cannot be used: {problem}; tried again at least once a minute"
+    if (more := len(channel.bad_nodes) - _NAMED) > 0:
+        yield f"the nodes of {count(more, 'more partition')} cannot be used either"
     for name in channel.abandoned:
         yield f"{name}: given up, but its callback still runs; this process takes it again only after that has ended"
     for partition in channel.partitions:

@@ -76,6 +76,7 @@ def _answer(channel: InboundKafkaChannel, detector: StallDetector, question: Que
         "members": sorted(m.consumer_id for m in channel.membership.members),
         "share": channel.membership.plan.share,
         "notices": list(channel.membership.plan.notices),
+        "bad_node": channel.membership.holdings.backoff.problem(tp),
         "claimed": None if claimed is None else as_json(claimed),
     }
     if question.at is not None:

@@ -49,6 +49,7 @@ class Cause(Enum):
     OWNER_SILENT = "owner-silent"  # it has an owner that does not answer
     BEING_CLAIMED = "being-claimed"  # nobody has it; a member will take it any moment
     NOBODY_ALLOWED = "nobody-allowed"  # no coordinator of the group may take it
+    BAD_NODE = "bad-node"  # ZooKeeper refuses a node of it, or it holds nonsense
     NO_MEMBER = "no-member"  # the group has no consumer
     NO_PARTITION = "no-partition"  # there is no such partition
 

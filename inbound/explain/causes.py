@@ -81,6 +81,18 @@ def _threads(facts: Facts, patience: float) -> Explanation | None:
     )
 
 
+def _commit_refused(facts: Facts, patience: float) -> Explanation | None:
+    p = facts.partition
+    if p.commit_problem is None:
+        return None
+    return Explanation(
+        Cause.COMMIT_WAITS,
+        f"ZooKeeper refuses its commit: {p.commit_problem}",
+        "let this process write the node, or make what is missing; the commit is sent again within a minute",
+        p.settling_for,
+    )
+
+
 def _gate(facts: Facts, patience: float) -> Explanation | None:
     p, c = facts.partition, facts.channel
     for topic, name, step, since in c.resets:
@@ -140,7 +152,7 @@ def _out_of_range(facts: Facts, patience: float) -> Explanation | None:
     return Explanation(
         Cause.OUT_OF_RANGE,
         p.out_of_range,
-        "see `on_truncation` and the topic's retention; it goes on by itself if it may",
+        "wait some seconds: it goes on, or it is held, and then this says what to do",
     )
 
 
@@ -421,6 +433,6 @@ def _idle(facts: Facts) -> Explanation:
 
 
 _RULES: tuple[Rule, ...] = (
-    _gone, _session, _gate, _paused, _held, _ledger, _in_callback, _failing, _committing, _starting, _reverting,
+    _gone, _session, _commit_refused, _gate, _paused, _held, _ledger, _in_callback, _failing, _committing, _starting, _reverting,
     _dispatch, _moves, _threads, _out_of_range, _resting, _no_worker, _kafka, _reader,
 )  # fmt: skip

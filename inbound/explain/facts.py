@@ -24,6 +24,7 @@ class PartitionFacts:
     rate: float = 0.0  # records a second, of late
     held_for: float = 0.0  # since the claim
     settling_for: float | None = None  # since its commit is on its way
+    commit_problem: str | None = None  # why ZooKeeper refuses it
     callback_for: float | None = None  # since on_next_batch was called with the batch in hand
     batch: tuple[int, int] | None = None  # its offsets: first, next
     stack: str | None = None  # where its thread or coroutine is

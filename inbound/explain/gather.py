@@ -122,6 +122,7 @@ class View:
             advanced_for=progress.advanced_for,
             still_for=progress.still_for,
             settling_for=progress.settling_for,
+            commit_problem=partition.commit_problem,
             rate=progress.rate,
             held_for=progress.held_for,
             callback_for=now - since if since is not None else None,
@@ -209,7 +210,8 @@ def settled(partition: Partition, now: float) -> bool:
         partition.place is not Place.STARTING
         and partition.fate is Fate.KEEP
         and not (partition.attempts or partition.reverts > 1)
-        and (partition.held, partition.problem, partition.read_error, partition.dead_letter_problem) == (None,) * 4
+        and (partition.held, partition.problem, partition.read_error) == (None,) * 3
+        and (partition.dead_letter_problem, partition.commit_problem) == (None,) * 2
         and not _unread(partition, now)
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from inbound.controller.reset_offset.command import decode
 from inbound.coordinators.base import GroupView, Member
-from inbound.coordinators.members import read_members
+from inbound.coordinators.members import Members
 from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
@@ -21,7 +21,8 @@ from inbound.coordinators.parameters import described, named
 from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.pauses import Pause, decode_pause
 from inbound.coordinators.rights import rights_of
-from inbound.coordinators.zookeeper import ZooKeeper
+from inbound.coordinators.zookeeper import Node, ZooKeeper
+from inbound.errors import ZkNodeError
 from inbound.explain.cause import Cause, Explanation, duration
 from inbound.topic_partition import TopicPartition
 
@@ -48,6 +49,7 @@ class Nodes:
     gate_since: float | None = None
     gate_step: str | None = None  # how far that reset has come; None: not known
     pauses: tuple[Pause, ...] = ()
+    bad_node: str | None = None  # why a node of it cannot be used
 
     def info(self, consumer: str) -> MemberInfo | None:
         return dict(self.infos).get(consumer)
@@ -77,6 +79,7 @@ class Nodes:
             "gate_since": self.gate_since,
             "gate_step": self.gate_step,
             "pauses": [pause.told(self.channel) for pause in self.pauses],
+            "bad_node": self.bad_node,
         }
 
 
@@ -101,7 +104,7 @@ async def read_nodes(zk: ZooKeeper, tp: TopicPartition, group: str, channel: str
         TransientError: it does not answer.
     """
     paths = GroupPaths(group)
-    members = await read_members(zk, paths, {}, lambda: None)
+    members = await Members(zk, paths, lambda: None).read()
     infos = []
     sessions = {}
     for member in sorted(members, key=lambda m: (m.joined, m.consumer_id)):
@@ -111,8 +114,16 @@ async def read_nodes(zk: ZooKeeper, tp: TopicPartition, group: str, channel: str
             sessions[member.consumer_id] = node.stat.ephemeral_owner
             with suppress(BadNodeError):  # it is said with the members
                 infos.append((member.consumer_id, decode_member(path, node.data)))
-    owner, epoch = await zk.get(paths.owner(*tp)), await zk.get(paths.epoch(*tp))
-    offset, gate = await zk.get(paths.offset(*tp)), await zk.get(paths.gate(tp.topic))
+    own: list[Node | None] = []
+    bad_node = None
+    for path_of in (paths.owner, paths.epoch, paths.offset):
+        try:
+            own.append(await zk.get(path_of(*tp)))
+        except ZkNodeError as error:
+            own.append(None)
+            bad_node = str(error)
+    owner, epoch, offset = own
+    gate = await zk.get(paths.gate(tp.topic))
     owned = await zk.children(paths.owners(tp.topic)) or []
     pauses = []
     for pause in await zk.children(paths.pauses) or []:
@@ -120,12 +131,13 @@ async def read_nodes(zk: ZooKeeper, tp: TopicPartition, group: str, channel: str
         pauses.append(decode_pause(pause, node.data if node is not None else b""))
     name = owner.data.decode(errors="replace") if owner is not None else None
     closed_by = gate.data.decode(errors="replace") if gate is not None and gate.data != OPEN else None
-    claim = None
-    try:
+    claim = committed = None
+    with suppress(BadNodeError):  # the next claim writes it anew
         claim = decode_epoch(paths.epoch(*tp), epoch.data) if epoch is not None else None
+    try:
         committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
-    except BadNodeError:
-        committed = None
+    except BadNodeError as error:
+        bad_node = str(error)
     return Nodes(
         tp=tp,
         group=group,
@@ -145,6 +157,7 @@ async def read_nodes(zk: ZooKeeper, tp: TopicPartition, group: str, channel: str
         gate_since=(gate.stat.mtime or None) if gate is not None else None,
         gate_step=await _step(zk, closed_by) if closed_by is not None else None,
         pauses=tuple(pauses),
+        bad_node=bad_node,
     )
 
 
@@ -163,6 +176,13 @@ def explain_outside(nodes: Nodes, log: Log, now: float, silent: str | None = Non
     if count is not None and p >= count:
         return Explanation(
             Cause.NO_PARTITION, f"the topic has {count} partitions, 0 to {count - 1}", "correct the partition's number"
+        )
+    if nodes.bad_node is not None and (nodes.owner is None or silent is not None):
+        return Explanation(
+            Cause.BAD_NODE,
+            f"a node of it cannot be used: {nodes.bad_node}",
+            "write the next offset to read into the offset node as decimal text, or give the consumers' user all rights to the "
+            "partition's nodes; members try again at least once a minute",
         )
     if nodes.owner is not None:
         return _silent_owner(nodes, now, silent) if silent is not None else None
@@ -195,6 +215,13 @@ def explain_outside(nodes: Nodes, log: Log, now: float, silent: str | None = Non
 
 def _reset(nodes: Nodes, now: float, silent: str | None) -> Explanation:
     since = now - nodes.gate_since if nodes.gate_since is not None else None
+    if not (nodes.gate or "").startswith(f"{CommandPaths.RESETS}/"):
+        return Explanation(
+            Cause.BAD_NODE,
+            f"the gate of its topic holds {(nodes.gate or '')[:60]!r}, which is no reset: nobody may take it, and nobody opens it",
+            f"write `open` into {GroupPaths(nodes.group).gate(nodes.tp.topic)}",
+            since,
+        )
     lasts = f" for {duration(since)}" if since is not None else ""
     far = f", it is {nodes.gate_step}" if nodes.gate_step is not None else ""
     text = f"a reset has closed the gate{lasts} ({nodes.gate}{far}): nobody may take it before that is done"

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from inbound.config import IngressConfig
@@ -25,13 +26,21 @@ from inbound.processors.spans import NO_TRACING, Hop, Tracing, headers_with_hop
 RETRY_PRESSED, RETRY_AWAY = 1, 2
 #: A list of topics that is older does not prove that one is missing. Seconds.
 FRESH = 1.0
+#: Header of an answer to several events of which some are refused for good: their numbers, from 1. The others are written.
+REFUSED_EVENTS = "Inbound-Refused"
+#: Such a header is no longer, for what reads it has limits, too. Characters.
+_LONGEST_REFUSED = 4096
 #: Routes that are remembered: they depend on what the network sends.
 _ROUTES_KEPT = 4096
 _STATUS = {
     Cause.AWAY: (503, RETRY_AWAY),
+    Cause.GIVEN_UP: (503, RETRY_AWAY),
     Cause.FULL: (429, RETRY_PRESSED),
     Cause.TOO_LARGE: (413, None),
+    Cause.INVALID: (422, None),
+    Cause.FORBIDDEN: (403, None),
     Cause.NO_TOPIC: (404, None),
+    Cause.BESIDE: (503, RETRY_AWAY),
     Cause.REFUSED: (503, RETRY_AWAY),
 }
 
@@ -71,6 +80,7 @@ class Receiver:
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
         self._looking: list[tuple[Request, list[RecordParts]]] = []  # until the topics are read anew
+        self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
         #: None: no token is asked for.
         self.token: str | None = None
         #: Whether a browser's page may post: only where whoever posts must know or show something.
@@ -152,56 +162,87 @@ class Receiver:
             else:
                 self._respond(request, Answer(404, str(error)))
             return
+        if topic in watch.doubted:
+            why, since = watch.doubted[topic]
+            if topic in self._trying or not watch.answers_since(since):
+                self._respond(request, _away(f"topic {topic}: {why}"))
+                return
+            self._trying.add(topic)
         self._write(request, topic, records)
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def _write(self, request: Request, topic: str, records: list[RecordParts]) -> None:
         counters = self.counters
-        writing = _Writing(self, request, topic, len(records))
+        hop = None
         if request.served is not None:
-            writing.hop = hop = request.served.publish(topic, len(records))
+            hop = request.served.publish(topic, len(records))
             records = [record._replace(headers=headers_with_hop(record.headers, hop)) for record in records]
+        writing = _Writing(self, request, topic, records, hop)
         if not counters.in_flight_events:
             self._begin_polling()
         counters.in_flight_events += len(records)
-        taken, failure = self._send(topic, records, writing.delivered)
+        taken, failure = self._send(topic, records, [partial(writing.delivered, n) for n in range(len(records))])
         if failure is not None:
-            writing.refused(failure, len(records) - taken)
+            writing.refused(failure, taken)
+
+    def sends_alone(self, writing: _Writing, number: int, error: Any) -> Any:
+        """Send a record again by itself, if it may have failed for what shared its batch. Returns why not; None: it is sent."""
+        if number in writing.alone or self._failure(error).cause not in self._producer.of_batches:
+            return error
+        writing.alone.add(number)
+        answer = partial(writing.delivered, number)
+        # If it is not taken, that is what became of it: of its batch's fate nothing is known to be its own.
+        return self._send(writing.topic, [writing.records[number]], [answer], alone=True)[1]
 
     def written(self, writing: _Writing) -> None:
         """Every event of a request is acknowledged, or has failed."""
         counters = self.counters
-        counters.in_flight_events -= writing.count
-        counters.written_events += writing.count - writing.failed
-        if writing.hop is not None:
-            writing.hop.end(problem=self._told(writing) if writing.failed else None)
-        if not writing.failed:
-            counters.accepted_events += writing.count
+        count, failed = len(writing.records), len(writing.failures)
+        counters.in_flight_events -= count
+        counters.written_events += count - failed
+        self._trying.discard(writing.topic)
+        if failed < count:
+            self._watch.trust(writing.topic)
+        if not failed:
+            if writing.hop is not None:
+                writing.hop.end(problem=None)
+            counters.accepted_events += count
             counters.answers[202] += 1
             writing.request.respond(ACCEPTED)
             return
-        counters.failed_events += writing.failed
-        failure = self._failure(writing)
-        if failure.cause is Cause.AWAY:
-            self._watch.doubt(failure.text)
-        elif failure.cause is Cause.NO_TOPIC:
+        counters.failed_events += failed
+        failures = [self._failure(error) for error in writing.failures.values()]
+        causes = {failure.cause for failure in failures}
+        if Cause.AWAY in causes:
+            text = next(failure.text for failure in failures if failure.cause is Cause.AWAY)
+            self._watch.doubt(writing.topic, text)
+        if Cause.NO_TOPIC in causes:
             self._watch.miss(writing.topic)
+        # What is sent again must not be given up for an event beside it that is refused for good.
+        failure = next((one for one in failures if _STATUS[one.cause][1] is not None), failures[0])
+        told = f"{failure.cause.value} ({failure.text})"
+        if writing.hop is not None:
+            writing.hop.end(problem=told)
         status, retry_after = _STATUS[failure.cause]
-        reason = f"topic {writing.topic}: {failure.cause.value} ({failure.text})"
-        if writing.count > 1:
-            landed = writing.count - writing.failed
-            reason += f"; {landed} of {writing.count} events were written: sent again, they come twice"
-        self._respond(writing.request, Answer(status, reason, retry_after))
+        reason = f"topic {writing.topic}: {told}"
+        headers: tuple[str, ...] = ()
+        if count > 1 and retry_after is not None:
+            reason += f"; {count - failed} of {count} events were written: sent again, they come twice"
+        elif count > 1:
+            refused = ", ".join(str(number + 1) for number in sorted(writing.failures))
+            if len(refused) <= _LONGEST_REFUSED:
+                which = f"that is number {refused}; the others are written: do not send them again"
+                headers = (f"{REFUSED_EVENTS}: {refused}",)
+            else:
+                which = f"that is {failed}, too many to be named: to learn which, send fewer in one; {count - failed} are written"
+            reason += f"; of its {count} events {which}"
+        self._respond(writing.request, Answer(status, reason, retry_after, headers))
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _failure(self, writing: _Writing) -> Failure:
-        return writing.failure if isinstance(writing.failure, Failure) else self._producer.failure(writing.failure)
-
-    def _told(self, writing: _Writing) -> str:
-        failure = self._failure(writing)
-        return f"{failure.cause.value} ({failure.text})"
+    def _failure(self, error: Any) -> Failure:
+        return error if isinstance(error, Failure) else self._producer.failure(error)
 
     def _respond(self, request: Request, answer: Answer) -> None:
         self.count(answer)
@@ -268,33 +309,38 @@ class Receiver:
 
 
 class _Writing:
-    """The events of one request on their way."""
+    """The events of one request on their way; each is known by its place among them, from 0."""
 
-    __slots__ = ("count", "failed", "failure", "hop", "left", "receiver", "request", "topic")
+    __slots__ = ("alone", "failures", "hop", "left", "receiver", "records", "request", "topic")
 
-    def __init__(self, receiver: Receiver, request: Request, topic: str, count: int) -> None:
+    def __init__(
+        self, receiver: Receiver, request: Request, topic: str, records: list[RecordParts], hop: Hop | None
+    ) -> None:
         self.receiver = receiver
         self.request = request
         self.topic = topic
-        self.count = self.left = count
-        self.failed = 0
-        self.failure: Any = None  # the first one: a Failure, or an error of the client
-        self.hop: Hop | None = None
+        self.records = records
+        self.hop = hop
+        self.left = len(records)
+        self.failures: dict[int, Any] = {}  # each a Failure, or an error of the client
+        self.alone: set[int] = set()  # those that were sent again in a batch of their own
 
-    def delivered(self, error: Any, _: Any) -> None:
+    def delivered(self, number: int, error: Any, _: Any) -> None:
         """One was acknowledged, or failed."""
-        self.left -= 1
         if error is not None:
-            self.failed += 1
-            self.failure = self.failure or error
+            error = self.receiver.sends_alone(self, number, error)
+            if error is None:
+                return
+            self.failures[number] = error
+        self.left -= 1
         if not self.left:
             self.receiver.written(self)
 
-    def refused(self, failure: Failure, count: int) -> None:
-        """The last `count` were not even taken."""
-        self.left -= count
-        self.failed += count
-        self.failure = self.failure or failure
+    def refused(self, failure: Failure, first: int) -> None:
+        """Those from `first` on were not even taken."""
+        refused = range(first, len(self.records))
+        self.failures |= dict.fromkeys(refused, failure)
+        self.left -= len(refused)
         if not self.left:
             self.receiver.written(self)
 

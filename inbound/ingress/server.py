@@ -48,14 +48,15 @@ class Ingress:
         shared: bool = False,
         producer: Producer | None = None,
         tracing: Tracing = NO_TRACING,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._token = token
         self._shared = shared
         self._tls = _context(config.tls) if config.tls is not None else None
         self._producer = producer or make_producer(config, properties)
-        self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions)
-        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, tracing=tracing)
+        self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions, clock)
+        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, clock=clock, tracing=tracing)
         self.receiver.token = token() if token is not None else None
         self._socket: socket.socket | None = None
         self._address: tuple[Any, ...] = ("", 0)
@@ -132,6 +133,7 @@ class Ingress:
             url=self.url,
             client=self.client,
             away=self._watch.away,
+            doubted=self._watch.doubts(),
             topics=len(self._watch.existing),
             connections=len(listener.connections) if listener else 0,
             connections_refused_total=listener.refused if listener else 0,
@@ -150,6 +152,7 @@ class Ingress:
         now = time.monotonic()
         found = {"ingress": (self._thread.is_alive(), self._ticked_at)}
         found["ingress-topics"] = (self._watch.alive, self._watch.alive_at)
+        found |= self._producer.threads()
         return [
             ThreadStatus(name=name, alive=alive, last_step_age=max(0.0, now - at), failures=0)
             for name, (alive, at) in found.items()
@@ -197,9 +200,11 @@ class Ingress:
         asyncio.get_running_loop().call_later(POLL_EVERY, self._poll)
 
     def _poll(self) -> None:
-        self._producer.poll()
-        if self.receiver.counters.in_flight_events:
-            self._begin_polling()
+        try:
+            self._producer.poll()
+        finally:  # whoever waits for an answer must not wait for ever
+            if self.receiver.counters.in_flight_events:
+                self._begin_polling()
 
     def _topics_changed(self) -> None:
         if self._loop is not None and not self._loop.is_closed():

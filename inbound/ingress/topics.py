@@ -19,8 +19,15 @@ EVERY, SOON = 30.0, 0.5
 class TopicWatch:
     """Asks from `start` to `close`. What it finds are plain attributes that any thread may read."""
 
-    def __init__(self, producer: Producer, changed: Callable[[], None], create_partitions: int | None = None) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        changed: Callable[[], None],
+        create_partitions: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._producer = producer
+        self._clock = clock
         self._changed = changed  # called by the thread after each look
         self._partitions = create_partitions
         self._wake = threading.Event()
@@ -35,6 +42,8 @@ class TopicWatch:
         #: When it was last read, on the monotonic clock.
         self.read_at = float("-inf")
         self.alive_at = time.monotonic()
+        #: Topics of which an event was not acknowledged in time, why, and when. Changed by the event loop's thread alone.
+        self.doubted: dict[str, tuple[str, float]] = {}
 
     def start(self) -> None:
         self._thread.start()
@@ -59,12 +68,29 @@ class TopicWatch:
             self._missed.add(topic)
         self._wake.set()
 
-    def doubt(self, why: str) -> None:
-        """An event was not acknowledged in time: Kafka counts as away until it answers again."""
-        if self.away is None:
-            self.away = why
-            log.warning("ingress: Kafka does not acknowledge (%s): events are refused until it answers", why)
+    def doubt(self, topic: str, why: str) -> None:
+        """An event was not acknowledged in time: ask whether Kafka is away, or this topic alone."""
+        if topic not in self.doubted:
+            log.warning(
+                "ingress: topic %s: Kafka does not acknowledge (%s): its events are refused until it takes one",
+                topic,
+                why,
+            )
+        self.doubted[topic] = why, self._clock()
         self._wake.set()
+
+    def trust(self, topic: str) -> None:
+        """An event was acknowledged."""
+        if self.doubted.pop(topic, None) is not None:
+            log.info("ingress: topic %s: Kafka acknowledges again", topic)
+
+    def doubts(self) -> dict[str, str]:
+        """Return why the events of topics are refused, one at a time excepted, by topic. Any thread."""
+        return {topic: why for topic, (why, _) in sorted(dict(self.doubted).items())}
+
+    def answers_since(self, moment: float) -> bool:
+        """Whether Kafka has answered to a question that was asked after `moment`."""
+        return self.away is None and self.read_at > moment
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -80,7 +106,7 @@ class TopicWatch:
     def _look(self) -> None:
         with self._lock:
             missed, self._missed = self._missed, set()
-        began = time.monotonic()
+        began = self._clock()
         try:
             existing = self._producer.topics()
             for topic in missed - existing if self._partitions is not None else ():

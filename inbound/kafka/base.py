@@ -5,17 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from inbound.processors.batch import Record
 from inbound.topic_partition import TopicPartition
+
+#: For positions of which nothing is known.
+NO_EPOCHS: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class TopicMeta(NamedTuple):
     """A topic as the brokers describe it."""
 
     partitions: int
-    topic_id: str | None = None
+    topic_id: str | None = None  # as `inbound.coordinators.topic_ids.canonical` writes it; None: the brokers name none
 
 
 class LogRange(NamedTuple):
@@ -32,6 +36,8 @@ class Fetched(NamedTuple):
     next_offset: int  # where the client reads on: can lie beyond the last record + 1
     size: int  # decoded bytes
     high_watermark: int | None
+    #: Under which leader what stands before `next_offset` was written, as Kafka counts leaders; None: it is not known.
+    leader_epoch: int | None = None
 
 
 @dataclass
@@ -41,6 +47,9 @@ class Poll:
     fetched: dict[TopicPartition, Fetched] = field(default_factory=dict)
     #: Partitions whose position is not in the log (any more), and the position.
     out_of_range: dict[TopicPartition, int] = field(default_factory=dict)
+    #: Partitions whose log was cut below the position, and from which offset on it holds other records than were read;
+    #: None: the brokers cannot tell. It may have grown over the position again.
+    diverged: dict[TopicPartition, int | None] = field(default_factory=dict)
     #: Partitions that could not be read for another reason, and that reason; they are tried again.
     failed: dict[TopicPartition, Exception] = field(default_factory=dict)
     #: The `wake` that was given will be called when there is something to poll for.
@@ -111,8 +120,14 @@ class LogClient(ABC):
         return ()
 
     @abstractmethod
-    def read(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Begin to read these, or go on reading them from another position; what was prefetched before is discarded."""
+    def read(
+        self, positions: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int] = NO_EPOCHS
+    ) -> None:
+        """Begin to read these, or go on reading them from another position; what was prefetched before is discarded.
+
+        `leader_epochs` says, where that is known, under which leader a record at the position or right before it was
+        written (`Fetched.leader_epoch`). If the log holds other records there by now, `poll` tells (`Poll.diverged`).
+        """
 
     @abstractmethod
     def forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -133,6 +148,10 @@ class LogClient(ABC):
     @abstractmethod
     def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
         """Return what has arrived, waiting at most `seconds` for something to arrive.
+
+        A partition that is out of range, or whose log has diverged, is told with each poll until it is read again or
+        forgotten, but while it is paused. It is not fetched meanwhile: the log may grow to the position, and what it holds
+        there then is not what comes after what was read.
 
         `wake` is given, to a client that `wakes`, when nothing has come for a while: if nothing has come now either, it
         is called once, from any thread, when something may have. Until then the brokers may be asked less often.

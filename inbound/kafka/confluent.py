@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -12,28 +13,35 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from inbound.errors import ConfigError
-from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.kafka.confluent_entry import Entry, check_entry
 from inbound.kafka.confluent_log import log_settings
 from inbound.kafka.confluent_questions import Ranges, Topics, is_unknown
-from inbound.kafka.confluent_records import Messages, fitting, has_errors, runs, total_size
+from inbound.kafka.confluent_records import Messages, epoch_of, fitting, has_errors, known_epoch, runs, total_size
 from inbound.kafka.confluent_settings import DEFAULTS, FIXED, held_bytes, memory
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 MIB = 2**20
-#: How soon a position that is not in the log is tried again, in seconds.
-OUT_OF_RANGE_AGAIN = 0.25
 #: A consumer that has heard from no leader so long after its first partitions is made anew; every time twice as long as
 #: the time before. Seconds.
 FIRST_ANSWER, LONGEST_FIRST_ANSWER = 1.0, 16.0
 
+#: How soon a seek is tried again that came too early, in seconds.
+SEEK_AGAIN = 0.01
+
 #: Settings that the client for questions shares, by what they begin with.
 _COMMON = ("bootstrap.servers", "client.id", "security.", "sasl.", "ssl.", "socket.", "reconnect.", "client.dns", "oauth_cb",
            "error_cb")  # fmt: skip
+#: How librdkafka is told that a leader epoch is not known.
+NO_EPOCH = -1
 
 _OUT_OF_RANGE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
+#: Of a log that was cut librdkafka tells with the code of every position that it cannot read on from; only the text differs.
+_CUT, _CUT_AT = KafkaError(KafkaError._LOG_TRUNCATION).str(), re.compile(r"broker end offset is (\d+)")
+#: A seek that came too early.
+_NOT_BEGUN = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS})
 #: librdkafka gets over these by itself.
 _PASSING = frozenset(
     {
@@ -99,12 +107,16 @@ class ConfluentClient(LogClient):
         self._limit = fetch_bytes
         self._fetch_bytes = self._largest_fetch = int(self._settings["max.partition.fetch.bytes"])
         self._positions: dict[TopicPartition, int] = {}  # what comes next of each, as far as the caller has it
+        #: Under which leader what is before that was written, if it is known.
+        self._epochs: dict[TopicPartition, int] = {}
+        #: Nothing of these is taken before the consumer has taken the seek that has it compare the log.
+        self._unsought: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._paused: set[TopicPartition] = set()
         #: What was fetched and not returned: beyond the limit of one poll, or of a paused partition.
         self._aside: dict[TopicPartition, list[Message]] = {}
-        self._stopped: set[TopicPartition] = set()  # not fetched: paused, with enough aside
-        self._out: set[TopicPartition] = set()  # their positions are not in the log
-        self._try_out_at = 0.0
+        self._stopped: set[TopicPartition] = set()  # not fetched: paused, with enough aside; or one of these
+        self._out_of_range: set[TopicPartition] = set()
+        self._diverged: dict[TopicPartition, int | None] = {}
         self._patience = FIRST_ANSWER
         self._answer_by: float | None = None  # until when a leader has to have answered this consumer
         self._answered = False  # whether one has
@@ -144,9 +156,13 @@ class ConfluentClient(LogClient):
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
-    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+    def read(
+        self, positions: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int] = NO_EPOCHS
+    ) -> None:
         self._drop([tp for tp in positions if tp in self._positions])
         self._positions.update(positions)
+        self._epochs.update(leader_epochs)
+        self._stopped.update(positions)  # until librdkafka has taken them: who asked asks again where it does not
         self._fetch(positions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
@@ -165,8 +181,7 @@ class ConfluentClient(LogClient):
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._need(partitions)
         self._paused.difference_update(partitions)
-        stopped = self._stopped.intersection(partitions)
-        self._stopped -= stopped
+        stopped = self._stopped.intersection(partitions) - self._out_of_range - self._diverged.keys()
         self._fetch(stopped)
 
     def limit_fetches(self, partition_bytes: int) -> None:
@@ -183,26 +198,49 @@ class ConfluentClient(LogClient):
                 raise KeyError(tp)
 
     def _fetch(self, partitions: Collection[TopicPartition]) -> None:
-        """Have these fetched, from behind what is aside."""
-        keys = []
+        """Have these fetched, from behind what is aside, and the log held against what is known of it."""
+        keys: list[confluent_kafka.TopicPartition] = []
+        compared: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         for tp in partitions:
             aside = self._aside.get(tp)
             position = (aside[-1].offset() or 0) + 1 if aside else self._positions[tp]
-            keys.append(confluent_kafka.TopicPartition(*tp, position))
+            epoch = epoch_of(aside[-1]) if aside else self._epochs.get(tp)
+            keys.append(
+                confluent_kafka.TopicPartition(*tp, position, leader_epoch=NO_EPOCH if epoch is None else epoch)
+            )
+            if epoch is not None:  # without a seek librdkafka compares when the leader changes, and not before
+                compared[tp] = keys[-1]
         if keys:
             self._consumer.incremental_assign(keys)
+            self._stopped.difference_update(partitions)
+            self._unsought.update(compared)
+            self._seek()
             if not self._answered and self._answer_by is None:
                 self._answer_by = time.monotonic() + self._patience
+
+    def _seek(self) -> None:
+        """Have the logs compared. What is assigned just after something else was given up has not begun, and takes no seek."""
+        for tp, key in list(self._unsought.items()):
+            try:
+                self._consumer.seek(key)
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_BEGUN:
+                    raise
+            else:
+                del self._unsought[tp]
 
     def _drop(self, partitions: Collection[TopicPartition]) -> None:
         """Let nothing more come of these, also not what was fetched."""
         fetched = _keys(tp for tp in partitions if tp not in self._stopped)
         if fetched:
             self._consumer.incremental_unassign(fetched)
-        for of_state in (self._paused, self._stopped, self._out):
+        for of_state in (self._paused, self._stopped, self._out_of_range):
             of_state.difference_update(partitions)
         for tp in partitions:
             self._aside.pop(tp, None)
+            self._epochs.pop(tp, None)
+            self._unsought.pop(tp, None)
+            self._diverged.pop(tp, None)
 
     def _make_consumer(self) -> confluent_kafka.Consumer:
         try:
@@ -230,14 +268,16 @@ class ConfluentClient(LogClient):
         old, self._consumer = self._consumer, self._make_consumer()
         old.close()
         self._answered, self._answer_by = False, None
-        self._out.clear()
+        self._unsought.clear()
         self._fetch(self._positions.keys() - self._stopped)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
-        self._try_out_of_range()
         self._give_up_silence()
+        if self._unsought:
+            self._seek()
+            seconds = min(seconds, SEEK_AGAIN) if self._unsought else seconds
         result = Poll()
         ready = {tp: messages for tp, messages in self._aside.items() if tp not in self._paused}
         if not ready:
@@ -245,9 +285,9 @@ class ConfluentClient(LogClient):
         if ready:
             self._topics.heard()
             self._hand_on(ready, result)
-        for tp in self._out:
-            if tp not in self._paused and tp not in self._aside:
-                result.out_of_range[tp] = self._positions[tp]
+        untold = self._paused | self._aside.keys()
+        result.out_of_range = {tp: self._positions[tp] for tp in self._out_of_range - untold}
+        result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in untold}
         return result
 
     def close(self) -> None:
@@ -278,13 +318,12 @@ class ConfluentClient(LogClient):
         one_topic = len({tp.topic for tp in self._positions}) <= 1
         for key, run in runs(messages, one_topic):
             tp = TopicPartition(*key)
-            if tp in self._positions:
+            if tp in self._positions and tp not in self._unsought:
                 place = ready
                 if tp in self._paused:
                     place = self._aside
                     grown.add(tp)
                 place.setdefault(tp, []).extend(run)
-                self._out.discard(tp)
         full = [tp for tp in grown - self._stopped if total_size(self._aside[tp]) > self._limit]
         if full:
             self._consumer.incremental_unassign(_keys(full))
@@ -326,19 +365,28 @@ class ConfluentClient(LogClient):
             size = total_size(messages)
             if size > self._limit and (count := fitting(messages, size, self._limit)) < len(messages):
                 self._aside[tp] = messages[count:]
-                messages = messages[:count]
-                self._give(tp, messages, self._aside[tp][0].offset() or 0, total_size(messages), result)
+                messages, rest = messages[:count], messages[count]
+                self._give(tp, messages, rest.offset() or 0, total_size(messages), epoch_of(rest), result)
             else:
                 self._aside.pop(tp, None)
                 whole.append((tp, messages, size))
         # Behind the last record there can be offsets without one: librdkafka's position is after those that it has seen.
         positions = self._consumer.position(_keys(tp for tp, _, _ in whole))
         for (tp, messages, size), position in zip(whole, positions, strict=True):
-            self._give(tp, messages, max((messages[-1].offset() or 0) + 1, position.offset), size, result)
+            last = messages[-1]
+            behind = (last.offset() or 0) + 1
+            epoch = epoch_of(last) if position.offset <= behind else known_epoch(position.leader_epoch)
+            self._give(tp, messages, max(behind, position.offset), size, epoch, result)
 
-    def _give(self, tp: TopicPartition, messages: list[Message], next_offset: int, size: int, result: Poll) -> None:
+    def _give(
+        self, tp: TopicPartition, messages: list[Message], next_offset: int, size: int, epoch: int | None, result: Poll
+    ) -> None:
         self._positions[tp] = next_offset
-        result.fetched[tp] = Fetched(Messages(messages), next_offset, size, self._end_of(tp))
+        if epoch is not None:
+            self._epochs[tp] = epoch
+        else:
+            self._epochs.pop(tp, None)
+        result.fetched[tp] = Fetched(Messages(messages), next_offset, size, self._end_of(tp), epoch)
 
     def _without_errors(self, messages: list[Message], result: Poll) -> list[Message]:
         """Take note of the errors, and return the records."""
@@ -349,22 +397,25 @@ class ConfluentClient(LogClient):
             tp = TopicPartition(topic or "", -1 if number is None else number)
             if error.code() in _OUT_OF_RANGE:
                 if tp in self._positions:
-                    self._out.add(tp)
-                    self._try_out_at = time.monotonic() + OUT_OF_RANGE_AGAIN
+                    self._set_outside(tp, error)
             elif error.code() in _PASSING or error.retriable() or is_unknown(error) or tp not in self._positions:
                 log.debug("kafka: %s: %s", tp, error)
             else:
                 result.failed[tp] = KafkaException(error)
         return [message for message in messages if message.error() is None]
 
-    def _try_out_of_range(self) -> None:
-        """Ask for positions again that were not in the log: librdkafka does not by itself, and the log can have grown."""
-        again = [tp for tp in self._out if tp not in self._paused and tp not in self._aside]
-        if not again or time.monotonic() < self._try_out_at:
-            return
-        self._try_out_at = time.monotonic() + OUT_OF_RANGE_AGAIN
-        self._consumer.incremental_unassign(_keys(again))
-        self._fetch(again)
+    def _set_outside(self, tp: TopicPartition, error: KafkaError) -> None:
+        """Fetch this one no more before it is read again: it cannot be read on from where it is."""
+        if tp not in self._stopped:
+            self._consumer.incremental_unassign(_keys([tp]))
+            self._stopped.add(tp)
+        self._unsought.pop(tp, None)
+        said = error.str()
+        if error.code() == KafkaError._LOG_TRUNCATION or _CUT in said:
+            at = _CUT_AT.search(said)
+            self._diverged[tp] = int(at[1]) if at is not None else None
+        else:
+            self._out_of_range.add(tp)
 
 
 def check(properties: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its hints forget it
 
+from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.confluent_entry import Entry
@@ -55,7 +56,7 @@ class Topics:
         self.asked = 0  # how many questions were asked, and how many of them are answered
         self.answered = 0
         self.leaders: dict[TopicPartition, int] = {}
-        self._ids: dict[str, str] = {}
+        self._ids: dict[str, str | None] = {}
 
     def enter(self, admin: AdminClient, entry: Entry) -> None:
         """Go on with another client; what it is asked first tells whether it is let in."""
@@ -145,15 +146,15 @@ class Topics:
                 found[name] = max(partitions) + 1
         return found
 
-    def _ask_ids(self, names: Collection[str]) -> dict[str, str]:
+    def _ask_ids(self, names: Collection[str]) -> dict[str, str | None]:
         """Return the topics' ids. Only the controller says them; while it is away no topic is made anew."""
         if not names:
             return {}
         futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=ANSWER_TIMEOUT)
-        ids = {}
+        ids: dict[str, str | None] = {}
         for name, future in futures.items():
             try:
-                ids[name] = str(future.result(2 * ANSWER_TIMEOUT).topic_id)
+                ids[name] = canonical(str(future.result(2 * ANSWER_TIMEOUT).topic_id))
             except (KafkaException, TimeoutError) as error:
                 if isinstance(error, KafkaException) and is_unknown(error.args[0]):
                     continue  # deleted since it was listed

@@ -96,6 +96,16 @@ def runs(messages: list[Message], one_topic: bool) -> Iterator[tuple[tuple[str, 
         yield (first.topic(), first.partition()), messages[start:end]  # type: ignore[misc]  # they have both
 
 
+def known_epoch(epoch: int | None) -> int | None:
+    """Return a leader epoch as librdkafka gives it; None where it is none."""
+    return epoch if epoch is not None and epoch >= 0 else None
+
+
+def epoch_of(message: Message) -> int | None:
+    """Return under which leader a message was written; None: it is not known."""
+    return known_epoch(message.leader_epoch())
+
+
 def total_size(messages: list[Message]) -> int:
     """Return the decoded bytes of messages: values exactly, keys and headers as those of up to `SAMPLE` of them."""
     if not messages:

@@ -41,5 +41,5 @@ class DeadLetterTopic:
             ("inbound-dead-letter-topic", topic.encode()),
             ("inbound-dead-letter-partition", str(partition).encode()),
             ("inbound-dead-letter-offset", str(record.offset).encode()),
-            ("inbound-dead-letter-reason", reason.encode()[:1024]),
+            ("inbound-dead-letter-reason", reason.encode()[:1024].decode(errors="ignore").encode()),
         ]

@@ -13,13 +13,17 @@ from typing import Any, TypeVar
 
 import kafka
 import kafka.errors
+from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
+from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError
 from inbound.kafka.access import resolve
-from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
+from inbound.kafka.leader_epochs import cuts
+from inbound.partition import ReadTo
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -104,11 +108,18 @@ class KafkaPythonClient(LogClient):
         self._reachable = True
         self._keys: dict[TopicPartition, KafkaPartition] = {}
         self._ours: dict[KafkaPartition, TopicPartition] = {}
+        self._paused: set[TopicPartition] = set()
+        #: Not fetched until they are read again: their positions, and where their logs were cut.
+        self._out_of_range: dict[TopicPartition, int] = {}
+        self._diverged: dict[TopicPartition, int | None] = {}
+        self._keep_epochs()
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         last, first = self._update, self._update is None
-        if first or last.is_done:
+        if first:
             self._update = self._cluster.request_update()
+        elif last.is_done:
+            self._update = self._brokers.ask()
         # Failed or not answered, with others alive: then it was the dead one that was asked. An error here would keep
         # all partitions from being read until the retry.
         good = first or (last.is_done and last.exception is None)
@@ -131,7 +142,9 @@ class KafkaPythonClient(LogClient):
                 partitions = self._cluster.partitions_for_topic(name) or set()
                 topic_id = self._cluster.topic_id(name)
                 # A topic being created can be listed with some partitions missing: what counts is the highest number.
-                found[name] = TopicMeta(max(partitions, default=-1) + 1, str(topic_id) if topic_id else None)
+                found[name] = TopicMeta(
+                    max(partitions, default=-1) + 1, canonical(str(topic_id)) if topic_id is not None else None
+                )
         return {name: meta for name, meta in found.items() if meta.partitions}
 
     def _wait_for_update(self) -> None:
@@ -155,19 +168,15 @@ class KafkaPythonClient(LogClient):
         self._ask(wait, "the list of topics")
 
     def ask_topics(self) -> Callable[[], bool]:
-        # A question that is on its way already may have been answered before now: the one after it counts.
-        question = [self._cluster.request_update()]
-        asked_before = True
+        question = self._brokers.ask()
 
         def answered() -> bool:
-            nonlocal asked_before
-            if not question[0].is_done:
+            nonlocal question
+            if not question.is_done:
                 return False
-            if not asked_before and question[0].exception is None:
-                return True
-            asked_before = False
-            question[0] = self._cluster.request_update()
-            return False
+            if question.exception is not None:
+                question = self._brokers.ask()
+            return bool(question.is_done and question.exception is None)
 
         return answered
 
@@ -201,10 +210,18 @@ class KafkaPythonClient(LogClient):
                 found[self._ours[key]] = (state.position.offset, limits.end)
         return found
 
+    def cuts(
+        self, read: Mapping[TopicPartition, ReadTo], seconds: float
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """See `inbound.kafka.leader_epochs.cuts`; for who only looks, as it waits for the brokers."""
+        return cuts(self._consumer, read, seconds)
+
     def unled(self) -> Collection[TopicPartition]:
         return [self._ours[key] for key in self._brokers.unled if key in self._ours]
 
-    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+    def read(
+        self, positions: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int] = NO_EPOCHS
+    ) -> None:
         for tp in positions:
             if tp not in self._keys:
                 self._keys[tp] = KafkaPartition(*tp)
@@ -212,20 +229,32 @@ class KafkaPythonClient(LogClient):
         self._assign()
         self._cut_short(positions)
         self._discard({self._keys[tp] for tp in positions})
+        subscription = self._consumer._subscription  # the consumer's own seek takes no epoch
+        untold = self._fetcher._cached_log_truncation
         for tp, offset in positions.items():
-            self._consumer.seek(self._keys[tp], offset)
+            subscription.seek(self._keys[tp], OffsetAndMetadata(offset, "", leader_epochs.get(tp, -1)))
+            if untold is not None:
+                untold.divergent_offsets.pop(self._keys[tp], None)  # it was about the position before
+            self._out_of_range.pop(tp, None)
+            self._diverged.pop(tp, None)
         self.resume(positions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         for tp in partitions:
             self._ours.pop(self._keys.pop(tp), None)
+            self._paused.discard(tp)
+            self._out_of_range.pop(tp, None)
+            self._diverged.pop(tp, None)
         self._assign()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._consumer.pause(*[self._keys[tp] for tp in partitions])
+        self._paused.update(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        self._consumer.resume(*[self._keys[tp] for tp in partitions])
+        keys = {tp: self._keys[tp] for tp in partitions}
+        self._consumer.resume(*[keys[tp] for tp in keys if tp not in self._out_of_range and tp not in self._diverged])
+        self._paused.difference_update(partitions)
 
     def limit_fetches(self, partition_bytes: int) -> None:
         # Read by the fetcher for each request that it makes; there is no public way to change it.
@@ -240,28 +269,58 @@ class KafkaPythonClient(LogClient):
         self._take_up_resumed()
         try:
             fetched = self._consumer.poll(timeout_ms=round(seconds * 1000), max_records=self._max_poll_records)
-        except kafka.errors.OffsetOutOfRangeError as error:
-            result.out_of_range = {TopicPartition(*key): offset for key, offset in error.args[0].items()}
-            return result
-        except kafka.errors.LogTruncationError as error:
-            result.out_of_range = self._truncated(error)
-            return result
+        except (kafka.errors.OffsetOutOfRangeError, kafka.errors.LogTruncationError) as error:
+            self._set_outside(error)
+            fetched = {}
         except kafka.errors.KafkaError as error:
             if isinstance(error, kafka.errors.RetriableError):
                 raise BrokerUnavailableError(f"Kafka at {self._where}: {type(error).__name__}: {error}") from None
             result.failed = dict.fromkeys(self._keys, error)
             return result
         self._reachable = self._reachable or bool(fetched)
-        if wake is not None and all_led and not fetched:
+        result.out_of_range = {tp: offset for tp, offset in self._out_of_range.items() if tp not in self._paused}
+        result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in self._paused}
+        if wake is not None and all_led and not (fetched or result.out_of_range or result.diverged):
             result.will_wake = self._wake_when_answered(wake)
         for key, records in fetched.items():
             state = self._assignment.get(key)
             if state is None or key not in self._ours:
                 continue
+            position = state.position
+            epoch = position.leader_epoch if position.leader_epoch >= 0 else None
             result.fetched[self._ours[key]] = Fetched(
-                records, state.position.offset, _total_size(records), state.highwater
+                records, position.offset, _total_size(records), state.highwater, epoch
             )
         return result
+
+    def _keep_epochs(self) -> None:
+        """Have an answer without records leave the leader epoch of a position alone.
+
+        kafka-python forgets it with the first fetch that finds nothing new: a log that is cut and grows again while a
+        partition stands at its end would be read on as if nothing had happened.
+        """
+        made, subscription = self._fetcher.PartitionRecords, self._consumer._subscription
+
+        def keeping(fetch_offset: int, tp: KafkaPartition, *args: Any, **kwargs: Any) -> Any:
+            part = made(fetch_offset, tp, *args, **kwargs)
+            part.leader_epoch = subscription.assignment[tp].position.leader_epoch  # until a batch names another
+            return part
+
+        self._fetcher.PartitionRecords = keeping
+
+    def _set_outside(self, error: kafka.errors.KafkaError) -> None:
+        """Fetch those no more that cannot be read on from where they are; kafka-python tells of them once."""
+        if isinstance(error, kafka.errors.LogTruncationError):
+            for key, at in error.divergent_offsets.items():
+                state = self._assignment.get(key)
+                if state is not None and key in self._ours and (at is None or at.offset < state.position.offset):
+                    self._diverged[self._ours[key]] = at.offset if at is not None else None
+                    self._consumer.pause(key)
+            return
+        for key, offset in error.args[0].items():
+            if key in self._ours:
+                self._out_of_range[self._ours[key]] = offset
+                self._consumer.pause(key)
 
     def _set_fetch_wait(self, seconds: float) -> None:
         """Let the fetches from now on wait so long for records."""
@@ -335,14 +394,6 @@ class KafkaPythonClient(LogClient):
             answer = fetched.popleft()
             if answer.topic_partition not in keys:
                 fetched.append(answer)
-
-    def _truncated(self, error: kafka.errors.LogTruncationError) -> dict[TopicPartition, int]:
-        diverged = getattr(error, "divergent_offsets", None) or {}
-        return {
-            TopicPartition(key.topic, key.partition): self._assignment[key].position.offset
-            for key in diverged
-            if key in self._assignment and self._assignment[key].position is not None
-        }
 
     def _ask(self, question: Callable[[], T], what: str) -> T:
         try:

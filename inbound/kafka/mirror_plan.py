@@ -32,6 +32,8 @@ class Held:
 
     commits: Mapping[TopicPartition, int]
     doubtful: Set[TopicPartition]  # held in a session that may have ended: maybe another has claimed them
+    #: Not held any more, and not released either: another has claimed them, or a reset has moved them.
+    lost: Set[TopicPartition] = frozenset()
 
 
 def wait_after(kind: Kind, failures: int) -> float:
@@ -51,6 +53,7 @@ class MirrorPlan:
         """Everything that is held is sent first."""
         self._new: dict[TopicPartition, tuple[int, float]] = {}  # offset, and when it was noted
         self._sent: dict[TopicPartition, tuple[int, float]] = {}  # in the request that is under way
+        self._forgotten: set[TopicPartition] = set()  # of these, what is not sent again
         self._refused: set[TopicPartition] = set()  # while others were taken: they wait for `_refused_until`
         self._refused_until = 0.0
         self._not_before = now
@@ -73,6 +76,11 @@ class MirrorPlan:
         first = not self._new
         self._new[tp] = (offset, now)
         return first
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Another member may own the partition, and have sent a newer offset."""
+        self._new.pop(tp, None)
+        self._forgotten.add(tp)
 
     def claimed(self, now: float) -> None:
         """Partitions were claimed: some time after the last claim all is sent once more."""
@@ -99,10 +107,12 @@ class MirrorPlan:
             self._refused.clear()
         for tp, (offset, noted) in list(self._new.items()):
             ours = tp in held.commits
-            if not ours and tp not in held.doubtful and now - noted > RELEASED_KEPT:
+            released = not ours and tp not in held.doubtful
+            if released and (tp in held.lost or now - noted > RELEASED_KEPT):
                 del self._new[tp]  # its new owner sends what it has
-            elif (ours or tp not in held.doubtful) and tp not in self._refused and len(self._sent) < MOST:
+            elif (ours or released) and tp not in self._refused and len(self._sent) < MOST:
                 self._sent[tp] = (offset, noted)
+                self._forgotten.discard(tp)
                 del self._new[tp]
         if not (self._new or self._sent):
             self.failures, self.problem = 0, None  # what was refused is others' by now
@@ -125,7 +135,7 @@ class MirrorPlan:
         sent, self._sent = self._sent, {}
         refused = {tp: refusal for tp, refusal in answer.items() if tp in sent}
         taken = len(sent) - len(refused)
-        for tp in refused:
+        for tp in refused.keys() - self._forgotten:
             self._new.setdefault(tp, sent[tp])
         if refused:
             self.failures += 1

@@ -6,14 +6,15 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from inbound.buffer import Chunk
 from inbound.committer import Committer, Pending
+from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.throttle import Outside, Stream, Throttle
 from inbound.kafka.watching import Watching
-from inbound.partition import Fate, Partition, Place
+from inbound.partition import Fate, Partition, Place, ReadTo, read_to
 from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
@@ -26,22 +27,9 @@ POLL_WHILE_PAUSED = 0.025
 EXPECTING, POLL_WHILE_EXPECTING = 1.0, 0.02
 #: How soon brokers that did not answer a question are asked again, in seconds.
 ASK_AGAIN = 1.0
-#: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
-SMALLEST_FETCH = 16 * 1024
 RETRY = 0.5
 #: When nothing has come for so long, the client is left alone until something does, or for the longer time. Seconds.
 IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
-
-
-@dataclass(eq=False)
-class Stream:
-    """A partition that is being read."""
-
-    partition: Partition
-    generation: int
-    paused: bool = False
-    next_offset: int = 0  # where the client reads on, of what came into the buffer
-    question: int | None = None  # asked because the position is not in the log: is it the same topic still?
 
 
 class Reader:
@@ -62,10 +50,9 @@ class Reader:
         self._metadata_due = 0.0
         self._retry_at = 0.0
         self._ask_at = 0.0
-        self._fetch_bytes = 0
+        self._throttle = Throttle(parts)
         self._expecting_until = 0.0
         self.brought = False  # whether the last turn brought records
-        self.buffered = 0  # bytes that all buffers take in memory, before the last turn's poll
         self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
         self._active_at = 0.0  # when something came, or was asked for, last
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
@@ -135,6 +122,11 @@ class Reader:
         return stream if stream is not None and stream.partition is partition else None
 
     @property
+    def buffered(self) -> int:
+        """How many bytes all buffers take in memory, before the last turn's poll. Any thread."""
+        return self._throttle.buffered
+
+    @property
     def may_be_lent(self) -> bool:
         """Whether a worker may read: see `inbound.reading`. Any thread."""
         client = self._client
@@ -142,10 +134,9 @@ class Reader:
 
     def is_another(self, partition: Partition) -> bool:
         """Whether the topic was deleted, and created anew, since `partition` was claimed; as far as the brokers said."""
-        meta = self.topics.get(partition.tp.topic)
-        return (
-            meta is not None and None not in (meta.topic_id, partition.topic_id) and meta.topic_id != partition.topic_id
-        )
+        meta, own = self.topics.get(partition.tp.topic), partition.topic_id
+        told = meta.topic_id if meta is not None else None
+        return told is not None and own is not None and same_topic(told, own) is False
 
     def close(self) -> None:
         """Close the client; after the reader's thread has ended."""
@@ -169,16 +160,18 @@ class Reader:
             self._refresh_topics(now)
             if self._read_on:
                 self._go_on()
-            self._forget_left()
+            self._forget(self._left())
             self._open_new()
             self._apply_jumps()
-            self._throttle()
+            self._throttle.apply(self._client, self._streams, self._may_be_read)
             self.watching.look(self._client, self._streams, now, self._parts.reader_wakeup.set)
             paused = sum(stream.paused for stream in self._streams.values())
             self.some_paused = bool(paused)
+            self.watching.look_at_ends(self._streams, now, self._ask_ranges)
             reading = paused < len(self._streams)
             if reading:
                 left_alone = self._poll(now, wait)
+            self._judge_outside()
         except BrokerUnavailableError as error:
             self._unavailable(error)
             return self._retry_at
@@ -200,14 +193,15 @@ class Reader:
             client.close()
         self._connect, self._asking, self._read_on = connect, None, bool(self._streams)
         self._retry_at = self._metadata_due = 0.0
-        self._fetch_bytes = 0
+        self._throttle.another_client()
 
     def _go_on(self) -> None:
         assert self._client is not None
-        self._forget_left()
-        self._client.read({tp: stream.next_offset for tp, stream in self._streams.items()})
+        for tp in self._left():  # this client has not heard of them
+            del self._streams[tp]
+        self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
-        self._active_at, self._read_on = self._parts.clock.now(), False
+        self._read_on = False
         self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
 
     def _poll(self, now: float, wait: bool) -> bool:
@@ -225,7 +219,8 @@ class Reader:
             polled = self._client.poll(min(longest, self._parts.config.reader.idle_wait) if wait else 0.0)
         self.brought = bool(polled.fetched)
         self.watching.look_at_leaders(self._client, now)
-        if polled.fetched or polled.out_of_range or polled.failed or (idle and not polled.will_wake):
+        told = polled.fetched or polled.out_of_range or polled.diverged or polled.failed
+        if told or (idle and not polled.will_wake):
             self._active_at = self._parts.clock.now()
         self._feed(polled)
         return polled.will_wake
@@ -268,16 +263,15 @@ class Reader:
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
-    def _forget_left(self) -> None:
-        left = [
-            tp
-            for tp, stream in self._streams.items()
-            if stream.partition.place in (Place.GONE, Place.LEAVING, Place.ABANDONED)
-        ]
-        if left:
+    def _left(self) -> list[TopicPartition]:
+        gone = (Place.GONE, Place.LEAVING, Place.ABANDONED)
+        return [tp for tp, stream in self._streams.items() if stream.partition.place in gone]
+
+    def _forget(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
             assert self._client is not None
-            self._client.forget(left)
-            for tp in left:
+            self._client.forget(partitions)
+            for tp in partitions:
                 del self._streams[tp]
 
     def _open_new(self) -> None:
@@ -285,18 +279,16 @@ class Reader:
             opening, self._opening = list(self._opening), deque()
         if not opening:
             return
-        again = [p for p in opening if p.reopened]
-        if again:
-            assert self._client is not None
-            self._client.forget([p.tp for p in again if self._is_read(p)])
+        try:
+            again = [p for p in opening if p.reopened]
+            self._forget([p.tp for p in again if self._is_read(p)])
             for partition in again:
                 partition.reopened = False
-                self._streams.pop(partition.tp, None)
-        try:
             self._start([p for p in opening if p.place is Place.STARTING and not self._is_read(p)])
         except Exception:
             with self._lock:  # whatever it was: they are tried again
-                self._opening.extend(p for p in opening if p not in self._opening and not self._is_read(p))
+                kept = [p for p in opening if p.reopened or not self._is_read(p)]
+                self._opening.extend(p for p in kept if p not in self._opening)
             raise
 
     def _is_read(self, partition: Partition) -> bool:
@@ -310,7 +302,7 @@ class Reader:
             as_committed = partition.committed is not None and partition.given_start in (None, partition.committed)
             (known if as_committed else unknown).append(partition)
         for partition in known:
-            partition.position = partition.committed or 0
+            partition.position, partition.given_start = partition.committed or 0, None
         self._read_from_position(known)
         for partition in known:
             self._parts.schedule.start(partition)
@@ -325,7 +317,6 @@ class Reader:
             partition.high_watermark = limits.end
             if partition.given_start is not None:
                 partition.position = partition.given_start
-                self._note_start(partition)
             else:
                 latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
                 partition.position = limits.end if latest else limits.start
@@ -333,10 +324,16 @@ class Reader:
         self._read_from_position(resolved)
         for partition in resolved:
             limits = ranges[partition.tp]
+            if partition.given_start is not None:
+                self._note_start(partition)
             if not limits.start <= partition.position <= limits.end:
-                self._parts.schedule.start(partition)  # not committed: the brokers will refuse it, and say why
+                self._set_outside(partition.tp, Outside(partition.position))
+                self._parts.schedule.start(partition)  # not committed: the worker will be told why
                 continue
             partition.given_start = None
+            if partition.position == limits.start and partition.info is not None:
+                # Nothing is before it: whatever the epoch node says of that need not be written anew.
+                partition.read_to = read_to(partition.position, partition.info.leader_epoch)
             # Committed before the first batch. With `latest`, a crash before the first commit would else let the
             # next owner begin at a later end, and everything between would be lost.
             self._committer.submit(Pending(partition, partition.fence, partition.position, first=True))
@@ -352,12 +349,20 @@ class Reader:
     def _read_from_position(self, partitions: list[Partition]) -> None:
         if not partitions:
             return
-        assert self._client is not None
-        self._active_at = self._parts.clock.now()
-        self._client.read({p.tp: p.position for p in partitions})
+        self._read({p.tp: (p, p.position) for p in partitions})
         for partition in partitions:
             generation = partition.buffer.generation
             self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position)
+
+    def _read(self, wanted: Mapping[TopicPartition, tuple[Partition, int]]) -> None:
+        """Have the client read these partitions from these positions, and hold the log against what is known of it."""
+        assert self._client is not None
+        self._active_at = self._parts.clock.now()
+        epochs = {tp: partition.leader_epoch_at(position) for tp, (partition, position) in wanted.items()}
+        self._client.read(
+            {tp: position for tp, (_, position) in wanted.items()},
+            {tp: epoch for tp, epoch in epochs.items() if epoch is not None},
+        )
 
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Ask for the logs' limits, but not again and again while a broker does not answer: the others are read on."""
@@ -374,69 +379,31 @@ class Reader:
             return {}
 
     def _apply_jumps(self) -> None:
+        """Read on where partitions have jumped to. A jump leaves the queue when the client has taken it."""
         with self._lock:
-            jumps, self._jumps = list(self._jumps), deque()
-        positions = {}
+            jumps = list(self._jumps)
+        if not jumps:
+            return
+        wanted: dict[TopicPartition, tuple[Partition, int]] = {}
+        generations: dict[TopicPartition, int] = {}
         for partition in jumps:
             stream = self._streams.get(partition.tp)
             # One entry may already have brought what a second one asks for: read it twice, and records come twice.
-            wanted = partition.buffer.generation
-            if stream is not None and stream.partition is partition and stream.generation != wanted:
-                stream.generation = wanted
-                positions[partition.tp] = partition.position
-        if positions:
-            assert self._client is not None
-            self._active_at = self._parts.clock.now()
-            self._client.read(positions)
-            for tp, offset in positions.items():
-                self._streams[tp].paused, self._streams[tp].next_offset = False, offset
+            generation = partition.buffer.generation
+            if stream is not None and stream.partition is partition and stream.generation != generation:
+                wanted[partition.tp], generations[partition.tp] = (partition, partition.position), generation
+        if wanted:
+            self._read(wanted)
+        for tp, (_, position) in wanted.items():
+            stream = self._streams[tp]
+            stream.generation, stream.next_offset, stream.paused = generations[tp], position, False
+            stream.outside = stream.question = None
+        with self._lock:
+            for _ in jumps:
+                self._jumps.popleft()
 
-    def _throttle(self) -> None:
-        """Pause what has enough read ahead, resume what ran low.
-
-        The bound is for the whole channel, less what the client itself holds. Half of it is room to read ahead, the other
-        half is for what fetches may still bring: one fetch brings at most `share` of a partition. While there is room, a
-        busy partition may take a quarter of it; when it is crowded, each is held to its share. So stalled partitions never
-        keep the others from being read, and all together stay within the bound, with eight partitions as with a thousand.
-        """
-        assert self._client is not None
-        settings = self._parts.config.reader
-        if not self._streams:
-            return
-        room = (settings.prefetch_bytes - self._client.held_bytes) // 2
-        share = room // len(self._streams)
-        buffers = [stream.partition.buffer for stream in self._streams.values()]
-        self.buffered = sum(b.size for b in buffers) + self._client.record_bytes * sum(b.records for b in buffers)
-        crowded = self.buffered >= room
-        limit = share if crowded else max(share, room // 4)
-        fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, share))
-        if fetch_bytes != self._fetch_bytes:
-            self._fetch_bytes = fetch_bytes
-            self._client.limit_fetches(fetch_bytes)
-        pause, resume = [], []
-        # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
-        # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
-        # cannot hand out must not keep a partition from being read.
-        stuck = not self._parts.asynchronous and self._parts.schedule.at_work >= self._parts.config.workers
-        full = stuck and self.buffered >= 2 * room
-        channel_paused = self._parts.schedule.paused or full
-        for tp, stream in self._streams.items():
-            size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
-            if not stream.paused and (size >= limit or held):
-                pause.append(tp)
-            elif stream.paused and size <= limit // 2 and not held and self._may_be_read(stream.partition):
-                resume.append(tp)
-        for tp in pause:
-            self._streams[tp].paused = True
-        for tp in resume:
-            self._streams[tp].paused = False
-        if pause:
-            self._client.pause(pause)
-        if resume:
-            self._client.resume(resume)
-
-    def _may_be_read(self, partition: Partition) -> bool:
-        return partition.problem is None and not self.is_another(partition)
+    def _may_be_read(self, stream: Stream) -> bool:
+        return stream.outside is None and stream.partition.problem is None and not self.is_another(stream.partition)
 
     # -- what came ---------------------------------------------------------------------------------------------------
 
@@ -446,55 +413,69 @@ class Reader:
             stream = self._streams.get(tp)
             if stream is None or stream.generation != stream.partition.buffer.generation:
                 continue  # read for a position that is not wanted any more; the jump is in the queue
-            stream.partition.high_watermark = fetched.high_watermark
+            stream.partition.high_watermark, stream.heard_at = fetched.high_watermark, self._parts.clock.now()
             stream.partition.read_error = None
             stream.next_offset = fetched.next_offset
+            if fetched.leader_epoch is not None:
+                stream.partition.read_to = ReadTo(fetched.next_offset, fetched.leader_epoch)
             chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
             if fetched.records and stream.partition.buffer.add(chunk, stream.generation):
                 ready.append(stream.partition)
         for tp, offset in poll.out_of_range.items():
-            self._out_of_range(tp, offset, ready)
+            self._set_outside(tp, Outside(offset))
+        for tp, cut in poll.diverged.items():
+            if tp in self._streams:
+                self._set_outside(tp, Outside(self._streams[tp].next_offset, cut))
         for tp, error in poll.failed.items():
             stream = self._streams.get(tp)
             if stream is not None:
-                if stream.partition.read_error != f"{type(error).__name__}: {error}":
+                partition, said = stream.partition, f"{type(error).__name__}: {error}"
+                if partition.read_error != said:
                     self._parts.journal.note(
-                        "unreadable", f"cannot be read: {error}; trying again", tp, offset=stream.partition.position,
-                        epoch=stream.partition.fence.epoch, level=logging.WARNING,
+                        "unreadable", f"cannot be read: {error}; trying again", tp, offset=partition.position,
+                        epoch=partition.fence.epoch, level=logging.WARNING,
                     )  # fmt: skip
-                stream.partition.last_error, stream.partition.read_error = (
-                    str(error),
-                    f"{type(error).__name__}: {error}",
-                )
+                partition.last_error, partition.read_error = str(error), said
         if ready:
             self._parts.schedule.hurry(ready)
 
-    def _out_of_range(self, tp: TopicPartition, offset: int, ready: list[Partition]) -> None:
-        assert self._client is not None
+    # -- positions that cannot be read on from ------------------------------------------------------------------------
+
+    def _set_outside(self, tp: TopicPartition, outside: Outside) -> None:
+        """Leave a partition alone until it is found out what became of its log."""
         stream = self._streams.get(tp)
         if stream is None or stream.partition.problem is not None:
             return
-        limits = self._ask_ranges([tp]).get(tp)
-        if (
-            limits is None
-            or stream.generation != stream.partition.buffer.generation
-            or stream.partition.fate is Fate.DROP
-        ):
-            return  # asked again with the next poll
-        if limits.start <= offset <= limits.end:
-            self._client.read({tp: offset})  # the log has grown to it meanwhile
-            return
-        if stream.question is None and stream.partition.topic_id is not None:
-            stream.question = self.ask_topics()  # before it is called truncation: it may be another topic by now
-        if stream.question is not None and not self.answered(stream.question):
-            return  # comes again with the next poll
-        meta = self.topics.get(tp.topic)
-        stream.question = None
-        if meta is None or self.is_another(stream.partition):
-            stream.paused = True
-            self._client.pause([tp])
-            return  # the controller releases it, or claims it anew
-        stream.paused = True
+        assert self._client is not None
         self._client.pause([tp])
-        stream.partition.problem = OffsetOutOfRangeError(*tp, offset, *limits)
-        ready.append(stream.partition)
+        stream.paused, stream.outside = True, outside
+
+    def _judge_outside(self) -> None:
+        """Find out what became of the logs: another topic, deleted by retention, or cut off. The worker acts on it.
+
+        That the log holds the position, and can be read on, is no reason to: it was cut, and has grown again.
+        """
+        found = {tp: stream for tp, stream in self._streams.items() if stream.outside is not None}
+        same = {tp: stream for tp, stream in found.items() if self._is_same_topic(stream)}
+        ranges = self._ask_ranges(list(same)) if same else {}
+        ready = []
+        for tp, limits in ranges.items():
+            stream = same[tp]
+            outside, partition = stream.outside, stream.partition
+            assert outside is not None
+            if stream.generation != partition.buffer.generation or partition.fate is Fate.DROP:
+                continue  # the jump is in the queue; or it is forgotten soon
+            stream.outside = stream.question = None
+            partition.problem = OffsetOutOfRangeError(*tp, outside.offset, *limits, cut=outside.cut)
+            ready.append(partition)
+        if ready:
+            self._parts.schedule.hurry(ready)
+
+    def _is_same_topic(self, stream: Stream) -> bool:
+        """Whether the topic is the one that was claimed, as the brokers say now: before anything is called truncation."""
+        if stream.question is None and stream.partition.topic_id is not None:
+            stream.question = self.ask_topics()
+        if stream.question is not None and not self.answered(stream.question):
+            return False
+        known = self.topics.get(stream.partition.tp.topic) is not None
+        return known and not self.is_another(stream.partition)  # else the controller releases it, or claims it anew

@@ -11,9 +11,11 @@ import kafka.errors
 
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError
 from inbound.kafka.kafka_python import is_refused, to_kafka_python, why
+from inbound.kafka.producing import UNAFFECTED, advice, end
 
 #: How long one record may take to be acknowledged, in seconds.
 SEND_TIMEOUT = 15.0
+_MILLISECONDS = int(SEND_TIMEOUT * 1000)
 #: How large a record may be, in bytes, is for the topic to say.
 LARGEST = 2**30
 #: Settings of the consumer that a producer knows too.
@@ -27,7 +29,10 @@ def client_settings(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class KafkaTopicWriter:
-    """A producer for one topic, made when first needed. Any thread; `send` blocks."""
+    """A producer for one topic, made when first needed. Any thread; `send` blocks.
+
+    Records that the brokers refuse cost no others: see decision 53.
+    """
 
     def __init__(self, properties: Mapping[str, Any], topic: str, client_id: str) -> None:
         """`properties` are Kafka's own; `client_id` is how the brokers name it. Connects to nothing yet."""
@@ -47,9 +52,11 @@ class KafkaTopicWriter:
             with self._lock:
                 if self._producer is None:
                     self._producer = kafka.KafkaProducer(
-                        **self._settings, client_id=self._client_id, acks="all",
-                        allow_auto_create_topics=False, max_block_ms=int(SEND_TIMEOUT * 1000),
-                        max_request_size=LARGEST,
+                        **{
+                            **self._settings, **UNAFFECTED, "client_id": self._client_id, "max_request_size": LARGEST,
+                            "max_block_ms": _MILLISECONDS, "request_timeout_ms": _MILLISECONDS - 1000,
+                            "delivery_timeout_ms": _MILLISECONDS,  # what has failed is over: it is not written later
+                        }
                     )  # fmt: skip
                 producer = self._producer
             sent = [
@@ -65,10 +72,10 @@ class KafkaTopicWriter:
             if is_refused(self._settings):
                 raise BrokerRefusedError(f"topic {self._topic}: {why(self._settings, error)}") from None
             raise BrokerUnavailableError(
-                f"topic {self._topic}: {type(error).__name__}: {error}; check that the topic exists"
+                f"topic {self._topic}: {str(error) or type(error).__name__}; {advice(error)}"
             ) from None
 
     def close(self) -> None:
         """Close the producer, if there is one; bounded."""
         if self._producer is not None:
-            self._producer.close(timeout=3)
+            end(self._producer, 3.0)

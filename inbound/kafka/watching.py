@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from inbound.kafka.base import LogClient
+from inbound.kafka.base import LogClient, LogRange
 from inbound.partition import Partition
 from inbound.topic_partition import TopicPartition
+
+#: How often it is asked where a log ends of which nothing is fetched, and how often it is looked whether one is due. Seconds.
+ENDS_INTERVAL, ENDS_LOOK = 5.0, 1.0
 
 
 class Read(Protocol):
     """A partition that is being read: see `inbound.kafka.reader.Stream`."""
+
+    heard_at: float
 
     @property
     def partition(self) -> Partition: ...
@@ -24,6 +29,7 @@ class Watching:
 
     def __init__(self) -> None:
         self._asked: Collection[TopicPartition] = ()
+        self._ends_due = 0.0
         #: Partitions whose leader does not answer, and since when (clock time). Replaced as a whole, read by any thread.
         self.unled: Mapping[TopicPartition, float] = {}
 
@@ -54,6 +60,20 @@ class Watching:
             ):
                 partition.unread_since, partition.unread_at = now, partition.position
             partition.log_position, partition.log_end = position, end
+
+    def look_at_ends(
+        self,
+        streams: Mapping[TopicPartition, Read],
+        now: float,
+        ask: Callable[[list[TopicPartition]], Mapping[TopicPartition, LogRange]],
+    ) -> None:
+        """Ask where the logs of paused partitions end: their lag grows although nothing of them is fetched."""
+        if now < self._ends_due:
+            return
+        self._ends_due = now + ENDS_LOOK
+        stale = [tp for tp, stream in streams.items() if stream.paused and now >= stream.heard_at + ENDS_INTERVAL]
+        for tp, limits in ask(stale).items():
+            streams[tp].partition.log_end, streams[tp].heard_at = limits.end, now
 
     def look_at_leaders(self, client: LogClient, now: float) -> None:
         """Take note of the leaders as the last poll saw them."""

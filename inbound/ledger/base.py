@@ -23,6 +23,8 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
         "revert": frozenset({"from", "to"}),
         "skip": frozenset({"from", "to", "reason"}),
         "retention": frozenset({"first", "next"}),
+        "truncated": frozenset({"position", "to", "cut"}),
+        "withheld": frozenset({"first", "next", "records"}),  # the last `begun`: its batch was not handed out after all
     }
 )
 
@@ -103,8 +105,12 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def degraded(self, since: float, until: float) -> None:
-        """Record that between these times (seconds since 1970) something was done that is not in the ledger."""
+    def lacks(self, topic: str, partition: int, epoch: int) -> None:
+        """Take note that something of a partition was done that could not be recorded. Never fails.
+
+        The next entry that gets through comes behind a line `degraded` of that partition, so that what is missing is known
+        to lie between two lines. `close` writes it, too.
+        """
 
     def status(self) -> LedgerStatus | None:
         """Return what it has written; None: it does not count that."""

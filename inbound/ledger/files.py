@@ -113,6 +113,7 @@ class FilesLedger(WrittenLedger):
                 return
             try:
                 file = self._ready_file()
+                self._number_and_write(file, ())
                 self._write(file, self._end_mark("closed"))
                 file.pins += 1
             finally:
@@ -152,13 +153,14 @@ class FilesLedger(WrittenLedger):
 
     def _number_and_write(self, file: OpenFile, bodies: Sequence[str]) -> dict[int, bytes]:
         """Give each line the next number and write them. A failed call gives its numbers back: gaps mean loss."""
-        lines = {seq: seal(f'{body},"seq":{seq}'.encode()) for seq, body in enumerate(bodies, start=self._seq + 1)}
-        try:
-            self._write(file, b"".join(lines.values()))
-        except LedgerError:
-            if file.torn:  # some of the lines may stand in the file: their numbers are used up
-                self._seq += len(lines)
-            raise
+        with self._marked(bodies) as marked:
+            lines = {seq: seal(f'{body},"seq":{seq}'.encode()) for seq, body in enumerate(marked, start=self._seq + 1)}
+            try:
+                self._write(file, b"".join(lines.values()))
+            except LedgerError:
+                if file.torn:  # some of the lines may stand in the file: their numbers are used up
+                    self._seq += len(lines)
+                raise
         self._seq += len(lines)
         self._entries += len(lines)
         return lines

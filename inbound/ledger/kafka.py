@@ -93,6 +93,7 @@ class KafkaLedger(WrittenLedger):
                 return
             try:
                 if clean:
+                    self._number_and_give(())
                     self._give(self._ready(), self._sealed(self._lines.end("closed", self._clock.wall())))
             finally:
                 self._closed = True
@@ -105,7 +106,12 @@ class KafkaLedger(WrittenLedger):
     def _append(self, bodies: Sequence[str]) -> int:
         """Send lines under the next numbers; returns the ticket of the last, to wait for."""
         with self._lock:
-            for body in bodies:
+            self._number_and_give(bodies)
+            return self._given
+
+    def _number_and_give(self, bodies: Sequence[str]) -> None:
+        with self._marked(bodies) as marked:
+            for body in marked:
                 topic = self._ready()
                 with self._answers:
                     waiting = len(self._unacknowledged)
@@ -115,7 +121,6 @@ class KafkaLedger(WrittenLedger):
                 self._give(topic, seal(f'{body},"seq":{self._seq + 1}'.encode())[:-1])
                 self._seq += 1
                 self._entries += 1
-            return self._given
 
     def _give(self, topic: LedgerTopic, line: bytes) -> None:
         """Give a line to the producer under the next ticket."""

@@ -48,10 +48,19 @@ class Lines:
         owner = self._of(topic, partition)
         return f'{{"kind":"{kind}",{owner},"epoch":{epoch},"facts":{_json(facts)},"wall":{wall:.3f}'
 
-    def degraded(self, since: float, until: float, wall: float) -> str:
-        """From `since` to `until` (seconds since 1970) batches were handed out that are not in the ledger."""
-        facts = _json({"from": round(since, 3), "to": round(until, 3)})
-        return f'{{"kind":"degraded",{self._owner},"facts":{facts},"wall":{wall:.3f}'
+    def degraded(self, lacking: Mapping[tuple[str, int, int], float], wall: float) -> list[str]:
+        """Since those times (seconds since 1970) something was done with partitions, under epochs, that is not in the ledger.
+
+        The first line is of the run, for readers of earlier releases, who know no others.
+        """
+        facts = _json({"from": round(min(lacking.values()), 3), "to": round(wall, 3), "partitions": len(lacking)})
+        return [
+            f'{{"kind":"degraded",{self._owner},"facts":{facts},"wall":{wall:.3f}',
+            *(
+                self.note("degraded", topic, partition, epoch, {"from": round(since, 3), "to": round(wall, 3)}, wall)
+                for (topic, partition, epoch), since in sorted(lacking.items())
+            ),
+        ]
 
     def end(self, why: str, wall: float) -> str:
         """The last line of a file: `rolled` if another follows, `closed` if the run ended in good order."""

@@ -23,7 +23,7 @@ class NoLedger(Ledger):
     def note(self, kind: str, *, topic: str, partition: int, epoch: int, **facts: Any) -> None:
         checked_facts(kind, facts)
 
-    def degraded(self, since: float, until: float) -> None:
+    def lacks(self, topic: str, partition: int, epoch: int) -> None:
         pass
 
     def close(self, *, clean: bool = True) -> None:

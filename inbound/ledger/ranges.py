@@ -25,6 +25,8 @@ def open_ranges(items: Iterable[Item]) -> dict[tuple[str, int], list[OffsetRange
         epoch = partitions.setdefault((item.topic, item.partition), {}).setdefault(item.epoch, _Epoch())
         if item.kind == "begun" and item.first is not None and item.next is not None:
             epoch.begun(item.first, item.next)
+        elif item.kind == "withheld":
+            epoch.withheld()
         elif item.kind == "settled" and item.outcome == "landed" and item.commit is not None:
             epoch.landed(item.commit)
     found = {partition: _still_open(epochs) for partition, epochs in sorted(partitions.items())}
@@ -46,10 +48,14 @@ class _Epoch:
 
     def __init__(self) -> None:
         self.open: list[OffsetRange] = []
+        self._before: list[OffsetRange] = []  # the last `begun`
         self.committed = 0  # the highest offset that landed
 
     def begun(self, first: int, end: int) -> None:
-        self.open = _merged([*self.open, (first, end)])
+        self._before, self.open = self.open, _merged([*self.open, (first, end)])
+
+    def withheld(self) -> None:
+        self.open = self._before
 
     def landed(self, commit: int) -> None:
         self.open = _above(self.open, commit)

@@ -84,24 +84,24 @@ CHANNELS = Section(
         ),
         counter(
             "inbound_reverts_total",
-            "Times that reading went back in a partition: the processor asked for it, it failed (error), or the log ends "
-            "before the position (truncation)",
+            "Times that reading went back in a partition: the processor asked for it, it failed (error), or the log was "
+            "cut before the position (truncation)",
             lambda c: c.meters.reverts,
             "reason",
             len(REVERTS),
         ),
         counter(
             "inbound_holds_total",
-            "Times that a partition was held until somebody acts: a record fails for good, on_claim does, or the log ends "
-            "before the position (truncation)",
+            "Times that a partition was held until somebody acts: a record fails for good, on_claim does, the log was cut below "
+            "the position (truncation), or the topic's id cannot be compared with the group's (topic)",
             lambda c: c.meters.holds,
             "reason",
             len(HOLDS),
         ),
         counter(
             "inbound_passed_over_offsets_total",
-            "Offsets that were gone past: the processor asked for it, or a record failed for good and on_error.then says "
-            "skip or dead-letter",
+            "Offsets that were gone past: the processor asked for it, a record failed for good and on_error.then says skip or "
+            "dead-letter, or the log was cut and on_truncation is latest (truncation)",
             lambda c: c.meters.passed_over,
             "reason",
             len(PASSED_OVER),

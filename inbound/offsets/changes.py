@@ -15,13 +15,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
     EpochInfo,
-    ResetNote,
     decode_epoch,
     decode_offset,
     encode_offset,
@@ -193,15 +192,16 @@ class TopicOffsets:
             before = (decode_epoch(path, node.data) if node is not None else None) or before
         except BadNodeError as error:
             log.warning("%s; what it held is overwritten", error)
-        earlier = before.reset
-        note = earlier if old == new else None
+        before = before if before.noted_offset == old else before.without_notes()
+        note = before.noted() if old == new else None
         if new is not None and new != old:
-            # The next owner tells processor and ledger that the group was moved: from where they know it to be, if an
-            # earlier move was not told yet.
-            note = ResetNote(IMPORT, earlier.old if earlier is not None and earlier.new == old else old, new)
+            # The next owner tells processor and ledger that the group was moved.
+            note = before.moved(IMPORT, old, new)
         # The offsets are about the topic as the brokers have it now. Were an older one's id left, the first claim would
         # take the topic for recreated since, and begin at 0.
-        return EpochInfo(BY, 0, nonce, before.topic_id, before.former, note).of_topic(self._topic_id)
+        notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
+        moved = replace(notes, consumer=BY, session=0, nonce=nonce)
+        return moved.of_topic(self._topic_id)
 
     def _offset(self, p: int, node: Node | None) -> int | None:
         path = self._paths.offset(self._topic, p)

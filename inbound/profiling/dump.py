@@ -54,15 +54,19 @@ def _calls(innermost: FrameType) -> list[tuple[FrameType, int]]:
 
 
 def as_profile(stood: Iterable[Stood], now_ns: int) -> Profile:
-    """Return them as a profile, in which each counts 1; `now_ns` since the Unix epoch."""
-    samples = []
+    """Return them as a profile, in which each counts 1; those alike in place, name and state are one sample.
+
+    `now_ns` since the Unix epoch.
+    """
+    alike: Counter[tuple[tuple[Frame, ...], tuple[tuple[str, str], ...]]] = Counter()
     for one in stood:
         labels = {"thread": one.known.name}
         if (channel := channel_of(one.known.name)) is not None:
             labels["channel"] = channel
         if one.state is not None:
             labels["state"] = one.state
-        samples.append(Sample(one.stack, (1,), labels))
+        alike[one.stack, tuple(labels.items())] += 1
+    samples = [Sample(stack, (count,), dict(labels)) for (stack, labels), count in alike.items()]
     return Profile(
         title="threads", types=(THREADS,), default=THREADS.name, samples=samples, period=(THREADS, 1),
         time_ns=now_ns,

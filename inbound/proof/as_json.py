@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from inbound.errors import InboundError
-from inbound.proof.model import ClaimBar, Finding, PartitionKey, PartitionProof, Proof
-from inbound.proof.words import VERDICTS, amounts, explained_offsets, headline, proven_offsets
+from inbound.proof.model import ClaimBar, Finding, FormerTopic, PartitionKey, PartitionProof, Proof
+from inbound.proof.words import VERDICTS, amounts, explained_offsets, headline, left_out_offsets, proven_offsets
 
 #: Of the members and their meaning. New members may come without a new version: ignore what you don't know.
 VERSION = 1
@@ -86,6 +86,7 @@ def totals(proof: Proof) -> dict[str, Any]:
         "lag": sum(partition.lag or 0 for partition in proof.partitions),
         "in_flight": sum(next_ - first for partition in proof.partitions for first, next_ in partition.in_flight),
         "explained": explained_offsets(proof.partitions),
+        "left_out": left_out_offsets(proof.partitions),
         "offsets": {kind: some.offsets for kind, some in told.items()},
     }
 
@@ -108,6 +109,8 @@ def _partition(proof: PartitionProof) -> dict[str, Any]:
         "missing": list(proof.missing),
         "claims": [_members(claim) for claim in proof.claims],
         "explained": [list(one) for one in proof.explained],
+        "left_out": [list(one) for one in proof.left_out],
+        "former": [_members(former) for former in proof.former],
     }
 
 
@@ -126,10 +129,12 @@ def _read_partition(members: Mapping[str, Any]) -> PartitionProof:
         missing=tuple(members["missing"]),
         claims=tuple(_made(ClaimBar, one) for one in members["claims"]),
         explained=tuple((first, next_) for first, next_ in members.get("explained", ())),
+        left_out=tuple((first, next_) for first, next_ in members.get("left_out", ())),
+        former=tuple(_made(FormerTopic, one) for one in members.get("former", ())),
     )
 
 
-def _members(value: Finding | ClaimBar) -> dict[str, Any]:
+def _members(value: Finding | ClaimBar | FormerTopic) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 

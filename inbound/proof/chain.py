@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_PAST, COMMITTED, Evidence, Hole
-from inbound.proof.intervals import difference, union
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, Evidence, LeftOut, unwritten
+from inbound.proof.model import Event
 from inbound.proof.walk import Walk
 
 
 def go_through(claims: Sequence[Claim]) -> Evidence:
     evidence = Evidence()
     unfenced = _unfenced(claims, evidence)
-    for claim in claims:
-        position = _begins(evidence, claim)
-        walk = Walk(evidence, claim, position)
+    for before, claim in zip([None, *claims], claims, strict=False):
+        position = _begins(evidence, claim, before)
+        walk = Walk(evidence, claim, position, partial(_begins_anew, before=before))
         if position is not None and evidence.late:
             evidence.floor = min(evidence.floor, position)
-        elif position is not None and position < evidence.floor and _moved_on_purpose(evidence, claim, position):
+        elif (
+            position is not None
+            and position < evidence.floor
+            and (_moved_on_purpose(evidence, claim, position) or _unknown_epochs(evidence, claim))
+        ):
             walk.ask(position, evidence.high)
             evidence.floor = evidence.high = position
+        evidence.over_cut = None
         _say_what_is_missing(evidence, claim)
-        evidence.loose, evidence.late = False, claim in unfenced
+        evidence.loose, evidence.late, evidence.anew = False, claim in unfenced, None
         walk.go()
         if walk.landed is not None:
-            evidence.expected = walk.landed
+            evidence.landed(walk.landed)
         elif evidence.expected is None and claim.known:
-            evidence.expected = position
+            evidence.expected = position if position is not None else walk.began
         evidence.opens |= walk.unsettled
         evidence.last_epoch = max(evidence.last_epoch, claim.last_epoch)
     return evidence
@@ -58,63 +64,158 @@ def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
     return found
 
 
-def _begins(evidence: Evidence, claim: Claim) -> int | None:
-    """Hold where a claim begins against the commits before it. Returns the position; None: not known."""
-    position = claim.position
-    expected, evidence_opens = evidence.expected, evidence.opens
+def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | None:
+    """Hold where a claim begins against the commits of `before` and those before it. Returns the position; None: not known."""
+    position, expected = claim.position, evidence.expected
+    for gap in (event for event in claim.before if event.kind == "degraded"):
+        evidence.lacks(unwritten(gap), expected)
+        evidence.loose = True
+    if claim.created_anew and position is not None:  # the first claim of its topic
+        expected = evidence.expected = evidence.start = 0
+    if position is not None:
+        expected = _stood_at(evidence, claim, position)
+    for event in claim.before:
+        evidence.taken_back(event)
     if evidence.start is None and position is not None:
         evidence.start = position
         evidence.floor = evidence.high = max(evidence.high, position)
     if not claim.known or position is None:
-        evidence.opens = set()
+        evidence.may_have_landed, evidence.opens = evidence.opens, set()
         return None
-    evidence.opens = set()
-    evidence.sure_from(position)
-    if expected is None or position == expected:
-        evidence.expected = position
-        return position
+    opens, evidence.opens = evidence.opens, set()
+    evidence.sure_from(position, explained=_reset_to(claim, position) is not None)
+    evidence.wanted(position)
+    evidence.given_back.cut(0, position)
     evidence.expected = position
-    if evidence.late:
-        return position  # what was committed then is not to be told from what was committed late
+    if expected is None or position == expected or evidence.late:  # a late commit is not to be told from the last one
+        return position
     if position > expected:
-        _began_past(evidence, claim, expected, position, evidence_opens)
-    elif not (evidence.loose or _reset_to(claim, position)) and _unknown_epochs(evidence, claim):
-        evidence.lacks(_unknown_mover(evidence, claim, expected, position), position, expected)
+        _began_past(evidence, claim, before, expected, position, opens)
+    elif not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
+        evidence.lacks(_unknown_epoch(evidence, claim, expected, position), position, expected)
     return position
 
 
-def _began_past(evidence: Evidence, claim: Claim, expected: int, position: int, opens: set[int]) -> None:
-    passed = [(expected, position)]
-    if _reset_to(claim, position):
-        evidence.excused += passed
-    elif position in opens or evidence.loose:
-        # That commit landed, then; what it passed must have been handed out before, by whoever announced it.
-        passed = evidence.never_handed(passed) if not evidence.loose else []
-        evidence.holes += [Hole(first, end, COMMITTED, claim, claim.items[0].wall) for first, end in passed]
-    elif _unknown_epochs(evidence, claim):
-        evidence.lacks(_unknown_mover(evidence, claim, expected, position), expected, position)
-        evidence.excused += passed
-    else:
-        passed = difference(passed, union(evidence.excused))
-        evidence.holes += [Hole(first, end, BEGAN_PAST, claim, claim.items[0].wall) for first, end in passed]
+def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
+    """Return the last commit before a claim: one that was announced has landed, if a reset found it."""
+    expected = evidence.expected
+    for reset in claim.before:
+        found = reset.facts.get("since", reset.facts.get("old"))
+        if not isinstance(found, int) or found not in evidence.opens or (expected is not None and found <= expected):
+            continue
+        if expected is not None:
+            evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
+        elif evidence.start is None:  # a first position
+            evidence.start = min(found, position)
+        evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
+        return found
+    return expected
+
+
+def _began_past(
+    evidence: Evidence, claim: Claim, before: Claim | None, expected: int, position: int, opens: set[int]
+) -> None:
+    """The commit has moved on, from `expected` to `position`: say who moved it, and what it passed."""
+    reset = _reset_to(claim, position)
+    moved_to = position
+    if reset is not None:  # from `old` on it is the reset's doing, before that another one's, or somebody else's
+        old = reset.facts.get("old")
+        moved_to = max(expected, min(old, position)) if isinstance(old, int) else expected
+        stood = {expected}
+        if before is not None and before.committed is not None and not (before.unsure or evidence.loose):
+            stood.add(before.committed)  # behind a cut
+        if reset.facts.get("since") in stood:
+            moved_to = expected
+    if moved_to > expected:
+        _moved_on(evidence, claim, before, expected, moved_to, opens)
+    if reset is not None:
+        cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {moved_to} to {position}"
+        evidence.leave_out(LeftOut(moved_to, position, "jumped", cause, claim, reset.wall))
     evidence.floor = max(evidence.floor, position)
     evidence.high = max(evidence.high, position)
 
 
+def _moved_on(
+    evidence: Evidence, claim: Claim, before: Claim | None, expected: int, moved_to: int, opens: set[int]
+) -> None:
+    passed, wall = [(expected, moved_to)], claim.items[0].wall
+    if evidence.loose:
+        return  # lines are missing, and that is said
+    if moved_to in opens:
+        # That commit landed, then; what it passed must have been handed out before, by whoever announced it.
+        evidence.passed(evidence.never_handed(passed), COMMITTED, claim, wall)
+    elif (lack := _unknown_mover(evidence, claim, before, expected, moved_to)) is not None:
+        evidence.lacks(lack, expected, moved_to)
+        evidence.excused.add(expected, moved_to)
+    else:
+        evidence.passed(passed, BEGAN_PAST, claim, wall)
+
+
+def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim | None) -> None:
+    """A claim that found no commit of the group begins at `offset`: hold that against the commits before it."""
+    opens, evidence.may_have_landed = evidence.may_have_landed, set()
+    expected, evidence.expected = evidence.expected, offset
+    evidence.wanted(offset)
+    if evidence.late or evidence.loose:
+        return
+    announced = min(opens, default=offset)
+    if expected is None and announced < offset and _unknown_epochs(evidence, claim):
+        evidence.lacks(
+            first_taken_away(announced, f"{claim.consumer} (epoch {claim.epoch}) began at {offset}"), announced, offset
+        )
+        evidence.start = announced if evidence.start is None else min(evidence.start, announced)
+    if expected is None or offset <= expected:
+        return
+    # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
+    landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
+    if landed < offset and (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
+        evidence.lacks(lack, expected, offset)
+        evidence.excused.add(expected, offset)
+        return
+    wall = claim.items[0].wall
+    evidence.passed(evidence.never_handed([(expected, landed)]), COMMITTED, claim, wall)
+    evidence.passed([(landed, offset)] if landed < offset else [], BEGAN_ANEW, claim, wall)
+
+
 def _moved_on_purpose(evidence: Evidence, claim: Claim, position: int) -> bool:
-    """Whether it begins below what was committed for a reason that is known, or that can't be known."""
-    return _reset_to(claim, position) or evidence.loose or _unknown_epochs(evidence, claim)
+    """Whether it begins below what was committed for a reason that is known; or missing lines may have one."""
+    landed_unsaid = position in (evidence.over_cut, evidence.anew)  # no line says that it landed, but it did
+    return landed_unsaid or evidence.loose or _reset_to(claim, position) is not None
 
 
-def _reset_to(claim: Claim, position: int) -> bool:
-    return any(event.kind == "reset" and event.facts.get("new") == position for event in claim.before)
+def _reset_to(claim: Claim, position: int) -> Event | None:
+    """Return the reset that explains where a claim begins."""
+    return next((event for event in reversed(claim.before) if event.facts.get("new") == position), None)
 
 
 def _unknown_epochs(evidence: Evidence, claim: Claim) -> bool:
     return claim.epoch > evidence.last_epoch + 1
 
 
-def _unknown_mover(evidence: Evidence, claim: Claim, expected: int, position: int) -> str:
+def _unknown_mover(evidence: Evidence, claim: Claim, before: Claim | None, expected: int, position: int) -> str | None:
+    """Return what would tell who moved the commit on; None: nothing is missing."""
+    if _unknown_epochs(evidence, claim):
+        return _unknown_epoch(evidence, claim, expected, position)
+    return unsure_of(before, expected, position) if before is not None and before.unsure else None
+
+
+def unsure_of(claim: Claim, expected: int, committed: int) -> str:
+    """Return what is missing where a claim may have moved the commit without its ledger."""
+    return (
+        f"the commit moved from {expected} to {committed} under epoch {claim.last_epoch}, and the ledger of {claim.consumer} (run "
+        f"{claim.run}) ends before that: it could not be written (on_failure: degrade), or its last lines are missing"
+    )
+
+
+def first_taken_away(announced: int, since: str) -> str:
+    """Return what is missing where the group's first commit may have landed, and is in no node any more."""
+    return (
+        f"the group's first commit, {announced}, may have landed, as the epoch has moved on since it was announced; then somebody "
+        f"has taken it out of the offset node: {since}, and whether the records between are the group's is not known"
+    )
+
+
+def _unknown_epoch(evidence: Evidence, claim: Claim, expected: int, position: int) -> str:
     low, high = evidence.last_epoch + 1, claim.epoch - 1
     epochs = f"epoch {low}" if low == high else f"epochs {low} to {high}"
     return (

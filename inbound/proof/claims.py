@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from inbound.proof.model import ClaimBar, Coordination, Damage, Event, Run, Span
@@ -28,11 +29,17 @@ class Claim:
     last_epoch: int  # commits can move it on
     known: bool  # it has its `claimed` line
     position: int | None = None  # the group's offset, as read when it was claimed
+    topic_id: str | None = None  # which topic of that name it was; None: earlier releases, and brokers without ids
     items: list[Span | Event] = field(default_factory=list)  # in the order of the run
-    before: list[Event] = field(default_factory=list)  # noted with the claim, before its `claimed`
+    before: list[Event] = field(default_factory=list)  # noted since the last one ended, before its `claimed`
     ending: Ending = "died"
     blind: list[Damage] = field(default_factory=list)  # what of it is missing
     ended_at: int | None = None  # the line that says so
+    #: It went on where its ledger could not be written (`on_failure: degrade`), and ended without a word: something of its
+    #: end may be missing, and no line says so.
+    unsure: bool = False
+    #: The last commit that it knows to have landed, also if the log was cut below it since; None: it knows none.
+    committed: int | None = None
 
     @property
     def seq(self) -> int:
@@ -48,9 +55,24 @@ class Claim:
         return min((span.mzxid for span in self.spans if span.mzxid is not None), default=None)
 
     @property
+    def degrades(self) -> bool:
+        """Whether it goes on where its ledger cannot be written."""
+        return any(isinstance(item, Event) and item.facts.get("on_failure") == "degrade" for item in self.items)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether something of it is known to be missing."""
+        events = [item for item in (*self.before, *self.items) if isinstance(item, Event)]
+        return bool(self.blind) or any(event.kind == "degraded" for event in events)
+
+    @property
     def created_anew(self) -> bool:
-        """Whether it begins a topic that was deleted and created anew."""
-        return any(event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW for event in self.before)
+        """Whether it says that it begins a topic that was deleted and created anew."""
+        return any(map(_says_created_anew, self.before))
+
+    def goes_on(self) -> Claim:
+        """Return it without that, where a claim before it has said so."""
+        return replace(self, before=[event for event in self.before if not _says_created_anew(event)])
 
     def bar(self) -> ClaimBar:
         """Return it for the timeline."""
@@ -82,15 +104,48 @@ def claims_of(
     told = {run.run: run for run in runs}
     claims: list[Claim] = []
     for run, items in by_run.items():
-        of_run = _split(sorted(items, key=lambda item: item.seq))
+        of_run = _split(_handed_out(sorted(items, key=lambda item: item.seq)))
         _mark_damage(of_run, [item for item in damage if item.run == run and not item.harmless])
         claims += of_run
     claims.sort(key=lambda claim: (claim.epoch, claim.last_epoch, claim.items[0].wall))
     later: set[str] = set()  # runs that have a later claim
     for claim in reversed(claims):
         claim.ending = _ending(claim, told, later, coordination)
+        run_goes_on = claim.run in later or (claim.run in told and told[claim.run].ended)
+        claim.unsure = claim.degrades and claim.ended_at is None and not run_goes_on
         later.add(claim.run)
     return claims
+
+
+def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[Claim]:
+    """Return a reset that no claim has come after as the claim that would note it."""
+    if coordination is None or coordination.moved is None or not claims:
+        return []
+    moved, epoch, last = coordination.moved, coordination.epoch or 0, claims[-1].items[-1]
+    if not coordination.known or coordination.committed != moved.new or epoch <= claims[-1].last_epoch:
+        return []
+    facts = {"old": moved.old, "since": moved.since, "new": moved.new, "command": moved.command}
+    reset = Event(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
+    return [Claim("", "", epoch, epoch, True, moved.new, items=[replace(reset, kind="claimed")], before=[reset])]
+
+
+def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:
+    """Leave out hand-outs that did not come about: begun, and then the session was in doubt (`withheld`)."""
+    result: list[Span | Event] = []
+    for item in items:
+        if isinstance(item, Span) or item.kind != "withheld":
+            result.append(item)
+            continue
+        last, facts = result[-1] if result else None, item.facts
+        if not isinstance(last, Span) or (last.last_first, last.next) != (facts.get("first"), facts.get("next")):
+            continue  # its `begun` is missing
+        if last.batches > 1 or last.answered is not None or last.landed is not None:
+            records = last.records - int(facts.get("records", 0))
+            rest = replace(last, next=int(facts["first"]), batches=last.batches - 1, records=records, last_first=None)
+            result[-1] = rest
+        else:
+            result.pop()
+    return result
 
 
 def _split(items: Sequence[Span | Event]) -> list[Claim]:
@@ -98,13 +153,16 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
     claims: list[Claim] = []
     before: list[Event] = []
     for item in items:
-        if isinstance(item, Event) and item.kind == "reset" and item.facts.get("reason") in MOVED_BEFORE:
+        if isinstance(item, Event) and (_moves_before(item) or (item.kind == "degraded" and _is_over(claims))):
             before.append(item)
             continue
         claimed = isinstance(item, Event) and item.kind == "claimed"
-        if claimed or not claims or (_is_hand_out(item) and claims[-1].ended_at is not None) or before:
-            position = item.facts.get("position") if isinstance(item, Event) and claimed else None
-            claims.append(Claim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, before=before))
+        if claimed or (_is_hand_out(item) and _is_over(claims)) or not claims or before:
+            facts = item.facts if isinstance(item, Event) and claimed else {}
+            position, topic_id = facts.get("position"), facts.get("topic_id")
+            claims.append(
+                Claim(item.consumer, item.run, item.epoch, item.epoch, claimed, position, topic_id, before=before)
+            )
             before = []
         claim = claims[-1]
         claim.items.append(item)
@@ -112,6 +170,18 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
         if isinstance(item, Event) and item.kind in ("released", "lost"):
             claim.ended_at = item.seq
     return claims
+
+
+def _moves_before(event: Event) -> bool:
+    return event.kind == "reset" and event.facts.get("reason") in MOVED_BEFORE
+
+
+def _says_created_anew(event: Event) -> bool:
+    return event.kind == "reset" and event.facts.get("reason") == CREATED_ANEW
+
+
+def _is_over(claims: Sequence[Claim]) -> bool:
+    return not claims or claims[-1].ended_at is not None
 
 
 def _is_hand_out(item: Span | Event) -> bool:

@@ -26,7 +26,9 @@ from inbound.proof.intervals import difference, union
 from inbound.proof.model import Damage, Event, OffsetRange, PartitionKey, Run, Span
 
 #: Kinds of lines that are events as they stand.
-EVENTS = frozenset({"claimed", "released", "lost", "reset", "revert", "skip", "retention", "degraded"})
+EVENTS = frozenset(
+    {"claimed", "released", "lost", "reset", "revert", "skip", "retention", "truncated", "withheld", "degraded"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,8 @@ class Collapser:
             place.span = self._new(place, entry, commit, commit, answered=commit)
         else:
             place.span = replace(span, answered=commit, last_seq=entry.seq, last_wall=entry.wall)
+        if entry.first is not None and entry.first < commit:  # else it is no batch's own, but was left for later
+            place.span = replace(place.span, answer_of=max(entry.first, place.span.answer_of or 0))
         place.announced, place.outstanding = commit, True
 
     def _landed(self, place: _Place, entry: Entry, commit: int) -> None:
@@ -185,7 +189,7 @@ class Collapser:
 
     def _of_the_run(self, entry: Entry) -> None:
         if entry.kind == "degraded":
-            self._damage.append(degraded(self._source, entry.seq, entry.facts))
+            self._damage += degraded(self._source, entry.seq, entry.facts)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -219,10 +223,12 @@ class Collapser:
             place.span = None
 
 
-def degraded(source: Source, seq: int, facts: Mapping[str, Any]) -> Damage:
-    """Return the mark of a time in which a run went on without its ledger."""
+def degraded(source: Source, seq: int, facts: Mapping[str, Any]) -> list[Damage]:
+    """Return the mark of a time in which a run went on without its ledger, unless lines follow that name the partitions."""
+    if "partitions" in facts:
+        return []
     what = f"run {source.run} went on without its ledger for a while (on_failure: degrade; {dict(facts)})"
-    return Damage(source.where, what, source.group, source.run, seq, degraded=True)
+    return [Damage(source.where, what, source.group, source.run, seq, degraded=True)]
 
 
 def _epoch(entry: Entry) -> int:
@@ -281,6 +287,7 @@ def _together(a: Span, b: Span) -> Span:
     return replace(
         a, last_seq=b.last_seq, last_wall=b.last_wall, next=b.next if b.batches else a.next,
         last_first=of(b.last_first, a.last_first),
+        answer_of=max((one for one in (a.answer_of, b.answer_of) if one is not None), default=None),
         batches=a.batches + b.batches, records=a.records + b.records, answered=of(b.answered, a.answered),
         landed=of(b.landed, a.landed), mzxid=of(a.mzxid, b.mzxid), last_mzxid=of(b.last_mzxid, a.last_mzxid),
     )  # fmt: skip

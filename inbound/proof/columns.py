@@ -95,6 +95,10 @@ def parse_block(data: bytes, source: Source, *, first_line: int = 1, last: bool 
     # The loop that every line goes through: that of `inbound.ledger.format.unseal`, without a call for each.
     wrong = [index for index, line in enumerate(lines) if line[-_SEAL:] != b',"crc":"%08x"}' % crc32c(line[:-_SEAL])]
     damage = [(index, "its checksum is wrong") for index in wrong]
+    if foreign := {index for index, line in enumerate(lines) if line[:1] != b"{"}.difference(wrong):
+        # Arrow's parser ends the process at `null`.
+        damage += [(index, "its checksum is right, but it is no JSON object") for index in foreign]
+        wrong += foreign
     if wrong:
         damaged = set(wrong)
         kept = [index for index in range(len(lines)) if index not in damaged]
@@ -154,7 +158,8 @@ def _parsed(data: bytes, longest: int) -> pa.Table:
 def _facts_of(line: bytes) -> Mapping[str, Any]:
     members = json.loads(line)
     facts = members.pop("facts", {})
-    return {**{k: v for k, v in members.items() if k not in _NAMED}, **facts}
+    named = {k: v for k, v in members.items() if k not in _NAMED}
+    return {**named, **facts} if isinstance(facts, dict) else {**named, "facts": facts}
 
 
 _NAMED = frozenset((*_NUMBERS, "group", "consumer", "topic", "kind", "wall", "outcome", "crc", "run"))
@@ -307,9 +312,10 @@ def collapse_block(block: Block) -> Piece:
     damage = list(block.damage)
     rows = np.flatnonzero(block.place == ABSENT)
     damage += [
-        degraded(source, int(block.seq[row]), block.events[row][1])
+        item
         for row in rows.tolist()
         if row in block.events and block.events[row][0] == "degraded"
+        for item in degraded(source, int(block.seq[row]), block.events[row][1])
     ]
     settled_badly = (block.kind == SETTLED) & (block.outcome != LANDED) & (block.commit >= 0)
     of_places = block.place != ABSENT
@@ -424,6 +430,7 @@ def _summed(
         np.where(batches > 0, highest(block.next[order], begun), first), batches,
         total(np.where(begun, np.maximum(block.records[order], 0), 0)), highest(commit, done), highest(commit, landed),
         first_mzxid, highest(mzxid, landed), wall[starts_of], wall[ends_of], highest(block.first[order], begun),
+        highest(block.first[order], done & (block.first[order] < commit)),
     )  # fmt: skip
     source = block.source
     keys = [PartitionKey(source.group, topic, partition) for topic, partition in block.places]
@@ -431,11 +438,11 @@ def _summed(
         Span(
             keys[place], source.consumer, source.run, epoch, seq, last_seq, first, end, batches, records,
             _or_none(answered), _or_none(landed), None if last_mzxid < 0 else mzxid, _or_none(last_mzxid), wall, last_wall,
-            _or_none(last_first),
+            _or_none(last_first), _or_none(answer_of),
         )
         for (
             place, epoch, seq, last_seq, first, end, batches, records, answered, landed, mzxid, last_mzxid, wall,
-            last_wall, last_first,
+            last_wall, last_first, answer_of,
         ) in zip(*(column.tolist() for column in columns), strict=True)
     ]  # fmt: skip
     return sorted(spans, key=lambda span: span.seq)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from inbound.proof.claims import Claim
-from inbound.proof.intervals import Counted, Growing, difference, intersection, union
-from inbound.proof.model import ANOMALIES, Finding, FindingKind, LogExtent, OffsetRange
+from inbound.proof.intervals import Counted, Growing, difference, intersection
+from inbound.proof.model import ANOMALIES, LEFT_OUT, Event, Finding, FindingKind, LeftOutKind, LogExtent, OffsetRange
 
-#: In the trace of holes: the hand-outs went past it; a commit did; the next claim began past it.
-PASSED, COMMITTED, BEGAN_PAST = "passed", "committed", "began past"
+#: In the trace of holes: the hand-outs went past it; a commit did; the next claim began past it; and the same, where it
+#: found no commit of the group any more.
+PASSED, COMMITTED, BEGAN_PAST, BEGAN_ANEW = "passed", "committed", "began past", "began anew"
+#: Greater than any offset.
+NO_END = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,30 @@ class Hole:
     how: str
     claim: Claim
     wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Offsets that are committed past on purpose."""
+
+    first: int
+    next: int
+    kind: LeftOutKind
+    cause: str
+    claim: Claim
+    wall: float
+
+
+def unwritten(gap: Event) -> str:
+    """Return what is missing where a ledger says that it lacks something (`degraded`)."""
+    since, until = gap.facts.get("from"), gap.facts.get("to")
+    when = ""
+    if isinstance(since, int | float) and isinstance(until, int | float):
+        start, end = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}" for at in (since, until))
+        when = f" from {start} to {end} UTC"
+    return (
+        f"{gap.consumer} could not write its ledger{when}: what it did meanwhile, under epoch {gap.epoch}, is not known"
+    )
 
 
 @dataclass(slots=True)
@@ -38,18 +66,32 @@ class Evidence:
     """Of one partition; of one topic, where a topic was deleted and created anew."""
 
     handed: Growing = field(default_factory=Growing)  # by the claims gone through
+    counts: Growing = field(default_factory=Growing)  # of that, what no reset has wanted again since
+    reset: Event | None = None  # the last one, as long as nothing was committed since
     by_claim: list[tuple[Claim, Growing]] = field(default_factory=list)
     expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
     opens: set[int] = field(default_factory=set)  # commits that may have landed since
+    may_have_landed: set[int] = field(default_factory=set)  # the same, before a claim that found no commit
+    #: A first position that the claim before announced: it found no commit, and that one may stand.
+    anew: int | None = None
+    over_cut: int | None = None  # where a log was cut, the commit may go back to here
     loose: bool = False  # where the next claim begins can't be told: lines are missing
     floor: int = 0  # below it all was committed, and nobody has asked for it again
+    answered: int = 0  # up to here processors have answered, whether or not that was committed
     high: int = 0  # highest offset handed out or committed since somebody moved the group back
     start: int | None = None
     late: bool = False  # the claim before it committed after others had: its last commit is none to begin at
     last_mzxid: int | None = None  # of all commits that landed
     last_landed: int | None = None  # and the offset of that commit
     last_epoch: int = -1
-    excused: list[OffsetRange] = field(default_factory=list)  # passed over on purpose, or deleted by Kafka
+    #: What may be passed over from here on: on purpose, deleted by Kafka, or by whom is not known. Reading that begins
+    #: again below takes it back.
+    excused: Growing = field(default_factory=Growing)
+    left_out: list[LeftOut] = field(default_factory=list)
+    _suspended: Growing = field(default_factory=Growing)  # of both, what a claim has gone back before
+    _suspended_left_out: list[LeftOut] = field(default_factory=list)
+    #: What the claim before it gave back, by its answers, and did not hand out again.
+    given_back: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
     holes: list[Hole] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -60,7 +102,7 @@ class Evidence:
     ) -> None:
         """Note a finding for each range. How many offsets of it the log has is counted at the end."""
         epochs = tuple(dict.fromkeys(claim.epoch for claim in claims))
-        consumers = tuple(dict.fromkeys(claim.consumer for claim in claims))
+        consumers = tuple(dict.fromkeys(claim.consumer for claim in claims if claim.consumer))
         self.findings += [
             Finding(kind, first, end, cause, None, epochs=epochs, consumers=consumers, wall=wall)
             for first, end in ranges
@@ -70,17 +112,23 @@ class Evidence:
         """Note that evidence is missing."""
         self.missing.append(Missing(text, low, high))
 
-    def sure_from(self, offset: int) -> None:
-        """Note that it is known again what became of offsets from here on."""
+    def sure_from(self, offset: int, *, explained: bool = False) -> None:
+        """Note that it is known again what became of offsets from here on.
+
+        If that is below where it was known last, and no reset explains it, nobody knows what was there before.
+        """
         for missing in self.missing:
             if missing.high is None:
                 missing.high = offset
+                if missing.low is not None and not explained:
+                    missing.low = min(missing.low, offset)
 
     def handed_by(self, claim: Claim, handed: Growing) -> None:
         """Note what a claim has handed out, when it was gone through."""
         self.by_claim.append((claim, handed))
         for first, end in handed.ranges:
             self.handed.add(first, end)
+            self.counts.add(first, end)
 
     def owner_of(self, first: int, end: int) -> Claim | None:
         """Return the last of the claims gone through that handed any of these out."""
@@ -89,9 +137,76 @@ class Evidence:
                 return claim
         return None
 
+    def unanswered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return what of these no answer has gone past, so that it was to be handed out again."""
+        return difference(ranges, [(0, max(self.floor, self.answered))])
+
     def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return what of these was neither handed out nor passed over for a reason."""
-        return difference(difference(ranges, self.handed.ranges), union(self.excused))
+        return difference(difference(ranges, self.counts.ranges), self.excused.ranges)
+
+    def passed(self, ranges: Sequence[OffsetRange], how: str, claim: Claim, wall: float) -> None:
+        """Note a hole for what of these was not passed over for a reason."""
+        self.holes += [Hole(first, end, how, claim, wall) for first, end in difference(ranges, self.excused.ranges)]
+
+    def leave_out(self, left: LeftOut) -> None:
+        """Note what is committed past on purpose."""
+        if left.first < left.next:
+            self.passed_again(left.first, left.next)
+            self.excused.add(left.first, left.next)
+            self.left_out.append(left)
+
+    def taken_back(self, reset: Event) -> None:
+        """Note that a reset wants again what lies behind it. Each claim notes it until something is committed."""
+        new = reset.facts.get("new")
+        if isinstance(new, int) and (self.reset is None or self.reset.facts != reset.facts):
+            self.counts.cut(new, NO_END)
+            self.answered = min(self.answered, new)
+            self.reset = reset
+
+    def landed(self, commit: int) -> None:
+        """Note the last commit of a claim."""
+        self.expected = commit
+        if self.reset is not None and self.reset.facts.get("new") != commit:
+            self.reset = None
+
+    def wanted(self, first: int, end: int = NO_END) -> None:
+        """Note that these are read again: why they were not to be counts no more."""
+        for excused in (self.excused, self._suspended):
+            excused.cut(first, end)
+        if self.left_out:
+            self.left_out = _outside(self.left_out, first, end)
+        if self._suspended_left_out:
+            self._suspended_left_out = _outside(self._suspended_left_out, first, end)
+
+    def wanted_from(self, first: int) -> None:
+        """Note that reading goes back to `first`: what it comes to again before its claim ends is wanted again."""
+        for low, high in self.excused.overlaps(first, NO_END):
+            self._suspended.add(low, high)
+        self.excused.cut(first, NO_END)
+        self._suspended_left_out += _outside(self.left_out, 0, first)
+        self.left_out = _outside(self.left_out, first, NO_END)
+
+    def passed_again(self, first: int, end: int) -> None:
+        """Note that reading which had gone back did not come to these: why they were left out counts as before."""
+        for low, high in self._suspended.overlaps(first, end):
+            self.excused.add(low, high)
+        self._suspended.cut(first, end)
+        self.left_out += _outside(_outside(self._suspended_left_out, 0, first), end, NO_END)
+        self._suspended_left_out = _outside(self._suspended_left_out, first, end)
+
+    def came_to(self, position: int) -> None:
+        """Note where a claim ended that had gone back: what is committed past behind that is as it was."""
+        self.passed_again(position, NO_END)
+        self._suspended, self._suspended_left_out = Growing(), []
+
+
+def _outside(left_out: Iterable[LeftOut], first: int, end: int) -> list[LeftOut]:
+    return [
+        replace(left, first=low, next=high)
+        for left in left_out
+        for low, high in difference([(left.first, left.next)], [(first, end)])
+    ]
 
 
 class Log:
@@ -128,7 +243,13 @@ class Log:
         offsets = self._present.within(first, end) if finding.offsets is None else finding.offsets
         if not offsets:
             return
-        if finding.kind in ("lost", "skipped", "reordered"):  # what the log lacks at the ends is none of it
+        if finding.kind in (
+            "lost",
+            "skipped",
+            "reordered",
+            "unclaimed",
+            *LEFT_OUT,
+        ):  # what the log lacks at the ends is none of it
             there = intersection([(first, end)], self._present.ranges)
             first, end = there[0][0], there[-1][1]
         yield replace(finding, first=first, next=end, offsets=offsets)
@@ -150,7 +271,7 @@ def neighbours(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def grouped(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings about the same range as one, with how many times; in order of kind (anomalies first) and offset."""
+    """Return findings about the same range as one, with how many times."""
     kept: dict[tuple[FindingKind, int, int], Finding] = {}
     for finding in neighbours(findings):
         place = (finding.kind, finding.first, finding.next)
@@ -166,4 +287,9 @@ def grouped(findings: Iterable[Finding]) -> list[Finding]:
             epochs=tuple(dict.fromkeys((*before.epochs, *finding.epochs))),
             consumers=tuple(dict.fromkeys((*before.consumers, *finding.consumers))),
         )
-    return sorted(kept.values(), key=lambda f: (f.kind not in ANOMALIES, f.first, f.next, f.kind))
+    return list(kept.values())
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings in order of kind (anomalies first) and offset."""
+    return sorted(findings, key=lambda f: (f.kind not in ANOMALIES, f.first, f.next, f.kind))

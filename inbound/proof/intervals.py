@@ -112,6 +112,11 @@ class Growing:
         self.ranges[low:high] = [(first, end)]
         return there
 
+    def cut(self, first: int, end: int) -> None:
+        """Take [first, end) out."""
+        if self.overlaps(first, end):
+            self.ranges = difference(self.ranges, [(first, end)])
+
     @property
     def end(self) -> int:
         """One past its highest offset; 0 if it is empty."""

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
-from inbound.proof.claims import Claim, claims_of
-from inbound.proof.evidence import Log, grouped
-from inbound.proof.intervals import union
+from inbound.proof.claims import Claim, claims_of, untold
+from inbound.proof.cuts import ended_at, noticed_at, without_cut_off
+from inbound.proof.evidence import Log, grouped, in_order
+from inbound.proof.facts import sound
+from inbound.proof.intervals import intersection, union
 from inbound.proof.model import (
     ANOMALIES,
     Coordination,
     Damage,
     Event,
     Finding,
+    FormerTopic,
     LogExtent,
     PartitionKey,
     PartitionProof,
@@ -29,12 +34,15 @@ from inbound.proof.rules import (
     deleted_unread,
     held_against_zookeeper,
     in_flight,
+    left_out,
     left_out_inside,
     other_damage,
     past_the_end,
     resolve_holes,
     start_of_evidence,
+    unclaimed,
     uncommitted,
+    unnoticed_cut,
 )
 
 
@@ -65,45 +73,82 @@ def judge(
         since: Up to here an earlier proof has proven all: what lies below is not judged again.
     """
     spans = [span for span in spans if span.key == key]
-    events = [event for event in events if event.key == key]
-    claims = claims_of(runs, spans, events, damage, coordination)
+    events, unusable = sound(event for event in events if event.key == key)
+    claims = claims_of(runs, spans, events, [*damage, *unusable], coordination)
     log = Log(extent)
     chapters = _chapters(claims)
     told: list[Finding] = []
-    for chapter in chapters[:-1]:
-        evidence = go_through(chapter)
+    former: list[FormerTopic] = []
+    for chapter, following in pairwise(chapters):
+        evidence = go_through(without_cut_off(chapter, None).claims)
         resolve_holes(evidence, evidence.floor)
+        left_out(evidence, evidence.expected)
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
-    last = chapters[-1] if chapters else []
+        former.append(
+            FormerTopic(
+                following[0].epoch, evidence.start, evidence.expected, evidence.handed.end, following[0].items[0].wall
+            )
+        )
+    last, uncertain, lowest = without_cut_off(
+        chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
+    )
+    if coordination is not None and (cut := coordination.cut) is not None:
+        noticed = noticed_at(chapters[-1] if chapters else [], coordination.mzxid)
+        if noticed is None:
+            uncertain.append(unnoticed_cut(coordination))
+        elif 0 < cut < noticed:  # what is held is not looked at again: it may have been cut once more
+            last = [ended_at(claim, cut) for claim in last]
+        lowest = min(cut, cut if lowest is None else lowest)
+    if since is not None and lowest is not None:
+        since = min(since, lowest)  # what was proven from there on was about other records
+    last += untold(coordination, last)
     evidence = go_through(last)
+    evidence.missing += uncertain
     other_damage(evidence, key, damage)
-    committed = held_against_zookeeper(evidence, last, coordination, since)
+    # Also of commits that a cut lies before: what is committed is theirs as long as nobody has written it since.
+    told_of = {span.last_mzxid for claim in chapters[-1] for span in claim.spans} if chapters else set()
+    committed = held_against_zookeeper(evidence, last, coordination, since, told_of - {None})
     start_of_evidence(evidence, since)
     resolve_holes(evidence, committed if committed is not None else evidence.floor)
     left_out_inside(evidence, last, log, committed)
     past_the_end(evidence, last, extent, committed)
     deleted_unread(evidence, extent, coordination, committed)
+    left = left_out(evidence, committed)
+    if since is None:
+        unclaimed(evidence, claims, extent, coordination)
     pending = in_flight(evidence, last, committed)
     uncommitted(evidence, last, coordination, committed)
     findings = [part for finding in evidence.findings for part in log.counted(finding)]
-    findings = grouped([*told, *(f for f in findings if since is None or _concerns(f, since))])
+    findings = in_order([*grouped(told), *grouped(f for f in findings if since is None or _concerns(f, since))])
     missing = [lack for lack in evidence.missing if since is None or lack.high is None or lack.high > since]
     proven = _proven(committed, [lack.low for lack in missing], since)
+    start = since if since is not None else evidence.start
+    judged = [(start, proven)] if start is not None and proven is not None else []
     return PartitionProof(
-        key, _verdict(findings, missing), since if since is not None else evidence.start, proven, committed,
-        extent.start if extent else None, extent.end if extent else None, sum(span.records for span in spans),
+        key, _verdict(findings, missing), start, proven, committed,
+        extent.start if extent else None, extent.end if extent else None,
+        sum(span.records for claim in claims for span in claim.spans),
         tuple(pending), tuple(findings), tuple(dict.fromkeys(lack.text for lack in missing)),
         tuple(claim.bar() for claim in claims), tuple(union(evidence.explained)),
+        tuple(intersection(left, judged)), tuple(former),
     )  # fmt: skip
 
 
 def _chapters(claims: Sequence[Claim]) -> list[list[Claim]]:
-    """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other."""
+    """Cut where the topic was deleted and created anew: offsets before and after have nothing to do with each other.
+
+    Who began the new one may have died before its ledger said so; then the next claim names another topic id. Until
+    something is committed, each claim says that the topic was recreated.
+    """
     chapters: list[list[Claim]] = []
+    topic_id: str | None = None
     for claim in claims:
-        if not chapters or claim.created_anew:
+        another = topic_id is not None and claim.topic_id is not None and same_topic(topic_id, claim.topic_id) is False
+        same = topic_id is not None and claim.topic_id is not None and not another
+        if not chapters or another or (claim.created_anew and not same):
             chapters.append([])
-        chapters[-1].append(claim)
+        topic_id = claim.topic_id or (None if claim.created_anew else topic_id)
+        chapters[-1].append(claim.goes_on() if chapters[-1] else claim)
     return chapters
 
 
@@ -122,4 +167,6 @@ def _proven(committed: int | None, lows: Iterable[int | None], since: int | None
 def _verdict(findings: Sequence[Finding], missing: Sequence[object]) -> Verdict:
     if any(finding.kind in ANOMALIES for finding in findings):
         return Verdict.ANOMALIES
+    if any(finding.kind == "unclaimed" for finding in findings):
+        return Verdict.UNCLAIMED
     return Verdict.NOT_PROVABLE if missing else Verdict.PROVEN

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
+
+from inbound.coordinators.nodes import EpochInfo
 
 #: Offsets from the first up to but without the second.
 OffsetRange = tuple[int, int]
@@ -49,12 +51,14 @@ class Span:
     wall: float  # of its first and last line, seconds since 1970; for people, never for order
     last_wall: float
     last_first: int | None = None  # where its last hand-out began
+    answer_of: int | None = None  # where the batch began that its last answer was about; None: no answer is of a batch
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """A line that is no steady progress: a note (`claimed`, `released`, `lost`, `reset`, `revert`, `skip`,
-    `retention`), or a commit that was `fenced` or is `unknown` (facts: `commit`)."""
+    `retention`, `truncated`, `withheld`), a commit that was `fenced` or is `unknown` (facts: `commit`), or `degraded`:
+    there is more that could not be recorded."""
 
     key: PartitionKey
     consumer: str
@@ -76,7 +80,8 @@ class Damage:
     run: str | None
     seq: int | None = None  # the last good line before it
     harmless: bool = False
-    degraded: bool = False  # something done before the line `seq` was not recorded, between lines that are there
+    #: Of earlier releases: something done before the line `seq` was not recorded, between lines that are there.
+    degraded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +110,35 @@ class LogExtent:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """The reset of the group's offset after which nothing was committed; whether a ledger has it is another matter."""
+
+    command: str
+    old: int | None  # None: the group had no commit
+    since: int | None  # the last commit before it, and before others that nobody has noted; None: there was none
+    new: int
+    claimed: bool = False  # somebody has claimed the partition after it
+
+    @classmethod
+    def noted_in(cls, epoch: EpochInfo | None) -> Moved | None:
+        """Return what stands in an epoch node."""
+        reset = epoch.noted() if epoch is not None else None
+        return None if reset is None else cls(reset.command, reset.old, reset.since, reset.new, reset.claimed)
+
+
+@dataclass(frozen=True, slots=True)
 class Coordination:
     """What ZooKeeper says of a partition now."""
 
-    committed: int | None
-    mzxid: int | None  # of the offset node
+    committed: int | None  # None: the group has no commit, or (`known` is false) it does not count here
+    mzxid: int | None  # of the offset node; None: there is none
     epoch: int | None  # version of the epoch node
     owner: str | None  # the consumer that holds it
+    known: bool = True  # whether what it says of the commit is to be held against the ledger
+    moved: Moved | None = None  # by what the commit is where it is, if that is a reset
+    #: From where on the log holds other records than the group has committed, as the brokers say; 0: they cannot tell. None:
+    #: it was not cut, or the group does not know under which leader they were written.
+    cut: int | None = None
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------
@@ -126,7 +153,16 @@ FindingKind = Literal[
     "beyond-end",  # committed or handed out past the end of the log
     "lost-to-retention",  # Kafka had deleted it before it was handed out
     "uncommitted",  # answered, but the commit did not land, and nobody holds the partition: it will be repeated
+    "unclaimed",  # nobody of the group was ever responsible for it
+    # Committed past on purpose; not among what was handed out and committed.
+    "given-up",  # it failed for good, and `on_error` skipped it
+    "dead-lettered",  # it failed for good, and `on_error` sent it to the dead-letter topic
+    "passed-over",  # the processor skipped it
+    "jumped",  # a reset, `on_claim` or `on_truncation` moved the group past it
 ]
+#: Why offsets are committed past that were not processed as they should: findings that are no faults of inbound's.
+LeftOutKind = Literal["given-up", "dead-lettered", "passed-over", "jumped"]
+LEFT_OUT: tuple[LeftOutKind, ...] = get_args(LeftOutKind)
 #: What makes the exit code 1. The rest is reported: it is within the promise, or about to be mended.
 ANOMALIES: frozenset[FindingKind] = frozenset(
     {"lost", "duplicate", "skipped", "reordered", "unfenced", "beyond-end", "lost-to-retention"}
@@ -154,6 +190,11 @@ class Verdict(IntEnum):
     PROVEN = 0
     ANOMALIES = 1
     NOT_PROVABLE = 3
+    UNCLAIMED = 4  # there are records for which nobody was ever responsible
+
+
+#: Of several verdicts the first one counts for all.
+GRAVEST: tuple[Verdict, ...] = (Verdict.ANOMALIES, Verdict.UNCLAIMED, Verdict.NOT_PROVABLE, Verdict.PROVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +214,23 @@ class ClaimBar:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerTopic:
+    """What the ledger says of a topic of the same name that was deleted; its log cannot be asked any more."""
+
+    epoch: int  # of the claim that began the topic after it
+    start: int | None
+    committed: int | None  # what stood behind it is not judged
+    handed_to: int  # one past the highest offset that was handed out
+    wall: float  # when the topic after it was begun
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionProof:
     """The judgement of one partition."""
 
     key: PartitionKey
     verdict: Verdict
-    #: Every offset in [start, proven) of the log was handed out, or the findings name it.
+    #: Every offset in [start, proven) of the log was handed out and is committed, or the findings name it.
     start: int | None
     proven: int | None
     committed: int | None
@@ -191,6 +243,9 @@ class PartitionProof:
     claims: tuple[ClaimBar, ...]
     #: Handed out again because somebody asked for it: a revert, a reset, an answer for part of a batch. No findings.
     explained: tuple[OffsetRange, ...] = ()
+    #: Of [start, proven) what was committed past on purpose; the findings of `LEFT_OUT` say why.
+    left_out: tuple[OffsetRange, ...] = ()
+    former: tuple[FormerTopic, ...] = ()
 
     @property
     def lag(self) -> int | None:
@@ -212,10 +267,8 @@ class Proof:
 
     @property
     def verdict(self) -> Verdict:
-        """Anomalies, if any were found; else whether all of it was provable."""
+        """Anomalies, if any were found; else whether somebody was responsible for all of it, and it was provable."""
         verdicts = {partition.verdict for partition in self.partitions}
-        if Verdict.ANOMALIES in verdicts:
-            return Verdict.ANOMALIES
-        if self.missing or Verdict.NOT_PROVABLE in verdicts:
-            return Verdict.NOT_PROVABLE
-        return Verdict.PROVEN
+        if self.missing:
+            verdicts.add(Verdict.NOT_PROVABLE)
+        return min(verdicts, key=GRAVEST.index, default=Verdict.PROVEN)

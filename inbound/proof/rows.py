@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from inbound.proof.model import ANOMALIES, Proof
-from inbound.proof.words import KINDS, VERDICTS, amount, explained_offsets
+from inbound.proof.words import KINDS, VERDICTS, amount, explained_offsets, left_out_offsets
 
 #: As in Arrow; a time is in microseconds since 1970, UTC. All may be null.
 ColumnType = Literal["string", "int64", "bool", "timestamp", "list<int64>", "list<string>"]
@@ -32,6 +32,7 @@ PARTITION_COLUMNS: Mapping[str, ColumnType] = MappingProxyType(
         "in_flight": "int64",
         **{kind.replace("-", "_"): "int64" for kind in KINDS},
         "explained": "int64",
+        "left_out": "int64",
         "claims": "int64",
         "missing": "list<string>",
     }
@@ -82,6 +83,7 @@ def partition_rows(proof: Proof) -> list[Row]:
                 for kind in KINDS
             },
             "explained": explained_offsets([partition]),
+            "left_out": left_out_offsets([partition]),
             "claims": len(partition.claims),
             "missing": list(partition.missing),
         }

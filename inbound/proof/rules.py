@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from inbound.proof.chain import first_taken_away, unsure_of
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_PAST, COMMITTED, PASSED, Evidence, Hole, Log
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log, Missing
 from inbound.proof.intervals import difference, intersection, union
 from inbound.proof.model import Coordination, Damage, Finding, LogExtent, OffsetRange, PartitionKey, Span
 
@@ -18,52 +19,125 @@ def other_damage(evidence: Evidence, key: PartitionKey, damage: Sequence[Damage]
 
 
 def held_against_zookeeper(
-    evidence: Evidence, claims: Sequence[Claim], coordination: Coordination | None, since: int | None
+    evidence: Evidence,
+    claims: Sequence[Claim],
+    coordination: Coordination | None,
+    since: int | None,
+    told_of: Collection[int | None],
 ) -> int | None:
-    """Return what is committed; say what is missing if the ledger does not lead there."""
+    """Return what is committed; say what is missing if the ledger does not lead there.
+
+    `told_of`: the commits of which its lines say that they landed, by mzxid.
+    """
     expected = evidence.expected
-    if coordination is None or coordination.committed is None:
+    if coordination is None or not coordination.known:
         return expected
-    committed, mzxid = coordination.committed, coordination.mzxid
+    committed, mzxid, epoch = coordination.committed, coordination.mzxid, coordination.epoch
     if expected is None:
-        if not claims and committed not in (0, since):
-            text = f"the group's commit is {committed}, and no ledger has a line of this partition; give the ledgers"
-            evidence.lacks(text, since)
+        if not claims:
+            _without_a_line(evidence, coordination, since)
+        elif committed is None and evidence.opens and epoch is not None and epoch > evidence.last_epoch:
+            announced = min(evidence.opens)
+            evidence.lacks(first_taken_away(announced, "it holds none"), announced)
         return committed
     known = evidence.last_mzxid
     if committed == expected or (mzxid == known and committed == evidence.last_landed):
         return committed
     if mzxid is not None and known is not None and mzxid <= known:
         return expected  # the ledger was read later, and knows better
-    if coordination.epoch is not None and coordination.epoch < evidence.last_epoch:
+    if epoch is not None and epoch < evidence.last_epoch:
         return expected  # the last claim came later
+    if committed is None:
+        _no_commit(evidence, expected)
+        return expected
+    last, wall = claims[-1], claims[-1].items[-1].wall
     if committed in evidence.opens or (evidence.loose and committed > expected):
-        evidence.holes += [
-            Hole(first, end, COMMITTED, claims[-1], claims[-1].items[-1].wall)
-            for first, end in evidence.never_handed([(expected, committed)])
-            if not evidence.loose
-        ]
+        if not evidence.loose:
+            evidence.passed(evidence.never_handed([(expected, committed)]), COMMITTED, last, wall)
         evidence.floor = max(evidence.floor, committed)
         return committed
-    epoch = coordination.epoch
     unknown = epoch is not None and epoch > evidence.last_epoch
-    if committed > expected and not unknown:
-        evidence.holes += [
-            Hole(first, end, COMMITTED, claims[-1], claims[-1].items[-1].wall)
-            for first, end in difference([(expected, committed)], union(evidence.excused))
-        ]
+    if committed > expected and not unknown and (mzxid in told_of or not last.unsure):
+        evidence.passed([(expected, committed)], COMMITTED, last, wall)
         return committed
     by = (
         f"under epoch {epoch}, of which the ledger has no line" if unknown else "and no line of the ledger says by whom"
     )
-    evidence.lacks(
+    text = (
         f"the commit was moved from {expected} to {committed}, {by}: somebody set the offset from outside, or a consumer's "
-        "ledger is missing; give the ledgers of all consumers of the group",
-        min(expected, committed),
+        "ledger is missing; give the ledgers of all consumers of the group"
     )
+    if committed > expected and not unknown:
+        text = unsure_of(last, expected, committed)
+    evidence.lacks(text, min(expected, committed))
     if committed > expected:
-        evidence.excused.append((expected, committed))
+        evidence.excused.add(expected, committed)
     return committed
+
+
+def _without_a_line(evidence: Evidence, coordination: Coordination, since: int | None) -> None:
+    """Say what is missing of a partition of which no ledger has a line."""
+    committed, epoch = coordination.committed, coordination.epoch
+    if since is None and _never_committed(coordination):
+        return
+    if committed is None and since is not None:
+        _no_commit(evidence, since)
+    elif committed not in (None, 0, since):
+        text = f"the group's commit is {committed}, and no ledger has a line of this partition; give the ledgers"
+        evidence.lacks(text, since)
+    elif epoch and since is None:
+        text = f"the partition was claimed (epoch {epoch}), and no ledger has a line of it; give the ledgers"
+        evidence.lacks(text, since)
+
+
+def _never_committed(coordination: Coordination) -> bool:
+    """Whether a reset has set the group's first commit, and nobody is known to have claimed, before it or after."""
+    moved = coordination.moved
+    return moved is not None and not moved.claimed and moved.since is None and moved.new == coordination.committed
+
+
+def _no_commit(evidence: Evidence, last: int) -> None:
+    evidence.lacks(
+        f"ZooKeeper has no commit of the group, and the last one was {last}: its offset node was deleted or emptied. The "
+        f"next claim begins where auto_offset_reset says; set the offset to {last} before (`inbound offsets reset`)",
+        last,
+    )
+
+
+def unnoticed_cut(coordination: Coordination) -> Missing:
+    """Say what is missing where the log was cut below the commit: until a consumer acts on it, nobody reads what came since."""
+    where = f" at {coordination.cut}" if coordination.cut else ", where is not known,"
+    return Missing(
+        f"the log was cut{where} below the commit {coordination.committed}: what was handed out from there on is not what it "
+        "holds now. Start a consumer of the group, which acts on it (on_truncation), and validate again",
+        coordination.cut,
+    )
+
+
+def unclaimed(
+    evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, coordination: Coordination | None
+) -> None:
+    """Find records for which nobody was ever responsible: no line of the partition, and ZooKeeper knows no claim of it."""
+    if claims or coordination is None or extent is None:
+        return
+    if not _never_committed(coordination) and (coordination.epoch or coordination.committed):
+        return
+    text = "no consumer of the group has ever claimed the partition"
+    evidence.found("unclaimed", [(extent.start, extent.end)] if extent.end > extent.start else [], text, [], None)
+    if extent.start:
+        evidence.found("unclaimed", [(0, extent.start)], f"Kafka has deleted it, and {text}", [], None)
+
+
+def left_out(evidence: Evidence, committed: int | None) -> list[OffsetRange]:
+    """Find what is committed past on purpose. Returns it, as far as it was not processed all the same."""
+    found: list[OffsetRange] = []
+    for left in evidence.left_out:
+        ranges = intersection([(left.first, left.next)], [(0, committed)] if committed else [])
+        if left.kind in ("passed-over", "jumped"):
+            ranges = difference(ranges, evidence.handed.ranges)
+        evidence.found(left.kind, ranges, left.cause, [left.claim], left.wall)
+        found += ranges
+    return union(found)
 
 
 def start_of_evidence(evidence: Evidence, since: int | None) -> None:
@@ -77,17 +151,17 @@ def start_of_evidence(evidence: Evidence, since: int | None) -> None:
 
 def resolve_holes(evidence: Evidence, committed: int) -> None:
     """Say of each range that was passed over whether it was lost, handed out late, or by others."""
-    excused = union(evidence.excused)
     for hole in evidence.holes:
-        ranges = difference([(hole.first, hole.next)], excused)
-        never = difference(ranges, evidence.handed.ranges)
-        handed = intersection(ranges, evidence.handed.ranges)
+        ranges = [(hole.first, hole.next)]
+        never = difference(ranges, evidence.counts.ranges)
+        handed = intersection(ranges, evidence.counts.ranges)
         claim, wall = hole.claim, hole.wall
         who = f"{claim.consumer} (epoch {claim.epoch})"
         how = {
             PASSED: f"{who} went on at {hole.next} after {hole.first}, and nothing says why",
             COMMITTED: f"the commit of {who} went past it to {hole.next}",
             BEGAN_PAST: f"{who} began at {hole.next}, although only {hole.first} was committed",
+            BEGAN_ANEW: f"{who} found no commit of the group, whose last one was {hole.first}, and began at {hole.next}",
         }[hole.how]
         lost = intersection(never, [(0, committed)] if committed else [])
         evidence.found("lost", lost, f"{how}; nobody was handed it, and it is committed past", [claim], wall)
@@ -137,7 +211,10 @@ def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, commi
 def past_the_end(evidence: Evidence, claims: Sequence[Claim], extent: LogExtent | None, committed: int | None) -> None:
     if extent is None:
         return
-    high = max(evidence.high, committed or 0) if evidence.start is not None else (committed or 0)
+    blind = any(
+        claim.has_gaps for claim in claims
+    )  # what was handed out before missing lines may be of a deleted topic
+    high = max(0 if blind or evidence.start is None else evidence.high, committed or 0)
     if high > extent.end:
         what = f"committed or handed out up to {high}, and the log ends at {extent.end}: the topic was deleted and made anew, "
         evidence.found("beyond-end", [(extent.end, high)], what + "or the brokers have lost its end", claims[-1:], None)
@@ -149,8 +226,13 @@ def deleted_unread(
     """The log begins above the commit: what lies between is gone, whoever comes. While somebody reads, he will say it."""
     if extent is None or committed is None or coordination is None or coordination.owner is not None:
         return
-    gone = evidence.never_handed([(committed, extent.start)]) if extent.start > committed else []
+    ahead = [(committed, extent.start)] if extent.start > committed else []
+    gone = evidence.never_handed(ahead)
     evidence.found("lost-to-retention", gone, "Kafka has deleted it, and nobody had been handed it", [], None)
+    again = evidence.unanswered(intersection(ahead, evidence.counts.ranges))
+    evidence.found(
+        "lost-to-retention", again, "it was handed out and not answered for, and Kafka has deleted it", [], None
+    )
 
 
 def in_flight(evidence: Evidence, claims: Sequence[Claim], committed: int | None) -> list[OffsetRange]:

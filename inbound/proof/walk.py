@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import COMMITTED, PASSED, Evidence, Hole
+from inbound.proof.evidence import COMMITTED, NO_END, PASSED, Evidence, LeftOut, unwritten
 from inbound.proof.intervals import Growing, difference, intersection, union
-from inbound.proof.model import Damage, Event, OffsetRange, Span
+from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
 
 #: How a claim ended that left behind what is handed out again, as part of a sentence.
 _ENDED = {
@@ -17,26 +19,48 @@ _ENDED = {
 }
 
 
+#: What a `skip` is, by the first word of its reason, and that as part of a sentence.
+_SKIPPED: dict[str, tuple[LeftOutKind, str]] = {
+    "skip": ("given-up", "gave it up when it had failed for good (on_error: skip)"),
+    "dead-letter": ("dead-lettered", "sent it to the dead-letter topic when it had failed for good"),
+    "processor": ("passed-over", "passed over it, as its processor said (skip=True)"),
+    "truncation": ("jumped", "moved past it when the log was cut"),
+}
+#: So much of a processor's error is told.
+_SAID = 200
+
+
 class Walk:
     """Goes through the items of a claim in their order, and notes in the evidence what is to be said of them."""
 
-    def __init__(self, evidence: Evidence, claim: Claim, position: int | None) -> None:
+    def __init__(
+        self,
+        evidence: Evidence,
+        claim: Claim,
+        position: int | None,
+        begins_anew: Callable[[Evidence, Claim, int], None],
+    ) -> None:
+        """`begins_anew` is told where the claim begins, if it found no commit of the group."""
         self.evidence = evidence
         self.claim = claim
         self.position = position  # where its next hand-out should begin; None: not known
+        self.began: int | None = None  # where it began, if it found no commit of the group
+        self._begins_anew = begins_anew
         self.own = Growing()  # what it has handed out
         self.landed: int | None = None  # the last commit of its own
         self.unsettled: set[int] = set()  # commits announced, of which it is not known that they landed
-        self._asked = Growing()  # what somebody has asked to have again
+        self._asked = Growing()  # what somebody has asked to have again, and has not got yet
+        for first, end in evidence.given_back.ranges:
+            self.ask(first, end)
         self._announced: int | None = None
         self._last_first: int | None = None
         self._answered = False  # the last hand-out was
         self._given: int | None = None  # the first position, if the processor said it
-        self._truncated = False  # the log seems to have lost its end: commits may begin anew lower
         self._fresh = claim.known  # nothing of it has been seen yet
         self._blind = sorted((item for item in claim.blind if not item.degraded), key=_line_of)
         #: Up to this line, lines that were never written may have stood between any two.
         self._blind_until = max((item.seq or 0 for item in claim.blind if item.degraded), default=-1)
+        self._last_seq = 0  # of the lines gone through
         if self._blind_until >= 0:
             self.ask(0, max([evidence.high, *(span.next for span in claim.spans if span.seq <= self._blind_until)]))
 
@@ -58,6 +82,7 @@ class Walk:
             self.evidence.loose = True
         for missed in self._blind:
             self._miss(missed)
+        self.evidence.came_to(self.position if self.position is not None else NO_END)
         self.evidence.handed_by(self.claim, self.own)
 
     # -- hand-outs ---------------------------------------------------------------------------------------------------
@@ -67,13 +92,19 @@ class Walk:
         if position is None:
             self._begin_at(span.first)
         elif span.first > position:
-            self._passed_over(position, span)
-        elif span.first < position and self._went_back_for_a_reason(span):
-            self.ask(span.first, position)
+            self._passed_over(position, span, span.first)
+        elif span.first < position:
+            evidence.wanted_from(span.first)
+            if self._went_back_for_a_reason(span):
+                self.ask(span.first, position)
+        evidence.wanted(span.first, span.next)
         before = evidence.handed.overlaps(span.first, span.next)
         again = self.own.add(span.first, span.next)
         self._again(again, span)
         self._handed_before(difference(before, again), span)
+        if span.seq > self._blind_until:
+            self._asked.cut(span.first, span.next)
+        evidence.given_back.cut(span.first, span.next)
         self.position = span.next
         evidence.high = max(evidence.high, span.next)
         self._last_first = span.last_first if span.last_first is not None else span.first
@@ -85,12 +116,9 @@ class Walk:
         same_batch = span.first == self._last_first and not self._answered
         return span.first in (self._announced, committed) or same_batch or span.seq <= self._blind_until
 
-    def _passed_over(self, position: int, span: Span) -> None:
-        if span.seq <= self._blind_until:
-            return
-        own_excused = [*self.own.ranges, *self.evidence.excused]
-        for first, end in difference([(position, span.first)], union(own_excused)):
-            self.evidence.holes.append(Hole(first, end, PASSED, self.claim, span.wall))
+    def _passed_over(self, position: int, item: Span | Event, to: int) -> None:
+        if item.seq > self._blind_until:
+            self.evidence.passed(difference([(position, to)], self.own.ranges), PASSED, self.claim, item.wall)
 
     def _again(self, ranges: list[OffsetRange], span: Span) -> None:
         """It handed these out before, itself."""
@@ -138,16 +166,23 @@ class Walk:
         if span.answered is not None:
             self._announced = span.answered
             self._answered = self._answered or self._last_first is None or span.answered > self._last_first
+            if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
+                self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
+            self.evidence.answered = max(self.evidence.answered, span.answered)
+            if self.position is None and self._fresh:
+                self.evidence.anew = span.answered
         if span.landed is None:
             return
         evidence, landed = self.evidence, span.landed
+        evidence.anew = None
         if (self.position is None and self._fresh) or landed == self._given:
             self._begin_at(landed)
         elif self.position is not None and landed > max(self.position, self.own.end):
             self._committed_past(landed, span)
-        if self._truncated and landed < evidence.floor:
-            evidence.floor = evidence.high = landed
+        if landed == evidence.over_cut:
+            evidence.over_cut = None
+            self._went_back(landed)
         elif self.landed is not None and landed < self.landed:
             evidence.found(
                 "unfenced", [(landed, self.landed)],
@@ -155,31 +190,40 @@ class Walk:
                 "took effect after a newer one", [self.claim], span.wall,
             )  # fmt: skip
         self.unsettled = {commit for commit in self.unsettled if commit > landed}
-        self.landed = landed
+        self.landed, evidence.loose = landed, False
         evidence.floor = max(evidence.floor, landed)
         evidence.high = max(evidence.high, landed)
         if span.last_mzxid is not None and span.last_mzxid > (evidence.last_mzxid or -1):
             evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
 
+    def _went_back(self, landed: int) -> None:
+        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition."""
+        evidence = self.evidence
+        if landed < evidence.floor:
+            self.ask(landed, evidence.high)
+            evidence.floor = evidence.high = evidence.answered = landed
+
     def _committed_past(self, landed: int, span: Span) -> None:
         assert self.position is not None
-        passed = difference([(self.position, landed)], union([*self.own.ranges, *self.evidence.excused]))
-        for first, end in passed:
-            self.evidence.holes.append(Hole(first, end, COMMITTED, self.claim, span.wall))
+        passed = difference([(self.position, landed)], self.own.ranges)
+        self.evidence.passed(passed, COMMITTED, self.claim, span.wall)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
     def _event(self, event: Event) -> None:
         facts = event.facts
-        if event.kind == "revert":
-            self._move_back(int(facts["from"]), int(facts["to"]))
+        if event.kind == "truncated":
+            self.evidence.over_cut = facts.get("to")
+        elif event.kind == "revert":
+            self._move_back(int(facts["from"]), int(facts["to"]), successor=facts.get("reason") == "successor")
         elif event.kind == "skip":
-            self.evidence.excused.append((int(facts["from"]), int(facts["to"])))
-            self._move_on(int(facts["from"]), int(facts["to"]))
+            self._skip(int(facts["from"]), int(facts["to"]), event)
         elif event.kind == "retention":
             self._deleted(int(facts["first"]), int(facts["next"]), event)
         elif event.kind == "reset":
-            self._reset(facts.get("old"), facts.get("new"))
+            self._reset(facts.get("old"), facts.get("new"), event)
+        elif event.kind == "degraded":
+            self._lose_sight(unwritten(event))
         elif event.kind == "commit" and facts.get("commit") is not None:
             commit = int(facts["commit"])
             if facts.get("outcome") == "fenced":
@@ -187,38 +231,77 @@ class Walk:
             else:
                 self.unsettled.add(commit)
 
-    def _move_back(self, position: int, target: int) -> None:
-        """A revert: from there to `target`; by the processor, or because the log was truncated."""
+    def _move_back(self, position: int, target: int, *, successor: bool) -> None:
+        """A revert: from there to `target`; by the processor, over a cut, or to the commit, for another processor.
+
+        That one reads on as the next claim would, also where reading had gone back before the commit.
+        """
+        if successor and position < target:
+            self.evidence.came_to(position)
+            self._move_on(target)
+            return
+        if self.position is not None and target > self.position:
+            return  # none: what is handed out next shows what it passed over
         self.ask(target, max(position, target, self.position or 0))
-        if position in (self.landed, self._given, self.claim.position) and target < self.evidence.high:
-            # Maybe the log has lost its end (on_truncation); if so, lower commits follow.
-            self._truncated, self.evidence.high = True, target
+        self.evidence.wanted_from(target)
+        self.evidence.given_back.add(target, max(position, self.position or 0))
         self.position = target
 
-    def _move_on(self, first: int, end: int) -> None:
+    def _skip(self, first: int, end: int, event: Event) -> None:
+        if self.position is not None and self.position < first:
+            self._passed_over(self.position, event, first)
+        why, _, said = str(event.facts.get("reason", "")).partition(": ")
+        kind, what = _SKIPPED.get(why, _SKIPPED["processor"])
+        cause = f"{self.claim.consumer} (epoch {self.claim.epoch}) {what}{f': {said[:_SAID]}' if said else ''}"
+        self.evidence.leave_out(LeftOut(first, end, kind, cause, self.claim, event.wall))
+        self._move_on(end)
+
+    def _move_on(self, end: int) -> None:
         if self.position is None or self.position <= end:
             self.position = end
 
     def _deleted(self, first: int, end: int, event: Event) -> None:
-        self.evidence.excused.append((first, end))
-        gone = difference(difference([(first, end)], self.evidence.handed.ranges), self.own.ranges)
+        self._deleted_in_hand(first, end, event)
+        if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
+            first = min(first, self.position)
+        gone = difference(difference([(first, end)], self.evidence.counts.ranges), self.own.ranges)
+        self.evidence.passed_again(first, end)
+        self.evidence.excused.add(first, end)
         self.evidence.found(
             "lost-to-retention", gone,
             f"Kafka had deleted it when {self.claim.consumer} (epoch {self.claim.epoch}) came to read it", [self.claim],
             event.wall,
         )  # fmt: skip
-        self._move_on(first, end)
+        self._move_on(end)
         if self._given is not None and first <= self._given < end:
             self._given = end
 
-    def _reset(self, old: object, new: object) -> None:
+    def _deleted_in_hand(self, first: int, end: int, event: Event) -> None:
+        """Reading had come back to `first` for what was handed out without an answer that went past it."""
+        evidence = self.evidence
+        for low, high in evidence.unanswered(
+            intersection([(first, end)], union([*evidence.counts.ranges, *self.own.ranges]))
+        ):
+            owner = evidence.owner_of(low, high) or self.claim
+            evidence.found(
+                "lost-to-retention", [(low, high)],
+                f"{owner.consumer} (epoch {owner.epoch}) had been handed it and had not answered for it, and Kafka had deleted it "
+                f"when {self.claim.consumer} (epoch {self.claim.epoch}) came to read it again", [owner, self.claim], event.wall,
+            )  # fmt: skip
+
+    def _reset(self, old: object, new: object, event: Event) -> None:
         if not isinstance(new, int):
             return
-        evidence, before = self.evidence, old if isinstance(old, int) else self.position
+        evidence = self.evidence
+        before = old if isinstance(old, int) else self.position if self.position is not None else evidence.expected
+        evidence.wanted(new)
         if before is not None and new > before:
-            evidence.excused.append((before, new))
+            if self.position is not None and self.position < before:
+                self._passed_over(self.position, event, before)
+            cause = f"{event.facts.get('reason') or 'a reset'} moved {self.claim.consumer} from {before} to {new}"
+            evidence.leave_out(LeftOut(before, new, "jumped", cause, self.claim, event.wall))
         self.ask(new, max(evidence.floor, before or 0, self.position or 0))
-        evidence.floor = evidence.high = self.position = self._given = new
+        evidence.floor = evidence.high = evidence.answered = self.position = self._given = new
         if self.landed is not None:
             self.landed = new
 
@@ -226,30 +309,51 @@ class Walk:
 
     def _begin_at(self, offset: int) -> None:
         """Where the claim began was not known before: here it begins, or goes on after missing lines."""
-        self.position = offset
         evidence = self.evidence
         evidence.sure_from(offset)
+        if self._fresh and self.position is None:
+            self.began = offset
+            self._begins_anew(evidence, self.claim, offset)
+        self.position = offset
         if evidence.start is None:
             evidence.start = offset
-        elif self._fresh and offset < evidence.floor:  # the group's offset had been deleted: it begins anew
+        elif offset < evidence.floor:  # the group's offset had been deleted: it begins anew; or it was moved unseen
             self.ask(offset, evidence.high)
             evidence.floor = evidence.high = offset
         self._fresh = False
 
     def _look_for_missing_lines(self, item: Span | Event) -> None:
-        """From missing lines on, where the next hand-out begins is not known."""
+        """From missing lines on, where the next hand-out begins is not known; nor whether it is the same topic."""
         while self._blind and item.seq > _line_of(self._blind[0]):
             self._miss(self._blind.pop(0))
-            self.position, self._fresh = None, False
-            self.ask(0, max(self.evidence.high, self.own.end))
+        if self._last_seq <= self._blind_until:
+            self._forget_commit()
+            if item.seq > self._blind_until:
+                self._forget_position()
+        self._last_seq = item.last_seq if isinstance(item, Span) else item.seq
 
     def _miss(self, item: Damage) -> None:
-        evidence = self.evidence
-        if not (evidence.by_claim or self.claim.known or item.seq):
-            return  # before the beginning of all evidence: its files were deleted, by retention
-        evidence.loose = True
-        committed = self.landed if self.landed is not None else evidence.expected
-        evidence.lacks(f"{item.what}; restore it, or begin after it", committed)
+        if self.evidence.by_claim or self.claim.known or item.seq:
+            self._lose_sight(f"{item.what}; restore it, or begin after it")
+        else:  # before the beginning of all evidence: its files were deleted, by retention
+            self.position, self._fresh = None, False
+
+    def _lose_sight(self, text: str) -> None:
+        """From here on it is not known what it does, until it is handed something, or a commit of it lands."""
+        self._forget_commit()
+        self.evidence.lacks(text, self.evidence.expected)
+        self.evidence.loose = True
+        self._forget_position()
+
+    def _forget_commit(self) -> None:
+        """Another commit may have landed since, of another topic even."""
+        if self.landed is not None:
+            self.evidence.landed(self.landed)
+        self.landed = None
+
+    def _forget_position(self) -> None:
+        self.position, self._fresh = None, False
+        self.ask(0, max(self.evidence.high, self.own.end))
 
 
 def _line_of(item: Damage) -> int:

@@ -8,7 +8,18 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
 
-from inbound.proof.model import ANOMALIES, Finding, FindingKind, PartitionProof, Proof, Verdict
+from inbound.proof.intervals import size
+from inbound.proof.model import (
+    ANOMALIES,
+    GRAVEST,
+    LEFT_OUT,
+    Finding,
+    FindingKind,
+    FormerTopic,
+    PartitionProof,
+    Proof,
+    Verdict,
+)
 
 
 class Word(NamedTuple):
@@ -30,7 +41,7 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
             "ask whether the topic was deleted and made anew or the brokers lost their newest records; then reset the group",
         ),
         "lost-to-retention": Word(
-            "deleted by Kafka before it was handed out",
+            "deleted by Kafka before it was handed out, or before it was handed out again after a failure",
             "nothing brings these back from Kafka; raise the topic's retention above the longest outage, or watch the lag",
         ),
         "unfenced": Word(
@@ -49,6 +60,25 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
             "passed over in the order of hand-outs, not committed past, or handed out later",
             "check what the processor did with these records; report this with the ledger, it must not happen",
         ),
+        "unclaimed": Word(
+            "in the log, and no consumer of the group was ever responsible for it",
+            "start consumers that claim these partitions, or prove the others alone (--partitions, --topic)",
+        ),
+        "given-up": Word(
+            "failed for good, and skipped (on_error: skip)",
+            "correct the processor, then hand these offsets out: `inbound spark replay` over the range",
+        ),
+        "dead-lettered": Word(
+            "failed for good, and sent to the dead-letter topic (on_error: dead-letter)", "read the dead-letter topic"
+        ),
+        "passed-over": Word(
+            "never delivered: the processor passed over it (skip=True)", "nothing, if that is what the processor meant"
+        ),
+        "jumped": Word(
+            "never delivered: a reset, on_claim or on_truncation moved the group past it",
+            "nothing, if it was meant so; after a cut log (on_truncation: latest) reset the group to the first of these offsets "
+            "to have what the log holds there now",
+        ),
         "uncommitted": Word(
             "answered, but the commit did not land and nobody holds the partition: it will be handed out again",
             "start a consumer of the group; it begins at the commit",
@@ -62,7 +92,23 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
 
 #: Verdicts as people and programs read them.
 VERDICTS: Mapping[Verdict, str] = MappingProxyType(
-    {Verdict.PROVEN: "proven", Verdict.ANOMALIES: "anomalies", Verdict.NOT_PROVABLE: "not provable"}
+    {
+        Verdict.PROVEN: "proven",
+        Verdict.ANOMALIES: "anomalies",
+        Verdict.NOT_PROVABLE: "not provable",
+        Verdict.UNCLAIMED: "never claimed",
+    }
+)
+#: What is said of offsets of these kinds after the number of those that were handed out and committed.
+_BESIDES: Mapping[FindingKind, str] = MappingProxyType(
+    {
+        "given-up": "given up (on_error: skip)",
+        "dead-lettered": "dead-lettered",
+        "passed-over": "passed over by the processor",
+        "jumped": "jumped over (by a reset, on_claim or on_truncation)",
+        "repeated": "repeated, as at-least-once allows",
+        "uncommitted": "answered and not committed yet",
+    }
 )
 
 
@@ -101,23 +147,33 @@ def headline(proof: Proof) -> str:
         hit = sum(partition.verdict is Verdict.ANOMALIES for partition in proof.partitions)
         return (
             f"{whom}: {_listed(f'{some} {kind}' for kind, some in bad.items())} "
-            f"in {hit:,} of {counted(len(proof.partitions), 'partition')}"
+            f"in {hit:,} of {counted(len(proof.partitions), 'partition')}{_others(proof, told)}"
         )
+    partitions = counted(len(proof.partitions), "partition")
+    if proof.verdict is Verdict.UNCLAIMED:
+        never = sum(partition.verdict is Verdict.UNCLAIMED for partition in proof.partitions)
+        some = told.get("unclaimed", 0)
+        text = f"{some} offsets of {never:,} of {partitions} for which nobody was ever responsible"
+        return f"{whom}: {text}{_others(proof, told)}"
     if proof.verdict is Verdict.NOT_PROVABLE:
         open_ = sum(partition.verdict is not Verdict.PROVEN for partition in proof.partitions)
-        where = f" of {open_:,} of {counted(len(proof.partitions), 'partition')}" if open_ else ""
-        return f"{whom}: nothing wrong was found, but the evidence{where} is not complete"
+        where = f" of {open_:,} of {partitions}" if open_ else ""
+        return f"{whom}: nothing wrong was found, but the evidence{where} is not complete{_others(proof, told)}"
     if not proof.partitions:
         return "there is no partition to judge"
-    text = (
-        f"{whom}: {proven_offsets(proof):,} offsets of {counted(len(proof.partitions), 'partition')} "
-        "handed out and committed, none lost"
-    )
-    if "repeated" in told:
-        text += f"; {told['repeated']} repeated, as at-least-once allows"
-    if "uncommitted" in told:
-        text += f"; {told['uncommitted']} answered and not committed yet"
+    text = f"{whom}: {proven_offsets(proof):,} offsets of {partitions} handed out and committed, none lost"
+    text += "".join(f"; {told[kind]} {besides}" for kind, besides in _BESIDES.items() if kind in told)
+    if anew := sum(bool(partition.former) for partition in proof.partitions):
+        text += f"; {counted(anew, 'partition')} of a topic that was created anew, of which the old one is not judged any more"
     return text
+
+
+def _others(proof: Proof, told: Mapping[FindingKind, Amount]) -> str:
+    """Return what is to be said beside the gravest verdict: partitions with the next ones, and what was not processed."""
+    lesser = GRAVEST[GRAVEST.index(proof.verdict) + 1 : -1]
+    verdicts = [partition.verdict for partition in proof.partitions]
+    text = "".join(f"; {verdicts.count(one):,} {VERDICTS[one]}" for one in lesser if one in verdicts)
+    return text + "".join(f"; {told[kind]} {_BESIDES[kind]}" for kind in LEFT_OUT if kind in told)
 
 
 def subject(proof: Proof) -> str:
@@ -130,12 +186,35 @@ def subject(proof: Proof) -> str:
 
 
 def proven_offsets(proof: Proof) -> int:
-    """Return how many offsets lie in the proven ranges."""
+    """Return how many offsets of the proven ranges were handed out, and not left out on purpose."""
     return sum(
-        partition.proven - partition.start
+        partition.proven - partition.start - size(partition.left_out)
         for partition in proof.partitions
         if partition.proven is not None and partition.start is not None
     )
+
+
+def left_out_offsets(partitions: Iterable[PartitionProof]) -> int:
+    """Return how many offsets of the proven ranges were committed past on purpose."""
+    return sum(size(partition.left_out) for partition in partitions)
+
+
+def began_anew(partitions: Iterable[PartitionProof]) -> list[str]:
+    """Return a sentence for each topic that was deleted and created anew under the group: what is not judged any more."""
+    return [
+        f"{partition.key.topic}/{partition.key.partition}: the topic was deleted and created anew; epoch {former.epoch} began "
+        f"the new one ({moment(former.wall)}). Of the deleted one {_known_of(former)}. What stood behind that, and whether its log "
+        "had more than was handed out, is not judged any more"
+        for partition in partitions
+        for former in partition.former
+    ]
+
+
+def _known_of(former: FormerTopic) -> str:
+    if former.start is None or former.committed is None:
+        return "no commit is known"
+    handed = f", handed out up to {former.handed_to}" if former.handed_to > former.committed else ""
+    return f"{former.start} to {former.committed} was committed{handed}"
 
 
 def explained_offsets(partitions: Iterable[PartitionProof]) -> int:
@@ -145,8 +224,7 @@ def explained_offsets(partitions: Iterable[PartitionProof]) -> int:
 
 def by_urgency(partitions: Iterable[PartitionProof]) -> list[PartitionProof]:
     """Return partitions with anomalies first, then what is not provable, then the rest with most findings first."""
-    order = {Verdict.ANOMALIES: 0, Verdict.NOT_PROVABLE: 1, Verdict.PROVEN: 2}
-    return sorted(partitions, key=lambda p: (order[p.verdict], not p.findings, p.key))
+    return sorted(partitions, key=lambda p: (GRAVEST.index(p.verdict), not p.findings, p.key))
 
 
 def findings_by_urgency(proof: Proof) -> list[tuple[PartitionProof, Finding]]:

@@ -30,7 +30,7 @@ _PROGRESS_EVERY = 0.1
 #: Answers after which the same request may be taken.
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 #: Answers that are about single events, not about all that we could send.
-_ABOUT_EVENTS = frozenset({400, 413})
+_ABOUT_EVENTS = frozenset({400, 413, 422})
 
 
 class Event(NamedTuple):
@@ -117,8 +117,10 @@ class Posting:
             raise PublishError(
                 f"{self.name}: answered {answer.status}: {said or 'without a reason'}; {self._so_far(chunk[0].line)}"
             )
-        if len(chunk) == 1:
-            self.refused.append(Refusal(chunk[0].line, said))
+        refused = chunk if len(chunk) == 1 else _named(chunk, answer.headers)
+        if refused:
+            self.refused += [Refusal(event.line, said) for event in refused]
+            self.delivered += len(chunk) - len(refused)
             return
         # Of a request that is refused so nothing was written: look for the events that it is about.
         middle = len(chunk) // 2
@@ -223,6 +225,12 @@ def _chunks(events: Iterable[Event | None], most: int) -> Iterator[list[Event]]:
         raise
     if chunk:
         yield chunk
+
+
+def _named(chunk: Sequence[Event], headers: Mapping[str, str]) -> list[Event]:
+    """Return the events of `chunk` that an answer names as refused, where the others are written."""
+    numbers = {number.strip() for number in headers.get("inbound-refused", "").split(",")}
+    return [event for number, event in enumerate(chunk, 1) if str(number) in numbers]
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:

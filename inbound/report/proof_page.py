@@ -10,6 +10,7 @@ from inbound.proof.words import (
     VERDICTS,
     amount,
     amounts,
+    began_anew,
     by_urgency,
     counted,
     explained_offsets,
@@ -44,6 +45,7 @@ def proof_page(proof: Proof, rest: str = "proof.json") -> str:
         tiles(_tiles(proof)),
         _map(proof),
         _missing(proof),
+        _anew(proof),
         _advice(proof),
         _overview(proof, partitions) if partitions else None,
         _timelines(partitions, rest) if partitions else None,
@@ -108,12 +110,17 @@ def _missing(proof: Proof) -> Markup | None:
     return joined((element("h2", "Missing for a proof"), element("ul", items, class_="reasons")))
 
 
+def _anew(proof: Proof) -> Markup | None:
+    items = [element("li", line, ".") for line in began_anew(proof.partitions)]
+    return joined((element("h2", "Created anew"), element("ul", items, class_="reasons"))) if items else None
+
+
 def _advice(proof: Proof) -> Markup | None:
     told = kinds_told(proof)
     items = [
         element("li", element("b", kind), ": ", _with_code(word.advice), ".")
         for kind, word in KINDS.items()
-        if told[kind] and kind in ANOMALIES
+        if told[kind] and (kind in ANOMALIES or kind == "unclaimed")
     ]
     if not items:
         return None

@@ -39,7 +39,7 @@ code { font: 13px ui-monospace, "Liberation Mono", monospace; }
   white-space: nowrap;
 }
 .proven { color: var(--good); background: var(--good-back); }
-.anomalies { color: var(--bad); background: var(--bad-back); }
+.anomalies, .never-claimed { color: var(--bad); background: var(--bad-back); }
 .not-provable { color: var(--open); background: var(--open-back); }
 .tiles {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 10px; margin: 22px 0 0;
@@ -81,7 +81,7 @@ summary h3 { display: inline; }
 ul.reasons { margin: 6px 0; padding-left: 20px; }
 .map { display: flex; flex-wrap: wrap; gap: 3px; margin: 12px 0 0; }
 .map a { width: 14px; height: 14px; border-radius: 3px; background: var(--good); opacity: .55; }
-.map a.anomalies { background: var(--bad); opacity: 1; }
+.map a.anomalies, .map a.never-claimed { background: var(--bad); opacity: 1; }
 .map a.not-provable { background: var(--open); opacity: 1; }
 .map a:hover, .map a:focus-visible { outline: 2px solid var(--text); }
 svg { display: block; width: 100%; height: auto; margin-top: 8px; }

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from inbound.config import ChannelConfig
-from inbound.coordinators.nodes import decode_epoch, decode_offset
+from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper
-from inbound.errors import BrokerUnavailableError
+from inbound.errors import BrokerUnavailableError, ZkNodeError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.kafka_python import KafkaPythonClient
-from inbound.proof.model import Coordination
+from inbound.partition import ReadTo, read_to
+from inbound.proof.model import Coordination, Moved
 from inbound.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -63,6 +64,10 @@ class Coordinated:
 
     coordination: Coordination
     topic_id: str | None
+    #: Why a node of it cannot be used; then all of it counts for nothing.
+    problem: str | None = None
+    #: Up to where the log was read, and under which leader that was written; None: not known.
+    read_to: ReadTo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,6 @@ async def read_group(zk: ZooKeeper, group: str, partitions: Collection[TopicPart
 
     Raises:
         TransientError: the connection, or the time, ended.
-        BadNodeError: a node holds something else.
     """
     paths = GroupPaths(group)
     if await zk.get(paths.root) is None:
@@ -88,7 +92,10 @@ async def read_group(zk: ZooKeeper, group: str, partitions: Collection[TopicPart
         # The commit is asked for first: claims and owners may be newer than it, never older.
         calls = [(tp, zk.get(paths.offset(*tp)), zk.get(paths.epoch(*tp)), zk.get(paths.owner(*tp))) for tp in some]
         for tp, offset, epoch, owner in calls:
-            answer = _coordinated(paths, tp, await offset, await epoch, await owner)
+            try:
+                answer = _coordinated(paths, tp, await offset, await epoch, await owner)
+            except (BadNodeError, ZkNodeError) as error:
+                answer = Coordinated(Coordination(None, None, None, None, known=False), None, str(error))
             if answer is not None:
                 found[tp] = answer
     return Group(True, found)
@@ -105,14 +112,17 @@ def _coordinated(
     if offset is None and epoch is None and owner is None:
         return None
     claim = None if epoch is None else decode_epoch(paths.epoch(*tp), epoch.data)
+    committed = None if offset is None else decode_offset(paths.offset(*tp), offset.data)
     return Coordinated(
         Coordination(
-            committed=None if offset is None else decode_offset(paths.offset(*tp), offset.data),
+            committed=committed,
             mzxid=None if offset is None else offset.stat.mzxid,
             epoch=None if epoch is None else epoch.stat.version,
             owner=None if owner is None else owner.data.decode(errors="replace"),
+            moved=Moved.noted_in(claim),
         ),
         None if claim is None else claim.topic_id,
+        read_to=None if claim is None else read_to(committed, claim.leader_epoch),
     )
 
 
@@ -160,6 +170,21 @@ class Brokers:
                 )
             if left and not answered:
                 time.sleep(0.05)
+        return found
+
+    def cuts(self, read: Mapping[TopicPartition, ReadTo], seconds: float = ANSWER_SECONDS) -> dict[TopicPartition, int]:
+        """Return where logs were cut below what was read of them; see `inbound.kafka.leader_epochs.cuts`.
+
+        Raises:
+            BrokerUnavailableError: a leader does not answer in time.
+        """
+        found, silent = self._client.cuts(read, seconds)
+        if silent:
+            one = min(silent)
+            raise BrokerUnavailableError(
+                f"Kafka at {self._where} did not say within {seconds:.0f} s whether the logs of {len(silent)} partitions were "
+                f"cut, {one.topic}/{one.partition} among them; check that their leaders run"
+            )
         return found
 
     def close(self) -> None:

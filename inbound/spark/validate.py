@@ -11,12 +11,24 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import LedgerError, SparkError
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.ledger.places import FilePath, RemotePath
 from inbound.proof.collapse import RunStory
 from inbound.proof.judge import judge
-from inbound.proof.model import Event, LogExtent, PartitionKey, PartitionProof, Proof, Run, Span, Verdict
+from inbound.proof.model import (
+    GRAVEST,
+    Coordination,
+    Event,
+    LogExtent,
+    PartitionKey,
+    PartitionProof,
+    Proof,
+    Run,
+    Span,
+    Verdict,
+)
 from inbound.spark.failures import cause
 from inbound.spark.gather import AskZooKeeper, Brokers, Coordinated, Group, Subject, read_group
 from inbound.spark.ledger_source import Cut, LedgerMovedError
@@ -74,6 +86,7 @@ class _Scene:
     partitions: tuple[TopicPartition, ...]
     cut: Cut | TopicCut | None
     limits: Mapping[TopicPartition, LogRange]
+    cuts: Mapping[TopicPartition, int]  # of logs that were cut below the commit
     missing: tuple[str, ...]
 
     def key(self, tp: TopicPartition) -> PartitionKey:
@@ -183,7 +196,9 @@ def _scene(
             )
         for file in cut.foreign if isinstance(cut, Cut) else ():
             tell(f"{file.path}: is no file of a ledger, and was not read")
-    return _Scene(subject, group, topics, partitions, cut, brokers.limits(partitions), tuple(missing))
+    limits = brokers.limits(partitions)
+    cuts = brokers.cuts({tp: one.read_to for tp, one in group.partitions.items() if one.read_to is not None})
+    return _Scene(subject, group, topics, partitions, cut, limits, cuts, tuple(missing))
 
 
 def _scanned(
@@ -255,23 +270,33 @@ def _judged(
         coordinated = scene.group.partitions.get(tp)
         extent = _extent(question, scene, tp, bits)
         former = _of_former_topic(scene, tp, coordinated)
-        coordination = None if former or coordinated is None else coordinated.coordination
+        unread = _unread(coordinated)
+        coordination = None if former or unread else _coordination(scene, tp, coordinated)
         if (
             coordination is not None
             and isinstance(question.ledger, RemotePath)
             and _goes_on(runs, spans[key], events[key])
         ):
             # Its last lines are still to be shipped: what they say of the commit is for the next proof.
-            coordination = replace(coordination, committed=None, mzxid=None)
+            coordination = replace(coordination, known=False)
         proof = judge(
             key, runs, spans[key], events[key], damage, None if former else extent,
             coordination, since=_since(question, scene, tp),
         )  # fmt: skip
-        if former:
+        if lack := former or unread:
             proof = replace(
-                proof, verdict=max(proof.verdict, Verdict.NOT_PROVABLE, key=_gravity), missing=(*proof.missing, former)
+                proof,
+                verdict=min(proof.verdict, Verdict.NOT_PROVABLE, key=GRAVEST.index),
+                missing=(*proof.missing, lack),
             )
         yield _at_most_once(proof) if scene.subject.at_most_once else proof
+
+
+def _coordination(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> Coordination | None:
+    """Return what ZooKeeper says of a partition; None: nothing, for it knows no such group."""
+    if coordinated is not None:
+        return replace(coordinated.coordination, cut=scene.cuts.get(tp))
+    return Coordination(None, None, None, None) if scene.group.exists else None
 
 
 def _goes_on(runs: Iterable[Run], spans: Iterable[Span], events: Iterable[Event]) -> bool:
@@ -279,10 +304,6 @@ def _goes_on(runs: Iterable[Run], spans: Iterable[Span], events: Iterable[Event]
     items: list[Span | Event] = [*spans, *events]
     newest = max(items, key=lambda item: (item.epoch, item.seq), default=None)
     return newest is not None and any(run.run == newest.run and not run.ended for run in runs)
-
-
-def _gravity(verdict: Verdict) -> int:
-    return (Verdict.PROVEN, Verdict.NOT_PROVABLE, Verdict.ANOMALIES).index(verdict)
 
 
 def _extent(
@@ -296,11 +317,23 @@ def _extent(
     return LogExtent(limits.start, limits.end, present, _begin(question, scene, tp), topic_id)
 
 
+def _unread(coordinated: Coordinated | None) -> str | None:
+    """Say so where a node of a partition cannot be used."""
+    if coordinated is None or coordinated.problem is None:
+        return None
+    return f"what ZooKeeper knows of it cannot be used: {coordinated.problem}; then validate again"
+
+
 def _of_former_topic(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> str | None:
     """Say so where the group's offset is about another topic than the one of that name now."""
     now = scene.topics[tp.topic].topic_id
-    if coordinated is None or coordinated.topic_id is None or now is None or coordinated.topic_id == now:
+    if coordinated is None or coordinated.topic_id is None or now is None or same_topic(coordinated.topic_id, now):
         return None
+    if same_topic(coordinated.topic_id, now) is None:
+        return (
+            f"the group's offset is about topic {coordinated.topic_id}, the topic's id is {now}: whether that is one topic "
+            "cannot be told; set the offset with `inbound offsets reset`, and validate again"
+        )
     return (
         f"the topic was deleted and made again (its id is {now}, the group's offset is about {coordinated.topic_id}); "
         "start a consumer of the group, which begins with the new one, and validate again"

@@ -5,16 +5,37 @@ Faults are verbs. Nothing here waits or has a thread: a poll returns what is the
 
 from __future__ import annotations
 
+import base64
 import re
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Literal, NamedTuple
 
 from inbound.buffer import record_size
+from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError
-from inbound.kafka.base import Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.partition import ReadTo
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
+
+
+def _plain_id(number: int) -> str:
+    return f"topic-{number}"
+
+
+def _uuid(number: int) -> uuid.UUID:
+    return uuid.UUID(int=0xFBEFBEFF << 96 | number)  # begins with `++++/` in base64
+
+
+#: Ways to write the id of the n-th topic, as Kafka's clients do: a UUID, librdkafka's base64, and Java's.
+ID_FORMS: Sequence[Callable[[int], str]] = (
+    lambda number: str(_uuid(number)),
+    lambda number: base64.b64encode(_uuid(number).bytes).decode().rstrip("="),
+    lambda number: base64.urlsafe_b64encode(_uuid(number).bytes).decode().rstrip("="),
+)
 
 
 @dataclass
@@ -23,6 +44,43 @@ class _Log:
     start: int = 0
     end: int = 0
     led: bool = True  # has a leader that answers
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # each leader's, and where it began
+
+    def elect(self) -> None:
+        """Have another leader, which holds the log as it is now."""
+        epoch = self.epochs[-1][0] + 1
+        self.epochs = [*((e, start) for e, start in self.epochs if start < self.end), (epoch, self.end)]
+
+    def end_of(self, epoch: int) -> int | None:
+        """Return where what leaders up to `epoch` have written ends; None: the log knows of no leader so late."""
+        if epoch >= self.epochs[-1][0]:
+            return self.end if epoch == self.epochs[-1][0] else None
+        return next(start for later, start in self.epochs if later > epoch)
+
+    def epoch_of(self, offset: int) -> int | None:
+        """Return under which leader an offset was written; None for those before all."""
+        return next((epoch for epoch, start in reversed(self.epochs) if start <= offset), None)
+
+
+class ClientError(Exception):
+    """What a client raises that nobody expects; the thread that uses it goes on a second later (`inbound.driver`)."""
+
+
+class DivergedError(Exception):
+    """The log was cut below a position: it is `end` up to where it holds what was read."""
+
+    def __init__(self, end: int) -> None:
+        super().__init__(end)
+        self.end = end
+
+
+class Gone(NamedTuple):
+    """Records that have left a log."""
+
+    tp: TopicPartition
+    why: Literal["retention", "cut", "deleted"]
+    records: Sequence[PlainRecord]
+    end: int  # of what is left
 
 
 class FakeKafka:
@@ -30,26 +88,41 @@ class FakeKafka:
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, _Log] = {}
-        self._topics: dict[str, TopicMeta] = {}
+        self._topics: dict[str, tuple[int, int]] = {}  # partitions, and the how many-th topic that was created
         self._created = 0
+        self.tells_epochs = True  # whether brokers say under which leader a record was written
+        #: How clients write the ids of topics: each client that is made takes the next way.
+        self.id_forms: Sequence[Callable[[int], str]] = (_plain_id,)
         self.is_up = True
         #: Every client that was made, in order.
         self.clients: list[FakeLogClient] = []
+        #: Told of records that leave a log.
+        #: Makes of a record that is published what the log gets.
+        self.stamp: Callable[[TopicPartition, PlainRecord], PlainRecord] = lambda tp, record: record
+        self.observers: list[Callable[[Gone], None]] = []
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Make a topic, or add partitions to it."""
         known = self._topics.get(name)
         if known is None:
             self._created += 1
-        self._topics[name] = TopicMeta(partitions, known.topic_id if known else f"topic-{self._created}")
+        self._topics[name] = partitions, known[1] if known is not None else self._created
         for number in range(partitions):
             self._logs.setdefault(TopicPartition(name, number), _Log())
+
+    def id_of(self, name: str, form: int) -> str:
+        """Return a topic's id as one of `ID_FORMS` writes it."""
+        return ID_FORMS[form % len(ID_FORMS)](self._topics[name][1])
+
+    def names(self, name: str, topic_id: str | None) -> bool:
+        """Whether that is an id, in any form, of the topic that there is now."""
+        return name in self._topics and any(self.id_of(name, form) == topic_id for form in range(len(ID_FORMS)))
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with everything in it; made again, it has another id."""
         del self._topics[name]
         for tp in [tp for tp in self._logs if tp.topic == name]:
-            del self._logs[tp]
+            self._gone(Gone(tp, "deleted", self._logs.pop(tp).records, 0))
 
     def publish(
         self,
@@ -65,7 +138,8 @@ class FakeKafka:
         log = self._logs[TopicPartition(topic, partition)]
         first = log.end
         for value in values:
-            log.records.append(PlainRecord(log.end, timestamp, key, value, headers))
+            record = PlainRecord(log.end, timestamp, key, value, headers)
+            log.records.append(self.stamp(TopicPartition(topic, partition), record))
             log.end += 1
         return range(first, log.end)
 
@@ -77,26 +151,70 @@ class FakeKafka:
         """Delete everything before offset `start`."""
         log = self._logs[TopicPartition(topic, partition)]
         log.start = max(log.start, start)
-        log.records = [record for record in log.records if record.offset >= start]
+        gone = [record for record in log.records if record.offset < start]
+        log.records = log.records[len(gone) :]
+        first = log.epoch_of(log.start)
+        log.epochs = [(epoch, max(begun, log.start)) for epoch, begun in log.epochs if first is None or epoch >= first]
+        self._gone(Gone(TopicPartition(topic, partition), "retention", gone, log.end))
 
     def truncate(self, topic: str, partition: int, end: int) -> None:
-        """Lose everything from offset `end` on, as an unclean leader election does."""
+        """Lose everything from offset `end` on, as an unclean leader election does. What is published next stands there."""
         log = self._logs[TopicPartition(topic, partition)]
-        log.end = min(log.end, end)
-        log.records = [record for record in log.records if record.offset < end]
+        log.end = min(log.end, max(end, log.start))
+        gone = [record for record in log.records if record.offset >= end]
+        log.records = log.records[: len(log.records) - len(gone)]
+        log.elect()
+        self._gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
+
+    def _gone(self, gone: Gone) -> None:
+        for observer in self.observers:
+            observer(gone)
 
     def offsets(self, topic: str, partition: int) -> list[int]:
         """Return the offsets that hold a record, in order; none if there is no such partition."""
         log = self._logs.get(TopicPartition(topic, partition))
         return [record.offset for record in log.records] if log is not None else []
 
+    def records(self, tp: TopicPartition) -> Sequence[PlainRecord]:
+        """Return what a partition's log holds; nothing if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.records if log is not None else ()
+
+    def start(self, tp: TopicPartition) -> int:
+        """Return where a partition's log starts; 0 if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.start if log is not None else 0
+
+    def end(self, tp: TopicPartition) -> int:
+        """Return where a partition's log ends; 0 if there is no such partition."""
+        log = self._logs.get(tp)
+        return log.end if log is not None else 0
+
+    def holds(self, tp: TopicPartition, record: object) -> bool:
+        """Whether a log has this very record, and no other one at its offset."""
+        return tp in self._logs and any(one is record for one in self._logs[tp].records)
+
     def lose_leader(self, topic: str, partition: int) -> None:
         """Let one partition answer nothing."""
         self._logs[TopicPartition(topic, partition)].led = False
 
     def elect_leader(self, topic: str, partition: int) -> None:
-        """Let it answer again."""
-        self._logs[TopicPartition(topic, partition)].led = True
+        """Let it answer again, by another leader that has everything."""
+        log = self._logs[TopicPartition(topic, partition)]
+        log.led = True
+        log.elect()
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return how many leaders a partition had before the one of now."""
+        return self._logs[TopicPartition(topic, partition)].epochs[-1][0]
+
+    def cut_below(self, tp: TopicPartition, offset: int, leader_epoch: int) -> int | None:
+        """Return where a log was cut below what that leader wrote up to `offset`; 0: it cannot tell; None: it was not."""
+        log = self._logs.get(tp)
+        if log is None or not self.tells_epochs:
+            return None
+        end = log.end_of(leader_epoch)
+        return None if end is not None and end >= offset else end or 0
 
     def down(self) -> None:
         """Let no broker answer."""
@@ -113,7 +231,8 @@ class FakeKafka:
             BrokerUnavailableError: the brokers are down.
         """
         self.check_up()
-        self.clients.append(FakeLogClient(self, max_poll_records))
+        id_form = self.id_forms[len(self.clients) % len(self.id_forms)]
+        self.clients.append(FakeLogClient(self, max_poll_records, id_form))
         return self.clients[-1]
 
     # -- the client's side -------------------------------------------------------------------------------------------
@@ -122,8 +241,9 @@ class FakeKafka:
         if not self.is_up:
             raise BrokerUnavailableError("Kafka (fake) does not answer: it is down")
 
-    def topics(self) -> Mapping[str, TopicMeta]:
-        return dict(self._topics)
+    def topics(self, id_form: Callable[[int], str] | None = None) -> Mapping[str, TopicMeta]:
+        write = id_form or self.id_forms[0]
+        return {name: TopicMeta(count, canonical(write(number))) for name, (count, number) in self._topics.items()}
 
     def log_range(self, tp: TopicPartition) -> LogRange | None:
         log = self._answering(tp)
@@ -140,22 +260,32 @@ class FakeKafka:
             raise BrokerUnavailableError(f"Kafka (fake): the leader of {tp.topic}/{tp.partition} does not answer")
         return next((record.offset for record in log.records if record.timestamp >= time_ms), None)
 
-    def fetch(self, tp: TopicPartition, position: int, limit: int, max_bytes: int) -> Fetched | None:
+    def fetch(
+        self, tp: TopicPartition, position: int, limit: int, max_bytes: int, leader_epoch: int | None = None
+    ) -> Fetched | None:
         """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None if no leader answers.
 
         Raises:
             LookupError: the position is not in the log.
+            DivergedError: what the leader of `leader_epoch` wrote ends before the position.
         """
         log = self._answering(tp)
         if log is None:
             return None
+        if leader_epoch is not None and self.tells_epochs and position >= log.start:
+            end = log.end_of(leader_epoch)
+            if end is None:
+                raise LookupError(position)
+            if end < position:
+                raise DivergedError(end)
         if not log.start <= position <= log.end:
             raise LookupError(position)
         waiting = [r for r in log.records if r.offset >= position]
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
         next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
-        return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end)
+        told = log.epoch_of(next_offset - 1) if self.tells_epochs and records else None  # it stands in the records
+        return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
     def _answering(self, tp: TopicPartition) -> _Log | None:
         log = self._logs.get(tp)
@@ -165,10 +295,13 @@ class FakeKafka:
 class FakeLogClient(LogClient):
     """Reads a `FakeKafka`. Partitions of one poll take turns at being first."""
 
-    def __init__(self, kafka: FakeKafka, max_poll_records: int) -> None:
+    def __init__(self, kafka: FakeKafka, max_poll_records: int, id_form: Callable[[int], str] = _plain_id) -> None:
         self._kafka = kafka
         self._max = max_poll_records
+        self._id_form = id_form
         self.positions: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}  # under which leader what is before a position was written
+        self._outside: dict[TopicPartition, Exception] = {}  # not fetched until they are read again
         self.paused: set[TopicPartition] = set()
         self.closed = False
         self.brought = False  # whether the last poll brought anything
@@ -177,10 +310,23 @@ class FakeLogClient(LogClient):
         self._remembered: Mapping[str, TopicMeta] | None = None
         self._behind = False
         self.questions = 0
+        self._failures: dict[str, list[Exception]] = {}
+
+    def fail_next(self, verb: str, error: Exception) -> None:
+        """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
+        self._failures.setdefault(verb, []).append(error)
+
+    def work_again(self) -> None:
+        """Raise none of what `fail_next` asked for any more."""
+        self._failures.clear()
+
+    def _fail_if_asked(self, verb: str) -> None:
+        if self._failures.get(verb):
+            raise self._failures[verb].pop(0)
 
     def remember_topics(self, *, behind: bool = False) -> None:
         """Go on naming the topics as they are now, until asked anew; with `behind`, also then: the broker lags."""
-        self._remembered, self._behind = self._kafka.topics(), behind
+        self._remembered, self._behind = self._kafka.topics(self._id_form), behind
 
     def forget_topics(self) -> None:
         """Name the topics as they are."""
@@ -190,7 +336,7 @@ class FakeLogClient(LogClient):
         self._reachable = self._kafka.is_up
         self._kafka.check_up()
         wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
-        known = self._kafka.topics() if self._remembered is None else self._remembered
+        known = self._kafka.topics(self._id_form) if self._remembered is None else self._remembered
         return {name: meta for name, meta in known.items() if wanted(name)}
 
     def ask_topics(self) -> Callable[[], bool]:
@@ -201,6 +347,14 @@ class FakeLogClient(LogClient):
 
     def reachable(self) -> bool:
         return self._reachable
+
+    def cuts(
+        self, read: Mapping[TopicPartition, ReadTo], seconds: float
+    ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
+        """Return where logs were cut below what was read of them, and those that have no leader."""
+        silent = {tp for tp in read if self._kafka.log_range(tp) is None}
+        ends = {tp: self._kafka.cut_below(tp, *to) for tp, to in read.items() if tp not in silent}
+        return {tp: end for tp, end in ends.items() if end is not None}, silent
 
     def log_ranges(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         return {tp: limits for tp in partitions if (limits := self._kafka.log_range(tp)) is not None}
@@ -217,21 +371,33 @@ class FakeLogClient(LogClient):
     def unled(self) -> Collection[TopicPartition]:
         return [tp for tp in self.positions if self._kafka.log_range(tp) is None]
 
-    def read(self, positions: Mapping[TopicPartition, int]) -> None:
+    def read(
+        self, positions: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, int] = NO_EPOCHS
+    ) -> None:
+        self._fail_if_asked("read")
         self.positions.update(positions)
         self.paused -= set(positions)
+        for tp in positions:
+            self._outside.pop(tp, None)
+            self._epochs.pop(tp, None)
+        self._epochs.update(leader_epochs)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
+        self._fail_if_asked("forget")
         for tp in partitions:
             del self.positions[tp]
             self.paused.discard(tp)
+            self._outside.pop(tp, None)
+            self._epochs.pop(tp, None)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._check_read(partitions)
+        self._fail_if_asked("pause")
         self.paused |= set(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._check_read(partitions)
+        self._fail_if_asked("resume")
         self.paused -= set(partitions)
 
     def _check_read(self, partitions: Collection[TopicPartition]) -> None:
@@ -249,21 +415,33 @@ class FakeLogClient(LogClient):
         for tp in list(self.positions):
             if tp in self.paused or left <= 0:
                 continue
-            try:
-                fetched = self._kafka.fetch(tp, self.positions[tp], left, self._fetch_bytes)
-            except LookupError:
-                result.out_of_range[tp] = self.positions[tp]
-                continue
+            fetched = self._fetch(tp, left, result)
             if fetched is None:
                 continue
             del self.positions[tp]
             self.positions[tp] = fetched.next_offset  # last in line for the next poll
+            if fetched.leader_epoch is not None:
+                self._epochs[tp] = fetched.leader_epoch
             if not fetched.records:  # at the end, or only offsets without a record up to there
                 continue
             result.fetched[tp] = fetched
             self._reachable = self.brought = True
             left -= len(fetched.records)
         return result
+
+    def _fetch(self, tp: TopicPartition, limit: int, result: Poll) -> Fetched | None:
+        if tp not in self._outside:
+            position, epoch = self.positions[tp], self._epochs.get(tp)
+            try:
+                return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch)
+            except (LookupError, DivergedError) as error:
+                self._outside[tp] = error
+        why = self._outside[tp]
+        if isinstance(why, DivergedError):
+            result.diverged[tp] = why.end
+        else:
+            result.out_of_range[tp] = self.positions[tp]
+        return None
 
     def close(self) -> None:
         self.closed = True

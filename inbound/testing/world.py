@@ -12,7 +12,7 @@ Time passes only in `run`, and then jumps from one due time to the next.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,9 @@ from inbound.coordinators.tasks import Tasks
 from inbound.driver import Part, Wakeup
 from inbound.errors import InboundError
 from inbound.failures import DeadLetters
+from inbound.kafka.mirror_base import Connect
 from inbound.ledger.memory import MemoryLedger
-from inbound.processors.base import BatchEventProcessor
+from inbound.processors.base import BatchEventProcessor, TopicWriter, no_topics
 from inbound.processors.batch import Batch, BatchResponse, Record
 from inbound.processors.spans import NO_TRACING, Tracing
 from inbound.testing.clock import ManualClock
@@ -104,6 +105,12 @@ class Consumer:
     parts: list[Part] = field(default_factory=list)
     wakeups: list[Wakeup] = field(default_factory=list)  # of the parts, in their order
     log_clients: list[FakeLogClient] = field(default_factory=list)
+    connect: Callable[[], FakeLogClient] | None = None  # makes the next of them
+
+    @property
+    def on_truncation(self) -> str:
+        """What it does about logs that are cut below the commit."""
+        return self.channel.parts.config.on_truncation
 
 
 class World:
@@ -115,6 +122,7 @@ class World:
         self.kafka = FakeKafka()
         self.groups = FakeGroups(self.clock)  # what offsets are mirrored to
         self.consumers: dict[str, Consumer] = {}
+        self.group = GROUP
         self.paths = GroupPaths(GROUP)
         self.tracing: Tracing = NO_TRACING  # of consumers that join from now on
         self._session_timeout = session_timeout
@@ -132,6 +140,8 @@ class World:
         consumer_id: str | None = None,
         coordinator: ZkCoordinator | None = None,
         dead_letters: DeadLetters | None = None,
+        open_topic: Callable[[str], TopicWriter] = no_topics,
+        connect_mirror: Connect | None = None,
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
         degrade: bool = False,
         who: Who = NOBODY,
@@ -172,8 +182,9 @@ class World:
             ledger=ledger,
             degrade=degrade,
             dead_letters=dead_letters,
+            open_topic=open_topic,
             owner_is_dead=owner_is_dead,
-            connect_mirror=self.groups.connect,
+            connect_mirror=connect_mirror or self.groups.connect,
             new_loop=lambda: FakeLoop(self.clock),
             tracing=self.tracing,
         )
@@ -183,7 +194,7 @@ class World:
         consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
         parts = channel.parts
         consumer.parts = [controller, channel.reader, channel.committer, *channel.workers]
-        consumer.log_clients = log_clients
+        consumer.log_clients, consumer.connect = log_clients, connect
         consumer.wakeups = [wakeup, parts.reader_wakeup, parts.committer_wakeup]
         consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
         if config.offsets.mirror != "none":
@@ -281,6 +292,11 @@ class World:
     def nodes(self, parent: str) -> Mapping[str, bytes]:
         """Return the children of `parent` with their data, as the ensemble has them."""
         return self.ensemble.subtree(parent)
+
+    def ledgers(self) -> Iterator[tuple[str, str, MemoryLedger]]:
+        """Yield of each process its name, its consumer id and its ledger."""
+        for consumer in self.consumers.values():
+            yield consumer.name, consumer.consumer_id, consumer.ledger
 
     def fatal(self, name: str) -> InboundError | None:
         """Return what a consumer must stop for."""

@@ -48,6 +48,8 @@ class FakeEnsemble:
         self.tree = Tree()
         self.tree.on_commit = self._committed
         self.is_up = True
+        #: A larger request breaks its connection (jute.maxbuffer). Bytes.
+        self.largest_request = 1024 * 1024
         #: Deliver everything at once.
         self.auto = False
         self._rng = random.Random(seed)

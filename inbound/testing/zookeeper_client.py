@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from inbound.coordinators.zookeeper import (
     Call,
+    Check,
     Connection,
+    Delete,
     Node,
     Op,
     Session,
@@ -35,6 +37,7 @@ class FakeZooKeeper(ZooKeeper):
         self.where = "ZooKeeper (fake)"
         self.name = name
         self.who = who
+        self.requests = 0  # sent so far
         self.session: Session | None = None
         self.wire: Wire | None = None
         #: Which of the requests from now on (0 is the next) are to be executed without an answer, or to be lost.
@@ -92,7 +95,8 @@ class FakeZooKeeper(ZooKeeper):
             finally:
                 wire.catch_up()
 
-        return self._send(f"transaction at {ops[0].path}", execute)
+        size = sum(len(op.path) + (0 if isinstance(op, (Check, Delete)) else len(op.data)) for op in ops)
+        return self._send(f"transaction at {ops[0].path}", execute, size)
 
     def close(self) -> None:
         if self._connected and self.session is not None:
@@ -104,13 +108,15 @@ class FakeZooKeeper(ZooKeeper):
         self.closed = True
         self._notice()
 
-    def _send(self, what: str, execute: Callable[[Wire], Any]) -> Call[Any]:
+    def _send(self, what: str, execute: Callable[[Wire], Any], size: int = 0) -> Call[Any]:
         call = self._new_call(what)
         if self._connection is None or self.wire is None:
             call.fail(unavailable(what))
         else:
+            self.requests += 1
+            call.sent_in = self._connection.session.id
             # One that is broken without our knowledge takes it all the same.
-            self.wire.requests.append(Request(call, execute, self.clock.now()))
+            self.wire.requests.append(Request(call, execute, self.clock.now(), size))
             if self._ensemble.auto:
                 self._ensemble.deliver_all()
         return call
@@ -169,6 +175,10 @@ class FakeZooKeeper(ZooKeeper):
             self.sticking = None
             wire.unanswered.append(request)
             self._late.append(request)
+            self.break_connection()
+            return
+        if request.size > self._ensemble.largest_request:
+            wire.unanswered.append(request)
             self.break_connection()
             return
         drop, lose = 0 in self.dropping, 0 in self.losing

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from inbound.coordinators.zookeeper import Create, Delete, Node, Op, RefusedError, SetData, Stat
-from inbound.errors import ZkDeniedError
+from inbound.errors import ZkDeniedError, ZkNodeError
 
 #: What a watch is set on: ("data" or "children", path).
 WatchKey = tuple[str, str]
@@ -56,11 +56,15 @@ class Snapshot:
     def children(self, path: str, who: Who | None = None) -> list[str] | None:
         return sorted(self.names[path]) if self._stored(path, who) else None
 
-    def _stored(self, path: str, who: Who | None) -> _Stored | None:
+    def may_read(self, path: str, who: Who) -> bool:
+        """Whether its access rights allow it, if it is there."""
         stored = self.nodes.get(path)
-        if stored is not None and who is not None and not stored.allows(who, reading=True):
+        return stored is None or stored.allows(who, reading=True)
+
+    def _stored(self, path: str, who: Who | None) -> _Stored | None:
+        if who is not None and not self.may_read(path, who):
             raise denied(path, who)
-        return stored
+        return self.nodes.get(path)
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ class Tree:
         self.nodes: dict[str, _Stored] = {"/": _Stored(b"", 0, 0, 0, 0)}
         self.zxid = 0
         self.on_commit: Callable[[Commit], None] = lambda commit: None
+        #: Nodes that are not made or written, and why: a quota, say.
+        self.refused: dict[str, str] = {}
         self._names: dict[str, frozenset[str]] = {"/": frozenset()}
 
     def now(self) -> Snapshot:
@@ -98,20 +104,33 @@ class Tree:
     def transaction(
         self, ops: Sequence[Op], session: int, *, expired: bool = False, who: Who = NOBODY
     ) -> list[Stat | None]:
-        """Do all or nothing. What has expired goes whoever made it.
+        """Do all or nothing. What has expired goes whoever made it; a hand in the nodes (session 0) may do all.
 
         Raises:
             RefusedError: with the first operation that could not be done.
-            ZkDeniedError: a node's access rights are against it.
+            ZkNodeError: the node is one of `refused`; ZkDeniedError: a node's access rights are against it.
         """
-        work = _Work(dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired else who)
+        work = _Work(
+            dict(self.nodes), dict(self._names), self.zxid + 1, session, None if expired or not session else who
+        )
         for index, op in enumerate(ops):
-            reason = work.apply(op)
+            try:
+                reason = work.apply(op)
+            except ZkDeniedError as error:
+                raise ZkDeniedError(str(error), error.path, index) from None
             if reason is not None:
                 raise RefusedError(index, op, reason)
+            if op.path in self.refused and isinstance(op, (Create, SetData)):
+                raise ZkNodeError(f"ZooKeeper (fake): {op.path}: {self.refused[op.path]}", op.path, index)
         self.nodes, self._names, self.zxid = work.nodes, work.names, work.zxid
         self.on_commit(Commit(self.now(), tuple(dict.fromkeys(work.changed)), session, expired))
         return work.stats
+
+    def give(self, path: str, who: Who) -> None:
+        """Set a node's access rights: as if `who` had made it."""
+        self.nodes = {**self.nodes, path: replace(self.nodes[path], made_by=who)}
+        self.zxid += 1
+        self.on_commit(Commit(self.now(), (), 0))
 
     def remove_ephemerals(self, session: int) -> None:
         """Delete the nodes of a session that has ended."""
@@ -192,7 +211,7 @@ class _Work:
 
 def denied(path: str, who: Who) -> ZkDeniedError:
     """Return the error for what `who` may not do."""
-    return ZkDeniedError(f"ZooKeeper (fake): {path} is not allowed to {who.user or 'a client without a user'}")
+    return ZkDeniedError(f"ZooKeeper (fake): {path} is not allowed to {who.user or 'a client without a user'}", path)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -19,6 +19,7 @@ class Request:
     call: Call[Any]
     execute: Callable[[Wire], Any]
     sent_at: float
+    size: int = 0  # bytes of paths and data
 
 
 class _Answer(NamedTuple):
@@ -50,7 +51,7 @@ class Wire:
         #: The connection is gone; its client may not have noticed.
         self.broken = False
         self._behind: deque[Commit] = deque()
-        self._watches: dict[WatchKey, list[Callable[[], None]]] = {}
+        self._watches: dict[WatchKey, dict[Callable[[], None], Who]] = {}
         self._answers: deque[_Answer] = deque()
         self._events: deque[_Event] = deque()
         self._sent = 0
@@ -58,15 +59,14 @@ class Wire:
     # -- the server's side -------------------------------------------------------------------------------------------
 
     def read(self, path: str, watch: Callable[[], None] | None, who: Who = NOBODY) -> Any:
-        node = self.view.get(path, who)
         if watch is not None:
-            self._watches.setdefault(("data", path), []).append(loosely(watch))
-        return node
+            self._watches.setdefault(("data", path), {})[loosely(watch)] = who
+        return self.view.get(path, who)
 
     def names(self, path: str, watch: Callable[[], None] | None, who: Who = NOBODY) -> Any:
         names = self.view.children(path, who)
         if watch is not None and names is not None:
-            self._watches.setdefault(("children", path), []).append(loosely(watch))
+            self._watches.setdefault(("children", path), {})[loosely(watch)] = who
         return names
 
     def execute(self, request: Request, *, answer: bool = True) -> None:
@@ -89,14 +89,18 @@ class Wire:
             self.catch_up()
 
     def catch_up(self, count: int | None = None) -> None:
-        """Take over the next `count` transactions (None: all), and send the events of watches they set off."""
+        """Take over the next `count` transactions (None: all), and send the events of watches they set off.
+
+        A watch on a node that its client may not read is gone then, and nothing is sent (as by ZooKeeper 3.9.2 and later).
+        """
         for _ in range(len(self._behind) if count is None else min(count, len(self._behind))):
             commit = self._behind.popleft()
-            self.view = commit.after
+            before, self.view = self.view, commit.after
             for key in commit.changed:
-                for watch in self._watches.pop(key, ()):
-                    self._sent += 1
-                    self._events.append(_Event(self._sent, watch))
+                for watch, who in self._watches.pop(key, {}).items():
+                    if self.view.may_read(key[1], who) and before.may_read(key[1], who):
+                        self._sent += 1
+                        self._events.append(_Event(self._sent, watch))
 
     def successor(self, session: Session) -> Wire:
         """Return the connection that follows this one, to a server that is as far behind."""
@@ -106,6 +110,11 @@ class Wire:
         if not wire.lagging:
             wire.catch_up()
         return wire
+
+    @property
+    def watches(self) -> dict[WatchKey, int]:
+        """How many callbacks stand for each node and list."""
+        return {key: len(callbacks) for key, callbacks in self._watches.items()}
 
     # -- the client's side -------------------------------------------------------------------------------------------
 

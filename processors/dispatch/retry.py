@@ -51,4 +51,9 @@ def wait_before(attempt: int, spec: DeliverySpec, retry_after: float | None, *, 
     """
     factor = attempt if spec.backoffPolicy == "linear" else 2 ** min(attempt - 1, 30)
     wait = min(spec.backoffDelay * factor, max(LONGEST_ENDLESS_WAIT if endless else LONGEST_WAIT, spec.backoffDelay))
-    return max(wait, min(retry_after or 0.0, LONGEST_RETRY_AFTER))
+    return max(wait, asked_for(retry_after))
+
+
+def asked_for(retry_after: float | None) -> float:
+    """Return the seconds that are waited because the receiver has asked for them."""
+    return min(retry_after or 0.0, LONGEST_RETRY_AFTER)

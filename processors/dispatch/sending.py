@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from inbound.config.units import format_duration
 from inbound.errors import TransientError
@@ -35,11 +36,11 @@ from inbound.processors.dispatch.encoding import (
 from inbound.processors.dispatch.jobs import Claim, Job
 from inbound.processors.dispatch.limited_log import LimitedLog
 from inbound.processors.dispatch.options import DispatchOptions
-from inbound.processors.dispatch.retry import Verdict, is_refusal, judge, wait_before
+from inbound.processors.dispatch.retry import Verdict, asked_for, is_refusal, judge, wait_before
 from inbound.processors.dispatch.targets import Targets
 from inbound.processors.dispatch.traces import Traces
 from inbound.processors.dispatch.transport import Answer, Target, Transport
-from inbound.processors.dispatch.window import Entry, lanes, offsets
+from inbound.processors.dispatch.window import Entry, in_turn, offsets
 from inbound.topic_partition import TopicPartition
 
 
@@ -211,18 +212,18 @@ class Sender:
             return
         job.attempt += 1
         self._troubled(answer)
-        if is_refusal(answer) and len(job.entries) > 1:
+        refused, used_up = is_refusal(answer), job.attempt > self.options.delivery.retry
+        if refused and len(job.entries) > 1:
             self._halve(job, 0)
-        elif is_refusal(answer) or job.attempt > self.options.delivery.retry:
-            if len(job.entries) > 1:
-                # One of them may be the cause, of broken connections too: each half is tried once more.
-                self._halve(job, self.options.delivery.retry)
-            elif self._endless:
-                self._again(job, answer, self.targets.subscriber, lambda: self._deliver(job), endless=True)
+        elif (refused or used_up) and len(job.entries) == 1 and not self._endless:
+            self._dead_letter(job, answer)
+        elif len(job.entries) > 1 and (used_up or (verdict is Verdict.PARTS and job.attempt > 1)):
+            # One of them may be the cause, of broken connections too: each half is tried once more, no sooner than asked for.
+            halve = partial(self._halve, job, min(job.attempt, self.options.delivery.retry))
+            if wait := asked_for(answer.retry_after):
+                self._again(job, answer, self.targets.subscriber, halve, endless=self._endless, wait=wait)
             else:
-                self._dead_letter(job, answer)
-        elif verdict is Verdict.PARTS and job.attempt > 1:
-            self._halve(job, job.attempt)
+                halve()
         else:
             self._again(job, answer, self.targets.subscriber, lambda: self._deliver(job), endless=self._endless)
 
@@ -242,20 +243,14 @@ class Sender:
 
     def _split(self, job: Job, parts: list[list[Entry]], attempt: int = 0) -> None:
         """Go on with these parts of a job, each with so many failures: one after the other, where they share a lane."""
-        waiting: list[list[Entry]] = []
-        apart: list[list[Entry]] = []
-        taken = lanes(parts[0]).union(*(lanes(part) for part, _ in job.rest))
-        for part in parts[1:]:
-            (waiting if taken & lanes(part) else apart).append(part)
-            taken |= lanes(part)
-        job.rest = [*((part, attempt) for part in waiting), *job.rest]
-        job.entries, job.attempt, job.problem = parts[0], attempt, None
+        first, *others = in_turn([*((part, attempt) for part in parts), *job.rest])
+        job.problem = None
         if job.work is not None:
             self._traces.end(job)
-        others = [self._job(job.claim, part) for part in apart]
-        for other in others:
-            other.attempt = attempt
-        for each in (job, *others):
+        jobs = [job, *(self._job(job.claim, other[0][0]) for other in others)]
+        for each, ((entries, failures), *rest) in zip(jobs, (first, *others), strict=True):
+            each.entries, each.attempt, each.rest = entries, failures, rest
+        for each in jobs:
             self._deliver(each)
 
     # -- replies -----------------------------------------------------------------------------------------------------
@@ -424,9 +419,11 @@ class Sender:
         *,
         endless: bool,
         what: str = "",
+        wait: float | None = None,
     ) -> None:
         """Do that again after a while, unless the partition is being given up."""
-        wait = wait_before(job.attempt, self.options.delivery, answer.retry_after, endless=endless)
+        if wait is None:
+            wait = wait_before(job.attempt, self.options.delivery, answer.retry_after, endless=endless)
         said = f"{target.shown} {answer.shown}" if target is not None else answer.shown
         limit = "" if endless else f" of {self.options.delivery.retry + 1}"
         job.problem = f"{what}{said}; attempt {job.attempt}{limit}, again after {format_duration(round(wait, 3))}"

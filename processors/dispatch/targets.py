@@ -27,8 +27,8 @@ def targets_of(options: DispatchOptions) -> Targets:
     Raises:
         ConfigError: a file cannot be used.
     """
-    # Found out now, not with the first request.
-    tls_context("dispatch", options.ca_file, options.client_cert, options.client_key)
+    if options.ca_file or options.client_cert:  # found out now, not with the first request
+        tls_context("dispatch", options.ca_file, options.client_cert, options.client_key)
     headers = [f"{name}: {header_text('dispatch', name, value)}".encode() for name, value in options.headers.items()]
     own = [] if any(name.lower() == "user-agent" for name in options.headers) else [b"user-agent: inbound"]
     prefer = [b"prefer: reply"] if options.replyUri is not None else []  # as Knative asks for replies

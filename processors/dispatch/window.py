@@ -177,6 +177,24 @@ def offsets(entries: Iterable[Entry]) -> str:
     return str(found[0]) if len(found) == 1 else f"{min(found)} to {max(found)} ({len(found)} events)"
 
 
-def lanes(entries: Sequence[Entry]) -> set[Lane]:
-    """Return what the order of these events is by; empty where nothing need wait for them."""
-    return {entry.lane for entry in entries if entry.lane is not None}
+#: Events that go together, and what their sender keeps with them.
+Part = tuple[list[Entry], int]
+
+
+def in_turn(parts: Sequence[Part]) -> list[list[Part]]:
+    """Return chains of these parts, which are in order: all chains at once, the parts of each one after the other.
+
+    Parts that share a lane are in one chain; the first chain begins with the first part.
+    """
+    chains: dict[int, list[Part]] = {}  # by the number of the first part
+    chain_of: dict[Lane, int] = {}
+    for number, part in enumerate(parts):
+        lanes = {entry.lane for entry in part[0] if entry.lane is not None}
+        first, *others = sorted({chain_of[lane] for lane in lanes if lane in chain_of}) or [number]
+        chain = chains.setdefault(first, [])
+        for other in others:
+            chain += chains.pop(other)
+            chain_of.update({lane: first for lane, at in chain_of.items() if at == other})
+        chain.append(part)
+        chain_of.update(dict.fromkeys(lanes, first))
+    return list(chains.values())

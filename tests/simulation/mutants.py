@@ -10,10 +10,18 @@ rewriting what goes to ZooKeeper, and says whether it made a difference:
 
 from __future__ import annotations
 
+from tests.simulation.mutants_dispatch import DISPATCH
+from tests.simulation.mutants_ingress import INGRESS
+from tests.simulation.mutants_logs import LOGS
+from tests.simulation.mutants_mirror import MIRROR
 from tests.simulation.mutants_ownership import OWNERSHIP
+from tests.simulation.mutants_proof import PROOFS
+from tests.simulation.mutants_releases import RELEASES
+from tests.simulation.mutants_reload import RELOADS
 from tests.simulation.mutants_reset import RESETS
 from tests.simulation.mutants_sessions import SESSIONS
 from tests.simulation.mutants_shares import SHARES
 from tests.simulation.planting import Mutant
 
-MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in (*OWNERSHIP, *SESSIONS, *SHARES, *RESETS)}
+_ALL = (*OWNERSHIP, *SESSIONS, *SHARES, *RELEASES, *RESETS, *RELOADS, *LOGS, *PROOFS, *DISPATCH, *MIRROR, *INGRESS)
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}

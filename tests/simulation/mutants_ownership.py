@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from inbound.committer import Committer, Pending
-from inbound.coordinators.ownership import Claim, Fence, Ownership
+from inbound.coordinators.claim import Claim, Fence
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.zookeeper import Call, Check, Create, Delete, Node, Op, SetData, Stat
 from inbound.holdings import Holdings
 from inbound.partition import Fate, Partition, Place

@@ -8,23 +8,23 @@ from typing import Any
 
 import inbound.coordinators.dynamic as dynamic
 import inbound.coordinators.members as members
-import inbound.membership as membership
 from inbound.coordinators.assignment import share
 from inbound.coordinators.base import GroupView, Member, Plan
-from inbound.coordinators.members import Membership, Registration
+from inbound.coordinators.claim import Claim
+from inbound.coordinators.members import Members, Membership, Registration
 from inbound.coordinators.nodes import BadNodeError, MemberInfo
-from inbound.coordinators.ownership import Claim, Ownership
+from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.parameters import STATIC
 from inbound.coordinators.rights import Portion, TopicRights
 from inbound.coordinators.zookeeper import Call, Delete, Node
 from inbound.errors import OffsetOutOfRangeError
-from inbound.failures import FailurePolicy
 from inbound.kafka.reader import Reader
 from inbound.membership import GroupMembership
+from inbound.out_of_range import OutOfRange
 from inbound.partition import Fate, Partition
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant
+from tests.simulation.planting import Mutant, Plant, storm_has
 
 Original = Callable[..., Any]
 
@@ -68,11 +68,11 @@ def _everything_moves(plant: Plant) -> None:
 
 
 def _ranked_by_id(plant: Plant) -> None:
-    async def read_members(original: Original, *arguments: Any) -> tuple[Member, ...]:
+    async def read(original: Original, self: Members) -> tuple[Member, ...]:
         plant.bite()
-        return tuple(replace(member, joined=0) for member in await original(*arguments))
+        return tuple(replace(member, joined=0) for member in await original(self))
 
-    plant.around(membership, "read_members", read_members)
+    plant.around(Members, "read", read)
 
 
 def _each_topic_by_itself(plant: Plant) -> None:
@@ -87,7 +87,7 @@ def _each_topic_by_itself(plant: Plant) -> None:
 
 
 def _id_node_made_anew(plant: Plant) -> None:
-    async def register(original: Original, self: Membership, **named: Any) -> Registration:
+    async def register(original: Original, self: Membership) -> Registration:
         connection = self.zk.connection
         node = await self.zk.get(self.path) if self.registered else None
         if node is not None and connection is not None and node.stat.ephemeral_owner == connection.session.id:
@@ -95,7 +95,7 @@ def _id_node_made_anew(plant: Plant) -> None:
             await self.zk.transaction([Delete(self.path)])
         if self.registered:
             self.info = replace(self.info, joined=None)
-        registration: Registration = await original(self, **named)
+        registration: Registration = await original(self)
         return registration
 
     plant.around(Membership, "register", register)
@@ -135,13 +135,13 @@ def _later_partitions_at_their_end(plant: Plant) -> None:
 
 
 def _out_of_range_at_the_end(plant: Plant) -> None:
-    def out_of_range(
-        original: Original, self: FailurePolicy, partition: Partition, error: OffsetOutOfRangeError
-    ) -> int | None:
+    def after_retention(
+        original: Original, self: OutOfRange, partition: Partition, error: OffsetOutOfRangeError
+    ) -> Any:
         plant.bite()
-        return error.end
+        return original(self, partition, error)._replace(target=error.end)
 
-    plant.around(FailurePolicy, "out_of_range", out_of_range)
+    plant.around(OutOfRange, "_after_retention", after_retention)
 
 
 def _topics_by_name(plant: Plant) -> None:
@@ -207,6 +207,7 @@ SHARES = (
     Mutant(
         "static-members-have-no-right", "R12: what a live static member lists is its own",
         "a dynamic member sits on it for ever", _static_members_have_no_right,
+        drawn=lambda plan: any(kind.startswith("static") for kind in plan.setup.others),
     ),
     Mutant(
         "later-partitions-at-their-end", "R13: a partition added to a known topic starts at its smallest offset",
@@ -215,6 +216,7 @@ SHARES = (
     Mutant(
         "out-of-range-at-the-end", "R13: never a silent jump to latest",
         "records are skipped that nobody has seen", _out_of_range_at_the_end,
+        drawn=storm_has("retain"),
     ),
     Mutant(
         "topics-by-name", "R13: a topic that was deleted and made again starts at its smallest offset",

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from inbound.coordinators.zookeeper import Check, Create, Delete, Op, SetData
+from inbound.testing.simulation import Plan
 from inbound.testing.zookeeper import FakeZooKeeper
+
+
+def any_plan(plan: Plan) -> bool:
+    """Whether a mutant's place may be reached in a plan of which nothing need be the case."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -23,8 +29,10 @@ class Mutant:
     rule: str
     breaks: str
     _plant: Callable[[Plant], None] = field(repr=False)
-    #: Which seeds find it: see `inbound.testing.simulation.plan_of`.
+    #: Which seeds find it: see `inbound.testing.simulation.plan_of`; or "ingress".
     kind: str = "faults"
+    #: Of these, those that it takes: in others its place is never reached, so they are not played.
+    drawn: Callable[[Plan], bool] = field(default=any_plan, repr=False)
 
     @contextmanager
     def plant(self) -> Iterator[Plant]:
@@ -33,6 +41,16 @@ class Mutant:
             plant = Plant(patch)
             self._plant(plant)
             yield plant
+
+
+def storm_has(*kinds: str) -> Callable[[Plan], bool]:
+    """Return what says whether one of these happens in a plan."""
+    return lambda plan: any(action.kind in kinds for action in plan.storm)
+
+
+def all_of(*conditions: Callable[[Plan], bool]) -> Callable[[Plan], bool]:
+    """Return what says whether a plan meets each of these."""
+    return lambda plan: all(condition(plan) for condition in conditions)
 
 
 class Plant:

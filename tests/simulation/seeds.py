@@ -10,7 +10,6 @@ import pytest
 #: An environment variable: the day whose seeds are played, as 2026-11-23; else today's.
 DAY = "INBOUND_SEEDS_DAY"
 FIXED, DATED = range(300), 200
-PROOF_FIXED, PROOF_DATED = range(2000, 2050), 50
 #: Seeds that one test plays.
 BLOCK = 25
 
@@ -42,9 +41,5 @@ def blocks(*seeds: range) -> pytest.MarkDecorator:
 
 def played() -> str:
     """Return a line that tells which seeds are played, and how to play them again."""
-    dated, proofs = of_the_day(DATED), of_the_day(PROOF_DATED)
-    return (
-        f"simulated seeds: {FIXED[0]}-{FIXED[-1]} and {dated[0]}-{dated[-1]}; "
-        f"of proofs: {PROOF_FIXED[0]}-{PROOF_FIXED[-1]} and {proofs[0]}-{proofs[-1]}; "
-        f"{DAY}={day()} plays the same again"
-    )
+    dated = of_the_day(DATED)
+    return f"simulated seeds: {FIXED[0]}-{FIXED[-1]} and {dated[0]}-{dated[-1]}; {DAY}={day()} plays the same again"

@@ -9,8 +9,10 @@ from inbound.coordinators import base
 from inbound.testing.simulation import (
     BESIDE_RESETS,
     EVERYTHING,
+    PLANS,
     RESETS,
     Action,
+    Dispatch,
     Plan,
     Setup,
     check,
@@ -27,7 +29,7 @@ from tests.simulation.search import recorded
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("silent")]
 
 
-@pytest.mark.parametrize("kind", ["faults", "reset"])
+@pytest.mark.parametrize("kind", PLANS)
 def test_a_seed_plays_the_same_again(kind: str) -> None:
     """Every event at the same time, to the last digit; also what processes and command lines do about resets."""
     plans = [plan_of(seed, kind) for seed in range(3)]
@@ -37,7 +39,9 @@ def test_a_seed_plays_the_same_again(kind: str) -> None:
 def test_a_plan_printed_is_python_that_makes_it_again() -> None:
     """So that a story can be played by pasting it."""
     plans = [plan_of(seed) for seed in range(20)]
-    assert [eval(repr(plan), {"Plan": Plan, "Setup": Setup, "Action": Action}) for plan in plans] == plans
+    assert [
+        eval(repr(plan), {"Plan": Plan, "Setup": Setup, "Action": Action, "Dispatch": Dispatch}) for plan in plans
+    ] == plans
 
 
 def test_every_kind_of_fault_happens() -> None:
@@ -54,14 +58,36 @@ def test_every_kind_of_thing_happens_to_resets() -> None:
     assert (planned, asked) == ({*BESIDE_RESETS, *RESETS}, True)
 
 
+def test_processes_are_told_to_run_other_channels() -> None:
+    """Every kind of thing happens beside that, and in each plan one process at least is told something."""
+    plans = [plan_of(seed, "reload") for seed in range(300)]
+    planned = {action.kind for plan in plans for action in plan.storm}
+    told = all(any(action.kind == "reload" for action in plan.storm) for plan in plans)
+    assert (planned, told) == (set(PLANS["reload"][1]), True)
+
+
+def test_subscribers_have_every_temper() -> None:
+    """And everything happens beside that."""
+    plans = [plan_of(seed, "dispatch") for seed in range(400)]
+    assert {action.kind for plan in plans for action in plan.storm} == set(PLANS["dispatch"][1])
+
+
+def test_the_coordinator_of_a_kafka_group_has_every_temper() -> None:
+    """And everything happens beside that."""
+    plans = [plan_of(seed, "mirror") for seed in range(400)]
+    assert {action.kind for plan in plans for action in plan.storm} == set(PLANS["mirror"][1])
+
+
 def test_a_failing_seed_is_cut_down_and_told() -> None:
     """With two processes that commit under one epoch, the story is short, says what is wrong, and plays again."""
+    plan = recorded()["ours-by-name"].plan
+    assert isinstance(plan, Plan)
     with MUTANTS["ours-by-name"].plant():
-        failed = play(plan_of(recorded()["ours-by-name"].seed, "faults"))
+        failed = play(plan)
         small = shrink(failed, play, max_runs=120)
         again = play(small.plan)
-    assert (again.violations, len(small.plan.storm) <= min(4, len(failed.plan.storm))) == (small.violations, True)
-    assert all(part in story(small) for part in (small.violations[0], "play it again", repr(small.plan)))
+    assert (again.why, len(small.plan.storm) <= min(4, len(failed.plan.storm))) == (small.why, True)
+    assert all(part in story(small) for part in (small.why, "play it again", repr(small.plan)))
 
 
 class Sloppy(BatchEventProcessor):
@@ -101,3 +127,15 @@ def test_a_bad_plugin_fails_with_its_story(
     """A processor that skips, and a coordinator that leaves partitions unread."""
     with pytest.raises(AssertionError, match=says):
         check(processor, coordinator=coordinator, seeds=range(10))
+
+
+def test_a_process_owes_nothing_to_a_configuration_that_it_never_read() -> None:
+    """It is stopped while a good one is written, and that is overwritten with a bad one: it goes on with what it has."""
+    setup = Setup(topics=(("orders", 1),), members=1, batch=1, work=0.02, traffic=0.1, channels=2)
+    storm = (
+        Action(0.12, "freeze", seconds=5.698, flag=True),
+        Action(1.055, "reload", who=2, where=1, size=2, seconds=2.0),
+        Action(0.187, "reload", who=1, where=0, size=2, seconds=2.0),
+        Action(1.163, "bad reload", who=1, where=1, size=2, seconds=2.0),
+    )
+    assert play(Plan(114, setup, storm)).violations == ()

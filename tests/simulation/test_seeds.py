@@ -1,4 +1,4 @@
-"""Seeds of the simulator: groups of consumers under every kind of fault, judged at every step; every tenth has resets."""
+"""Seeds of the simulator: groups of consumers under every kind of fault, judged at every step; of all kinds of plans."""
 
 from __future__ import annotations
 

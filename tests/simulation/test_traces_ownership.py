@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from inbound.coordinators.ownership import Verdict
+from inbound.coordinators.claim import Verdict
 from inbound.coordinators.zookeeper import Check, Op, RefusedError, SetData
 from inbound.testing.world import World
 from inbound.testing.zookeeper_tree import Commit

@@ -56,6 +56,9 @@ const ofProcess = (process, who, say) => {
   ofSession(process, who, say);
   if (process.ingress?.away)
     say(BAD, "ingress", "broker-away", "Kafka is away", process.ingress.away, "Events are answered with 503 until it is back.");
+  for (const [topic, problem] of Object.entries(process.ingress?.doubted ?? {}))
+    say(BAD, "ingress", "no answer", `topic ${topic}: Kafka does not acknowledge`, problem,
+      "Its events are answered with 503 until it takes one.");
   const config = process.config_problem ?? process.reload?.problem;
   if (config)
     say(LOOK, "configuration", "refused", "the files cannot be used; what ran before goes on", config,
@@ -100,6 +103,8 @@ const ofChannel = (channel, named, wall, say) => {
   if (channel.kafka_problem && !["broker-away", "not-allowed", "topic-missing"].some(one => named.has(one)))
     say(BAD, name, "Kafka", "", channel.kafka_problem);
   if (channel.ledger_problem && !named.has("ledger")) say(BAD, name, "ledger", "it cannot be written", channel.ledger_problem);
+  for (const [where, problem] of Object.entries(channel.bad_nodes ?? {}))
+    say(BAD, name, "bad node", `${where}: its nodes cannot be used`, problem, "It is tried again at least once a minute.");
   if (!channel.provable)
     say(LOOK, name, "ledger", "not everything was recorded", "What happened meanwhile cannot be proven from it.");
   const mirror = channel.mirror;

@@ -66,6 +66,7 @@ const CAUSES = {
   "owner-silent": "its owner does not answer",
   "being-claimed": "a member will take it any moment",
   "nobody-allowed": "no coordinator of the group may take it",
+  "bad-node": "a node of it in ZooKeeper cannot be used",
   "no-member": "the group has no consumer",
   "no-partition": "there is no such partition",
 };

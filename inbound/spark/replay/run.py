@@ -20,7 +20,7 @@ from typing import Any
 from inbound.buffer import Chunk, Cut
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
-from inbound.coordinators.ownership import Fence
+from inbound.coordinators.claim import Fence
 from inbound.errors import BadResponseError
 from inbound.failures import DeadLetters, FailurePolicy, describe
 from inbound.journal import Journal

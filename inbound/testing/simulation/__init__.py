@@ -9,15 +9,17 @@ A seed that fails is cut down to a short story, and printed with the plan that p
 is simulated, stands in `judge.py` and `faults.py`.
 """
 
-from inbound.testing.simulation.campaign import Report, campaign, check, first_failure, story
+from inbound.testing.simulation.campaign import Report, campaign, check, story
 from inbound.testing.simulation.plan import (
     BESIDE_RESETS,
     EVERYTHING,
     GENTLE,
     MOVING,
+    PLANS,
     RESETS,
     ROUGH,
     Action,
+    Dispatch,
     Plan,
     Setup,
     make_plan,
@@ -28,7 +30,7 @@ from inbound.testing.simulation.run import Outcome, play
 from inbound.testing.simulation.shrink import shrink
 
 __all__ = [
-    "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "RESETS", "ROUGH",
-    "Action", "Outcome", "Plan", "Report", "Setup",
-    "campaign", "check", "first_failure", "make_plan", "make_reset_plan", "plan_of", "play", "shrink", "story",
+    "BESIDE_RESETS", "EVERYTHING", "GENTLE", "MOVING", "PLANS", "RESETS", "ROUGH",
+    "Action", "Dispatch", "Outcome", "Plan", "Report", "Setup",
+    "campaign", "check", "make_plan", "make_reset_plan", "plan_of", "play", "shrink", "story",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +14,7 @@ from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
-from inbound.testing.simulation.plan import EVERYTHING, Plan, make_plan, plan_of
+from inbound.testing.simulation.plan import EVERYTHING, make_plan, plan_of
 from inbound.testing.simulation.run import Outcome, play
 from inbound.testing.simulation.shrink import shrink
 
@@ -30,8 +31,10 @@ class Report:
     handed_out: int = 0
     repeated: int = 0
     seconds: float = 0.0
-    #: Seed: its first violation.
+    #: Seed: its first violation, or where proof and witness disagree.
     failures: dict[int, str] = field(default_factory=dict)
+    disagreements: int = 0
+    met: Counter[tuple[str, str]] = field(default_factory=Counter)  # kinds of actions, and states of partitions
 
     def add(self, other: Report) -> None:
         """Count in what another process has done."""
@@ -40,6 +43,8 @@ class Report:
         self.handed_out += other.handed_out
         self.repeated += other.repeated
         self.failures |= other.failures
+        self.disagreements += other.disagreements
+        self.met += other.met
 
 
 def check(
@@ -96,17 +101,17 @@ def _play_chunk(planted: Callable[[], AbstractContextManager[object]], kind: str
         with planted():
             for seed in seeds:
                 outcome = play(plan_of(seed, kind))
-                report.add(Report(1, outcome.steps, outcome.handed_out, outcome.repeated))
-                if outcome.failed:
-                    report.failures[seed] = outcome.violations[0]
+                disagreements = len(outcome.disagreements)
+                failures = {seed: outcome.why} if outcome.failed else {}
+                report.add(
+                    Report(
+                        1, outcome.steps, outcome.handed_out, outcome.repeated, failures=failures,
+                        disagreements=disagreements, met=Counter(outcome.met),
+                    )
+                )  # fmt: skip
     finally:
         logging.disable(logging.NOTSET)
     return report
-
-
-def first_failure(seeds: range, *, play: Callable[[Plan], Outcome] = play, kind: str = "faults") -> Outcome | None:
-    """Return the outcome of the first seed that fails; None if none does. `kind`: see `plan_of`."""
-    return next((outcome for seed in seeds if (outcome := play(plan_of(seed, kind))).failed), None)
 
 
 def story(outcome: Outcome, *, lines: int = 60) -> str:
@@ -116,7 +121,7 @@ def story(outcome: Outcome, *, lines: int = 60) -> str:
     left_out = [f"      ...  ({len(events) - lines} events before)"] if len(events) > lines else []
     return "\n".join(
         [
-            f"seed {outcome.plan.seed}: {outcome.violations[0]}",
+            f"seed {outcome.plan.seed}: {outcome.why}",
             f"setup: {outcome.plan.setup}",
             *left_out,
             *events[-lines:],

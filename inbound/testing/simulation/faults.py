@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from inbound.coordinators.nodes import OPEN, EpochInfo, decode_epoch
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
+from inbound.errors import BrokerUnavailableError
+from inbound.testing.kafka import ClientError
+from inbound.testing.simulation.node_faults import NODE_KINDS, End
 from inbound.testing.simulation.plan import Action
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
 #: At most so many processes live at once.
 MOST = 5
-
-#: What ends a fault; None where it is over at once.
-End = Callable[[], None] | None
+#: How long a callback takes that hangs, in seconds.
+FOREVER = 1e6
 
 
 def _gap(stage: Stage, action: Action) -> End:
@@ -46,6 +49,25 @@ def _retain(stage: Stage, action: Action) -> End:
     return None
 
 
+def _cut(stage: Stage, action: Action) -> End:
+    """A replica without the newest records becomes the leader; with the flag the log grows again, maybe over its old end.
+
+    Then it may be that retention soon takes its place, with what was published there.
+    """
+    tp = stage.partition(action)
+    offsets = stage.kafka.offsets(*tp)
+    if offsets:
+        end = offsets[-1 - action.where % min(8, len(offsets))]
+        for judge in stage.judges():
+            judge.cut(tp, end)
+        stage.kafka.truncate(*tp, end)
+        if action.flag:
+            stage.kafka.publish(*tp, [b"new"] * (action.size * 3))
+            if action.size > 2 and action.who % 2:
+                stage.kafka.retain(*tp, end + action.size - 1)
+    return None
+
+
 def _leader_lost(stage: Stage, action: Action) -> End:
     tp = stage.partition(action)
     stage.kafka.lose_leader(*tp)
@@ -60,6 +82,25 @@ def _leader_lost(stage: Stage, action: Action) -> End:
 def _brokers_down(stage: Stage, action: Action) -> End:
     stage.kafka.down()
     return stage.kafka.up
+
+
+def _client_fails(stage: Stage, action: Action) -> End:
+    """The Kafka client of one process raises, at what changes which partitions it reads; also (flag) what nobody expects."""
+    clients = stage.pick(stage.living(), action).log_clients
+    if not clients:
+        return None
+    verb = ("read", "forget", "pause", "resume", "read")[action.where % 5]
+    for _ in range(action.size):
+        clients[-1].fail_next(verb, ClientError(verb) if action.flag else BrokerUnavailableError(f"{verb} failed"))
+    return clients[-1].work_again
+
+
+def _other_client(stage: Stage, action: Action) -> End:
+    """The configuration of one process names another Kafka client; it writes the ids of topics in its own way."""
+    consumer = stage.pick(stage.living(), action)
+    assert consumer.connect is not None
+    consumer.channel.reader.reconnect(consumer.connect)
+    return None
 
 
 def _join(stage: Stage, action: Action) -> End:
@@ -77,6 +118,22 @@ def _leave(stage: Stage, action: Action) -> End:
 def _kill(stage: Stage, action: Action) -> End:
     stage.kill(stage.pick(stage.living(), action))
     return None
+
+
+def _dies_writing(stage: Stage, action: Action) -> End:
+    """A process dies when its next commit, or (flag) claim or recovery, is executed, and hears nothing of that."""
+    victim = stage.pick(stage.living(), action)
+    written = f"{stage.paths.root}/{'owners' if action.flag else 'offsets'}/"
+    over: list[bool] = []
+
+    def executed(commit: Commit) -> None:
+        ours = stage.ensemble.clients_of.get(commit.session) == victim.name and not commit.expired
+        if ours and not over and any(path.startswith(written) and commit.after.get(path) for _, path in commit.changed):
+            over.append(True)
+            stage.kill(victim)
+
+    stage.ensemble.observers.append(executed)
+    return lambda: over.append(True)
 
 
 def _restart(stage: Stage, action: Action) -> End:
@@ -123,6 +180,12 @@ def _slow_callback(stage: Stage, action: Action) -> End:
     return None
 
 
+def _hang(stage: Stage, action: Action) -> End:
+    """The next callback of one process does not end before the storm does."""
+    stage.slow[stage.pick(stage.living(), action).name] = FOREVER
+    return None
+
+
 def _disconnect(stage: Stage, action: Action) -> End:
     name = stage.pick(stage.living(), action).name
     stage.ensemble.disconnect(name, executed=action.where % 3, late=action.flag)
@@ -144,7 +207,8 @@ def _drop_requests(stage: Stage, action: Action) -> End:
 def _stuck_write(stage: Stage, action: Action) -> End:
     """The next commit or release of one process, or (flag) its next claim or recovery, gets stuck, and may come late."""
     name = stage.pick(stage.living(), action).name
-    stage.ensemble.stick(name, "transaction at " + (stage.paths.gate("") if action.flag else stage.paths.epochs("")))
+    paths = stage.group(action).paths
+    stage.ensemble.stick(name, "transaction at " + (paths.gate("") if action.flag else paths.epochs("")))
     return lambda: stage.ensemble.answer_again(name)
 
 
@@ -190,23 +254,26 @@ def _expire_all(stage: Stage, action: Action) -> End:
 
 def _reposition(stage: Stage, action: Action) -> End:
     """Somebody sets the offset from outside and moves the epoch with it, in one transaction: a reset overtakes."""
-    tp = stage.partition(action)
+    tp, group = stage.partition(action), stage.group(action)
     offsets = stage.kafka.offsets(*tp)
-    if stage.judge.commit_of(tp) is None or not offsets:
+    if group.judge.commit_of(tp) is None or not offsets or stage.ensemble.tree.get(group.paths.offset(*tp)) is None:
         return None
-    target, path = offsets[action.where % len(offsets)], stage.paths.epoch(*tp)
+    target, path = offsets[action.where % len(offsets)], group.paths.epoch(*tp)
     node = stage.ensemble.tree.get(path)
     info = decode_epoch(path, node.data if node is not None else b"") or EpochInfo("", 0, "")
-    moved = replace(info, consumer="somebody", session=0, nonce=f"outside-{stage.ensemble.tree.zxid}")
-    ops: list[Op] = [SetData(stage.paths.offset(*tp), b"%d" % target), SetData(path, moved.encode())]
-    stage.judge.moved(tp)
+    nonce = f"outside-{stage.ensemble.tree.zxid}"
+    moved = replace(info, consumer="somebody", session=0, nonce=nonce, leader_epoch=None)
+    if stage.kafka.names(tp.topic, info.topic_id):  # with another client than the group has
+        moved = replace(moved, topic_id=stage.kafka.id_of(tp.topic, action.who))
+    ops: list[Op] = [SetData(group.paths.offset(*tp), b"%d" % target), SetData(path, moved.encode())]
+    group.judge.moved(tp)
     stage.ensemble.tree.transaction(ops, session=0)
     return None
 
 
 def _gate(stage: Stage, action: Action) -> End:
     """A gate is closed for a while: nothing is claimed or recovered meanwhile."""
-    path = stage.paths.gate(stage.partition(action).topic)
+    path = stage.group(action).paths.gate(stage.partition(action).topic)
     if stage.ensemble.tree.get(path) is None:
         return None
     stage.ensemble.tree.transaction([SetData(path, b"/inbound/commands/reset-offset/some")], session=0)
@@ -225,7 +292,8 @@ def _recreate(stage: Stage, action: Action) -> End:
         return None  # one at a time
     stage.recreated.add(topic)
     for number in range(count):
-        stage.judge.recreated(TopicPartition(topic, number))
+        for judge in stage.judges():
+            judge.recreated(TopicPartition(topic, number))
     stage.kafka.delete_topic(topic)
     if action.flag:
         return lambda: stage.kafka.create_topic(topic, count)
@@ -235,9 +303,9 @@ def _recreate(stage: Stage, action: Action) -> End:
 
 def _pause(stage: Stage, action: Action) -> End:
     """The group, or (flag) one member, is paused."""
-    consumer = stage.pick(stage.living(), action).consumer_id
-    path = stage.paths.pause("operator", consumer if action.flag else None)
-    if stage.ensemble.tree.get(stage.paths.pauses) is None or stage.ensemble.tree.get(path) is not None:
+    consumer, paths = stage.pick(stage.living(), action).consumer_id, stage.group(action).paths
+    path = paths.pause("operator", consumer if action.flag else None)
+    if stage.ensemble.tree.get(paths.pauses) is None or stage.ensemble.tree.get(path) is not None:
         return None
     stage.ensemble.tree.transaction([Create(path)], session=0)
 
@@ -249,10 +317,10 @@ def _pause(stage: Stage, action: Action) -> End:
 
 def _owner_deleted(stage: Stage, action: Action) -> End:
     """Somebody deletes an owner node by hand."""
-    tp = stage.partition(action)
-    path = stage.paths.owner(*tp)
+    tp, group = stage.partition(action), stage.group(action)
+    path = group.paths.owner(*tp)
     if stage.ensemble.tree.get(path) is not None:
-        stage.judge.disowned(tp)
+        group.judge.disowned(tp)
         stage.ensemble.tree.transaction([Delete(path)], session=0)
     return None
 
@@ -266,6 +334,23 @@ def _stranger(stage: Stage, action: Action) -> End:
     return None
 
 
+def _ledger_fails(stage: Stage, action: Action) -> End:
+    """The ledger of one process takes nothing, as a full disk."""
+    ledger = stage.pick(stage.living(), action).ledger
+    ledger.fail()
+    return ledger.work_again
+
+
+def _dead_letters_fail(stage: Stage, action: Action) -> End:
+    """Nobody can send anything to the dead-letter topic."""
+    stage.dead_letters_fail = True
+
+    def end() -> None:
+        stage.dead_letters_fail = False
+
+    return end
+
+
 def _jump_wall_clock(stage: Stage, action: Action) -> End:
     stage.world.clock.jump_wall((-1 if action.flag else 1) * 3600.0 * action.size)
     return None
@@ -275,15 +360,20 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "gap": _gap,
     "grow": _grow,
     "retain": _retain,
+    "cut": _cut,
     "leader lost": _leader_lost,
     "brokers down": _brokers_down,
+    "client fails": _client_fails,
+    "other client": _other_client,
     "join": _join,
     "leave": _leave,
     "kill": _kill,
+    "dies writing": _dies_writing,
     "restart": _restart,
     "double": _double,
     "freeze": _freeze,
     "slow callback": _slow_callback,
+    "hang": _hang,
     "disconnect": _disconnect,
     "lose answers": _lose_answers,
     "drop requests": _drop_requests,
@@ -301,4 +391,7 @@ KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "owner deleted": _owner_deleted,
     "stranger": _stranger,
     "jump wall clock": _jump_wall_clock,
+    "ledger fails": _ledger_fails,
+    "dead letters fail": _dead_letters_fail,
+    **NODE_KINDS,
 }

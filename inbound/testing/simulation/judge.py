@@ -1,104 +1,58 @@
 """What must hold at every step of a simulated run, whatever happens: judged from the nodes, the log and the hand-outs.
 
-The judge knows nothing of how inbound works inside. It hears of every transaction that ZooKeeper has done, and of every
-batch that a processor was handed and what it answered.
+The judge knows nothing of how inbound works inside. It hears of each transaction of ZooKeeper, and of each batch and its answer.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
-from inbound.processors.batch import Batch, BatchResponse, Verb
-from inbound.testing.simulation.reset_judge import ResetJudge
-from inbound.testing.world import Consumer, World
+from inbound.processors.batch import Batch
+from inbound.testing.scene import Member, Scene
+from inbound.testing.simulation.answers import Answers
+from inbound.testing.simulation.cut_judge import CutJudge
+from inbound.testing.simulation.judged import HandOut, JudgedPartition
+from inbound.testing.simulation.offset_nodes import OffsetNodes
+from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
+from inbound.testing.simulation.witness import Witness
 from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
-#: Within this time of calm, everybody knows what was done to it from outside. Seconds.
-AWARE = 1.5
-
-
-@dataclass(eq=False)
-class HandOut:
-    """One batch in a callback."""
-
-    consumer: str  # the process, not its consumer id
-    tp: TopicPartition
-    epoch: int
-    first: int
-    next: int
-    began: float
-    #: Where the answer left the position; None while there is none.
-    position: int | None = None
-    #: Everything before this was answered with advance.
-    advanced: int = 0
-    #: Handed out by a zombie that could not know: its session had been ended by force.
-    unaware: bool = False
-    tenure: int = 0
-
-
-@dataclass(frozen=True)
-class _ByReset:
-    """An epoch that a reset has made, and what it explains."""
-
-    epoch: int
-    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
-    overtaken: str | None  # the process whose owner node it has deleted
-
-    def explains(self, offset: int, before: HandOut) -> bool:
-        """Whether what was handed out before may come again because of it."""
-        note = self.note
-        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
-        return back or self.overtaken == before.consumer
-
-
-@dataclass(eq=False)
-class _Partition:
-    """What the judge knows of one partition."""
-
-    commit: int | None = None
-    epoch: int = 0
-    holder: str | None = None  # the process whose claim made the epoch; None: it was moved from outside
-    owner: str | None = None  # the process whose session has the owner node
-    last: HandOut | None = None  # by anyone
-    current: HandOut | None = None  # of the current epoch
-    handed: dict[int, HandOut] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
-    #: Epochs that were made from outside: what was handed out before may come again after.
-    tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
-    outside: list[int] = field(default_factory=list)
-    resets: list[_ByReset] = field(default_factory=list)
-    moved_at: float = -1.0  # by a reset
-    untold: ResetNote | None = None  # of the last move: no processor has heard of it yet
-    topic_id: str | None = None  # in the epoch node: the topic that the offset is about
-    topic_changed_at: int = -1  # the transaction that changed it last: it may set the offset to 0
-    of_deleted_topic: bool = False  # and nobody has begun the new one yet
-    disowned: bool = False  # somebody deleted the owner node by hand
-    read_at: float = -1.0  # when it was last handed out to its owner
-    may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
+#: Within this time of calm, everybody knows what was done to it from outside: a little longer than `membership.PATIENCE`, s.
+AWARE = 2.0
 
 
 class Judge:
     """Collects violations; the first one is what the run is about."""
 
-    def __init__(self, world: World, *, latest: bool) -> None:
+    def __init__(self, world: Scene, *, latest: bool, of: str = "") -> None:
+        """`of` says before each line which group it is about; the only one needs no name."""
         self.world = world
+        self.of = of
         self.violations: list[str] = []
         self.trace: list[tuple[float, str]] = []
         self.releases = 0
         self.handed_out = 0
         self.repeated = 0
         self._latest = latest
+        self.patience = float("inf")  # how long a reset or a shutdown waits for what is in hand, in seconds
+        self._closed_at: dict[str, float] = {}  # gates
+        #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
+        self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
+        #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
+        self.refused: set[TopicPartition] = set()
         self._calm_from = float("inf")
-        self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
+        self._partitions: dict[TopicPartition, JudgedPartition] = defaultdict(JudgedPartition)
         self._lost_session: dict[str, float] = {}  # process: when one of its sessions last expired
         self._expired_by_force: set[int] = set()
-        self._in_callback: set[tuple[str, TopicPartition]] = set()
         self._root = f"{world.paths.root}/"
         self.resets = ResetJudge(world, self.violated, self.say)
+        self.cuts = CutJudge(world, self.violated)
+        self.witness = Witness(world.kafka)
+        self.answers = Answers(self._partitions, self.witness, world.clock, self.say)
+        self._nodes = OffsetNodes(latest=latest)
         self._by_reset: Mapping[TopicPartition, EpochInfo] = {}  # the epochs made by the transaction in hand
         world.ensemble.observers.append(self._committed)
 
@@ -106,12 +60,12 @@ class Judge:
 
     def say(self, what: str) -> None:
         """Note something for the story of the run."""
-        self.trace.append((self.world.clock.now(), what))
+        self.trace.append((self.world.clock.now(), self.of + what))
 
     def violated(self, what: str) -> None:
         """Note that something happened that must not."""
         self.say(f"VIOLATION: {what}")
-        self.violations.append(what)
+        self.violations.append(self.of + what)
 
     def initial_partitions(self, tps: list[TopicPartition]) -> None:
         """These exist before anybody reads: with `latest`, what is in them then need not be read."""
@@ -122,11 +76,17 @@ class Judge:
         """The servers end a session that its client believes in: what it hands out before it hears of that is its right."""
         self._expired_by_force.add(session)
 
+    def is_unaware(self, member: Member) -> bool:
+        """Whether the servers have ended its session by force: until it hears of that, it does as if they had not."""
+        return member.zk.session is not None and member.zk.session.id in self._expired_by_force
+
     def moved(self, tp: TopicPartition) -> None:
-        """Somebody from outside has moved the offset, or the log has lost its end."""
+        """Somebody from outside moves the offset."""
         known = self._partitions[tp]
         known.outside.append(known.epoch + 1)
         known.current = None
+        self._nodes.written(tp)
+        self.cuts.moved(tp)
 
     def disowned(self, tp: TopicPartition) -> None:
         """Somebody deletes an owner node by hand: its consumer gets it back, unless another one is first."""
@@ -134,9 +94,34 @@ class Judge:
         known.outside.append(known.epoch + 1)
         known.disowned = True
 
+    def offset_taken(self, tp: TopicPartition) -> None:
+        """Somebody is about to take the group's offset out of its node: who claims the partition then begins anew."""
+        known = self._partitions[tp]
+        self._nodes.take(tp, known.tenure if known.current is None else None)
+        self.witness.takes_offset(tp)
+        if known.current is None:
+            known.outside.append(known.epoch)
+
+    def offset_mended(self, tp: TopicPartition) -> None:
+        """Somebody is about to write it again."""
+        self._nodes.mend(tp)
+        self.witness.mends_offset(tp)
+
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted and is created anew: until somebody begins at its start, nothing can be said."""
-        self._partitions[tp].of_deleted_topic = True
+        self._partitions[tp].of_deleted_topic = self._partitions[tp].topic_id is not None
+        if self._partitions[tp].of_deleted_topic:
+            self.witness.recreated(tp)
+
+    def cut(self, tp: TopicPartition, end: int) -> None:
+        """The log loses everything from `end` on: what stands there later are other records."""
+        known = self._partitions[tp]
+        self.resets.cut(tp, end)
+        begun = known.commit is not None or not known.may_start_late
+        if not self.cuts.cut(tp, end, begun=begun, begins=not begun and known.holder is not None):
+            self.witness.cannot_tell(tp)
+        known.handed = {offset: given for offset, given in known.handed.items() if offset < end}
+        known.done = {offset for offset in known.done if offset < end}
 
     def calm(self) -> None:
         """The storm is over; soon nobody has an excuse any more."""
@@ -153,22 +138,32 @@ class Judge:
     def commit_of(self, tp: TopicPartition) -> int | None:
         return self._partitions[tp].commit
 
+    def has_given_up(self, tp: TopicPartition, end: int) -> bool:
+        """Whether the last record before `end` was given up: what `next` left uncommitted before that waits for more."""
+        given = self._partitions[tp].current
+        return given is not None and given.next >= end and self._given_up(given, given.first_record)
+
     def read_at(self, tp: TopicPartition) -> float:
         """Return when it was last handed out to its owner."""
         return self._partitions[tp].read_at
 
     # -- hand-outs -----------------------------------------------------------------------------------------------------
 
-    def begins(self, consumer: Consumer, batch: Batch) -> HandOut:
-        """A processor is handed a batch."""
+    def begins(self, consumer: Member, batch: Batch, to: object, *, starts: bool = False) -> HandOut:
+        """A processor is handed a batch; `starts`: it says itself where each claim begins."""
         tp = TopicPartition(batch.topic, batch.partition)
         name, known = consumer.name, self._partitions[tp]
-        given = HandOut(name, tp, batch.epoch, batch.first_offset, batch.next_offset, self.world.clock.now())
+        first_record = batch.records[0].offset if batch.records else batch.first_offset
+        given = HandOut(
+            name, tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), first_record,
+            self.world.clock.now(), to,
+        )  # fmt: skip
         self.handed_out += 1
+        self.witness.handed(tp, batch)
         self.say(f"{name} is handed {tp} {given.first}..{given.next - 1}, epoch {given.epoch}")
-        if (name, tp) in self._in_callback:
+        if (name, tp) in self.answers.awaited:
             self.violated(f"{name} is handed {tp} while it has a batch of it")
-        self._in_callback.add((name, tp))
+        self.answers.awaited.add((name, tp))
         if given.epoch == known.epoch and known.holder == name:
             given.tenure = known.tenure
         given.unaware = not self._is_owner(consumer, known, given)
@@ -178,18 +173,26 @@ class Judge:
                 self.violated(f"{name} is handed {tp}, and no processor was told that a reset has moved it")
             self._judge_position(known, given)
             known.read_at = given.began
+            if starts and known.asked != (name, known.tenure):
+                self.violated(f"{name} is handed {tp}, and its processor was not asked where this claim begins")
         if given.epoch == known.epoch and given.consumer == known.holder:
             known.current = given
-        for record in batch.records:
+        self._judge_whole(given, batch)
+        there = self.cuts.there(tp, batch.records)
+        if there:
+            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.cut_since(tp, began)}
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | passed_over)
+        for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
                 self.repeated += 1
                 if not given.unaware:
                     self._judge_repeat(known, given, before, record.offset)
-            known.handed[record.offset] = given
+            if before is None or not before.tenure == known.tenure != given.tenure:
+                known.handed[record.offset] = given  # else it is the owner's answer that counts, not a zombie's
         return given
 
-    def told(self, consumer: Consumer, tp: TopicPartition, old: int | None, new: int) -> None:
+    def told(self, consumer: Member, tp: TopicPartition, old: int | None, new: int) -> None:
         """A processor is told of a reset."""
         self.say(f"{consumer.name} is told that a reset has moved {tp} from {old} to {new}")
         if (tp, old, new) not in self.resets.moves:
@@ -198,38 +201,30 @@ class Judge:
         if known.untold is not None and (known.untold.old, known.untold.new) == (old, new):
             known.untold = None
 
-    def ends(self, given: HandOut, response: object) -> None:
-        """The callback has ended: with an answer, or None if it failed."""
-        self._in_callback.discard((given.consumer, given.tp))
-        known = self._partitions[given.tp]
-        if not isinstance(response, BatchResponse):
-            given.position = given.first
-            return
-        if response.verb is Verb.ADVANCE:
-            given.position = given.advanced = given.next if response.offset is None else response.offset
-            # Also what it read before with `next`: its first commit covers that.
-            for offset in range(known.commit or 0, given.advanced):
-                before = known.handed.get(offset)
-                if before is not None and before.tenure == given.tenure and before.consumer == given.consumer:
-                    before.advanced = max(before.advanced, given.advanced)
-                    if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
-                        known.done.add(offset)
-        elif response.verb is Verb.NEXT:
-            given.position = given.next if response.offset is None else response.offset
-        else:
-            given.position = (known.commit or 0) if response.offset is None else response.offset
+    def placed(self, consumer: Member, tp: TopicPartition, offset: object) -> None:
+        """A processor says where its claim begins: the group's offset follows before the first batch."""
+        self.say(f"{consumer.name} begins {tp} at {offset}")
+        known = self._partitions[tp]
+        known.asked = consumer.name, known.tenure
+        if isinstance(offset, int) and offset >= 0:
+            known.placed = consumer.name, offset
+            if offset > (known.commit or 0) and self.cuts.at(tp) is not None:
+                self.witness.cannot_tell(tp)
 
-    def _is_owner(self, consumer: Consumer, known: _Partition, given: HandOut) -> bool:
+    def _given_up(self, given: HandOut | None, offset: int) -> bool:
+        return given is not None and given.failed_alone and self.may_give_up(given.tp, offset)
+
+    def _is_owner(self, consumer: Member, known: JudgedPartition, given: HandOut) -> bool:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
-        session = consumer.zk.session
-        if session is not None and session.id in self._expired_by_force:
+        if self.is_unaware(consumer):
             return False
         if known.epoch == given.epoch and known.owner == given.consumer:
             return True
         overtaken = [by.overtaken for by in known.resets if by.epoch > given.epoch]
         if given.consumer in overtaken and self.world.clock.now() < self._calm_from + AWARE:
             return False
-        if (known.disowned or known.epoch in known.outside) and self.world.clock.now() < self._calm_from + AWARE:
+        known_soon = self.world.clock.now() < self._calm_from + AWARE or given.tp in self.refused
+        if (known.disowned or known.epoch in known.outside) and known_soon:
             return False
         if known.holder is not None or known.epoch == given.epoch or known.resets:
             self.violated(
@@ -238,16 +233,34 @@ class Judge:
             )
         return False
 
-    def _judge_position(self, known: _Partition, given: HandOut) -> None:
-        if known.commit is None:
+    def _judge_position(self, known: JudgedPartition, given: HandOut) -> None:
+        if known.commit is None or self._nodes.is_uncommitted(given.tp, known.tenure):
             self.violated(f"{given.tp} is handed out before its first position is committed")
             return
         before = known.current
-        if before is not None and before.tenure == given.tenure and before.position is not None:
+        expected = known.commit
+        if (
+            before is not None
+            and (before.tenure, before.to) == (given.tenure, given.to)
+            and before.position is not None
+        ):
             expected = before.position
-        else:
-            expected = known.commit
+            if self._given_up(before, before.first_record) and given.first >= before.next:
+                expected = before.next
+        if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first >= known.commit:
+            offsets = self.world.kafka.offsets(*given.tp)
+            if not any(known.commit <= offset < given.first for offset in offsets):
+                return  # back to the commit, over a cut, or to what retention has left behind it
         self._no_record_between(given, expected)
+
+    def _judge_whole(self, given: HandOut, batch: Batch) -> None:
+        """A batch has all records of its range."""
+        if self.cuts.at(given.tp) is not None:
+            return  # it may have been read before that
+        has = {record.offset for record in batch.records}
+        lacks = [o for o in self.world.kafka.offsets(*given.tp) if given.first <= o < given.next and o not in has]
+        if lacks:
+            self.violated(f"{given.consumer} is handed {given.tp} {given.first}..{given.next - 1} without {lacks}")
 
     def _no_record_between(self, given: HandOut, expected: int) -> None:
         low, high = sorted((expected, given.first))
@@ -257,14 +270,18 @@ class Judge:
                 f"{given.consumer} reads {given.tp} at {given.first} instead of {expected}: {between} lie between"
             )
 
-    def _judge_repeat(self, known: _Partition, given: HandOut, before: HandOut, offset: int) -> None:
+    def _judge_repeat(self, known: JudgedPartition, given: HandOut, before: HandOut, offset: int) -> None:
         what = f"{given.tp} offset {offset} is handed out again, to {given.consumer} in epoch {given.epoch}"
         same = before.consumer == given.consumer and before.tenure == given.tenure
         if before.position is not None and offset >= before.advanced:
             return  # its processor did not advance over it
-        if before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
+        if self.cuts.goes_back(given.tp, before.began):
+            return  # reading goes back over a cut
+        if min(before.ended, given.began) - before.began > self.patience:
+            return  # it was given up inside its callback
+        if before.abandoned or before.unaware or any(before.epoch < epoch <= given.epoch for epoch in known.outside):
             return
-        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before) for by in known.resets):
+        if any(before.epoch < by.epoch <= given.epoch and by.explains(offset, before.consumer) for by in known.resets):
             return
         if offset < (known.commit or 0):
             self.violated(f"{what}, although it is committed")
@@ -293,6 +310,12 @@ class Judge:
             topic, _, number = rest.rpartition("/")
             if family == "ids" and rest:
                 self._id_changed(commit, path, rest, who)
+            elif family == "gates":
+                gate = commit.after.get(path)
+                if gate is None or gate.data == OPEN:
+                    self._closed_at.pop(rest, None)
+                else:
+                    self._closed_at.setdefault(rest, self.world.clock.now())
             elif number.isdigit() and topic and family in ("owners", "offsets", "epochs"):
                 change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
                 change[family](commit, path, TopicPartition(topic, int(number)), who)
@@ -310,12 +333,19 @@ class Judge:
         if node.stat.version == known.epoch:
             return
         known.epoch = node.stat.version
+        topic_id = self._topic_id(path, node.data)
+        if topic_id is not None and topic_id != known.topic_id:
+            if known.of_deleted_topic:  # else the id is another way to write the same one
+                known.topic_changed_at = commit.after.zxid
+            known.topic_id = topic_id
+            known.of_deleted_topic |= not self.world.kafka.names(tp.topic, topic_id)
         if tp in self._by_reset:
             note = self.resets.notes.get(tp)
             taken = ("data", self.world.paths.owner(*tp)) in commit.changed
-            known.resets.append(_ByReset(known.epoch, note, known.owner if taken else None))
+            known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
             known.holder = known.current = None
+            self.witness.fenced(tp)
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
         if (
@@ -327,6 +357,10 @@ class Judge:
             return
         known.tenure += 1
         known.holder, known.current = who, None
+        if self._nodes.claimed(tp, known.tenure):
+            known.outside.append(known.epoch)
+        if who is not None:
+            self.witness.claimed(tp)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
@@ -341,7 +375,9 @@ class Judge:
         before, known.owner = known.owner, None
         if node is not None:
             known.owner, known.disowned = who, False
-            expected = self.world.consumers[who].consumer_id if who in self.world.consumers else None
+            expected = (
+                self.world.consumers[who].consumer_id if who is not None and who in self.world.consumers else None
+            )
             if expected is not None and node.data.decode() != expected:
                 self.violated(f"the owner node of {tp}, made by {who}, names {node.data!r}")
             if known.holder != who and known.holder is not None:
@@ -359,9 +395,24 @@ class Judge:
             self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
         if node is None:
             self.releases += 1
+            closed_at = self._closed_at.get(tp.topic, float("inf"))
+            if known.current is not None and self.world.clock.now() >= closed_at + self.patience:
+                self._is_abandoned(known, known.current)
+
+    def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
+        commit = known.commit or 0
+        # What failed alone may be on its way to the dead letters.
+        if given.position is None or given.advanced > commit or given.failed_alone:
+            given.abandoned = True
+            for offset, before in known.handed.items():  # what waits for its commit comes again with it
+                before.abandoned |= before.tenure == given.tenure and offset >= commit
+            self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
+        if who is None and tp not in self._by_reset and self._nodes.is_by_hand(tp):
+            self.say(f"somebody makes the offset node of {tp} hold {None if node is None else node.data!r}")
+            return
         try:
             new = decode_offset(path, node.data if node else b"")
         except BadNodeError as error:
@@ -371,29 +422,78 @@ class Judge:
             return
         before, known.commit = known.commit, new
         if new == 0 and known.topic_changed_at == commit.after.zxid:
-            known.of_deleted_topic, before = False, 0
+            known.of_deleted_topic, before = not self.world.kafka.names(tp.topic, known.topic_id), 0
             known.handed.clear()
             known.done.clear()
+            self.cuts.recreated(tp)
+            if known.holder is not None:  # what its processor keeps is of the deleted topic, so it is not asked
+                known.asked = known.holder, known.tenure
+            self.witness.created_anew(tp, known.epoch)
+            if known.of_deleted_topic:
+                self.witness.recreated(tp)
         note = self.resets.notes.get(tp)
         if note is not None:
             self.say(f"{who} moves the group's offset of {tp} from {before} to {new}")
             self.resets.exact(tp, note, before)
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
+            self.witness.reset(tp, new, known.epoch, self.cuts.at(tp))
+            self.cuts.moved(tp)
             return
-        if who is None or known.of_deleted_topic:
-            return  # from outside
-        self.say(f"{who} commits {tp} {new}")
+        if who is None:
+            self.witness.set_from_outside(tp, new)
+            return
+        if self._follows(tp, known, who, before, new):
+            return
+        anew = self._nodes.begins_anew(tp, known.tenure, new, self.world.kafka.log_range(tp))
+        anew &= known.current is None and new != before
+        self._nodes.written(tp)
+        (self.witness.begins_anew if anew else self.witness.committed)(tp, new)
+        if known.of_deleted_topic:
+            return
+        self.say(f"{who} {'finds no offset, and ' if anew else ''}commits {tp} {new}")
         if who != known.holder and (known.holder is not None or known.resets):
             self.violated(f"{who} commits {tp} {new}, but epoch {known.epoch} is {known.holder}'s")
+        if anew:
+            known.done = {offset for offset in known.done if offset < new}
+            self.cuts.moved(tp)
+            return
+        tenure, answered = known.answered
+        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
+        if passed is not None:
+            self.witness.passes_over_a_cut(tp, *passed)
+            known.current, known.answered = None, (known.tenure, 0)
+            return
         if before is None:
             low = 0
             if known.may_start_late:
+                self.cuts.starts(tp)
                 return
         else:
             low = before
         if new < low:
             self.violated(f"{who} sets the commit of {tp} back from {low} to {new}")
-        skipped = [o for o in self.world.kafka.offsets(*tp) if low <= o < new and o not in known.done]
-        if skipped:
+        skipped = [
+            offset
+            for offset in self.world.kafka.offsets(*tp)
+            if low <= offset < new and offset not in known.done and not self._given_up(known.handed.get(offset), offset)
+        ]
+        if skipped := self.cuts.of_what_is_there(tp, new, skipped):
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
+        if known.current is not None:
+            self.cuts.processed(tp, new, known.done)
+
+    def _follows(self, tp: TopicPartition, known: JudgedPartition, who: str, before: int | None, new: int) -> bool:
+        """Whether a commit goes to where the processor says that its claim begins, or to the log's start behind that."""
+        limits = self.world.kafka.log_range(tp)
+        by, offset = known.placed or ("", -1)
+        if not (by == who == known.holder and new == max(offset, limits.start if limits is not None else 0)):
+            return False
+        self.say(f"{who} sets the group's offset of {tp} from {before} to {new}, as its processor says")
+        known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
+        known.placed, known.done = None, {offset for offset in known.done if offset < new}
+        if before is None or new > before or self._nodes.is_uncommitted(tp, known.tenure):
+            self.cuts.moved(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
+        self._nodes.written(tp)
+        self.witness.reset(tp, new, known.epoch)
+        return True

@@ -1,120 +1,274 @@
-"""Processors in the simulator: the user's own, watched by the judge; and a moody one that gives every kind of answer."""
+"""Processors in the simulator: the user's own, watched by the judge; and a moody one that gives every kind of answer.
+
+Callbacks that are coroutines are played too, on an event loop that waits for nothing but the simulated time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import cache, partial
+from inspect import isawaitable
 from typing import TypeVar
 
-from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, async_callbacks
+from inbound.errors import BadResponseError, InboundError, OffsetOutOfRangeError, PartitionLostError, ProcessorError
+from inbound.processors.base import BatchEventProcessor, Context, MaybeLater, gives_starts, has_room, is_async
 from inbound.processors.batch import Batch, BatchResponse
+from inbound.testing.scene import Member
 from inbound.testing.simulation.judge import Judge
 from inbound.testing.simulation.scheduler import Scheduler
-from inbound.testing.world import Consumer
 from inbound.topic_partition import TopicPartition
 
 T = TypeVar("T")
+Tell = Callable[[Member, TopicPartition, object], None]
 
-PLAIN_ONLY = "the simulator plays plain processors only, whose callbacks are written without `async`"
-
-
-def plain(answer: MaybeLater[T]) -> T:
-    """Return a callback's answer. Raises TypeError for a coroutine."""
-    if isinstance(answer, Awaitable):
-        raise TypeError(f"{answer!r}: {PLAIN_ONLY}")
-    return answer
+#: How often a callback that is a coroutine looks whether the storm is over, in seconds.
+LOOK = 0.25
 
 
 class Observed(BatchEventProcessor):
     """Hands everything on to the processor inside, tells the judge, and lets time pass in callbacks."""
 
+    #: Whether it says itself where claims begin.
+    starts = False
+
     def __init__(self, inner: BatchEventProcessor, judge: Judge, scheduler: Scheduler) -> None:
-        if callbacks := async_callbacks(type(inner)):
-            raise TypeError(f"{type(inner).__name__}.{callbacks[0]}: {PLAIN_ONLY}")
         self.inner = inner
-        self.consumer: Consumer | None = None  # set once it is made
+        self.consumer: Member | None = None  # set once it is made
         #: Returns how long the next callback takes, in seconds.
         self.duration: Callable[[], float] = lambda: 0.0
         self._judge = judge
         self._scheduler = scheduler
+        self._is_open = False
 
-    def open(self, context: Context) -> None:
-        self.inner.open(context)
+    def open(self, context: Context) -> MaybeLater[None]:
+        self._is_open = True
+        return self.inner.open(replace(context, commit=partial(self._finished, context.commit)))
 
-    def on_next_batch(self, batch: Batch) -> BatchResponse:
-        assert self.consumer is not None
-        given = self._judge.begins(self.consumer, batch)
-        response: BatchResponse | None = None
+    def _finished(self, commit: Callable[[Batch, int], None], batch: Batch, offset: int) -> None:
+        self._judge.answers.finished(self.member, batch, offset, self)
+        commit(batch, offset)
+
+    def heard(self, what: str) -> None:
+        """A callback comes: between `open` and `close`, and at no other time."""
+        if not self._is_open:
+            self._judge.violated(f"{self.member.name}: {what} of a processor that is not open")
+
+    def _hears_of(self, partition: TopicPartition, error: Exception) -> None:
+        self.heard("on_exception")
+        if isinstance(error, OffsetOutOfRangeError) and error.is_cut:
+            self._judge.cuts.is_told(partition)
+
+    def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
+        self.heard("on_next_batch")
+        given = self._judge.begins(self.member, batch, self, starts=self.starts)
+        response: object = None
         try:
             seconds = self.duration()
-            if seconds:
-                self._scheduler.spend(self.consumer, seconds)
-            response = plain(self.inner.on_next_batch(batch))
+            if seconds and not self._scheduler.calm:
+                self._scheduler.spend(self.member, seconds)
+            response = answer = self.inner.on_next_batch(batch)
         finally:
-            self._judge.ends(given, response)
-        return response
+            self._judge.answers.ends(given, response)
+        return answer
 
-    def on_batch_processed(self, batch: Batch) -> None:
-        self.inner.on_batch_processed(batch)
-
-    def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
-        return plain(self.inner.on_exception(partition, error))
-
-    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
-        return plain(self.inner.on_stream_termination(partition, next_offset))
-
-    def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> None:
+    @property
+    def member(self) -> Member:
+        """The process that it runs in."""
         assert self.consumer is not None
-        self._judge.told(self.consumer, partition, old_offset, new_offset)
-        self.inner.on_reset(partition, old_offset, new_offset)
+        return self.consumer
 
-    def on_idle(self, partition: TopicPartition) -> BatchResponse | None:
-        return plain(self.inner.on_idle(partition))
+    def on_batch_processed(self, batch: Batch) -> MaybeLater[None]:
+        self.heard("on_batch_processed")
+        return self.inner.on_batch_processed(batch)
 
-    def on_pause(self, partition: TopicPartition) -> None:
-        self.inner.on_pause(partition)
+    def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
+        self._hears_of(partition, error)
+        if isinstance(error, PartitionLostError):
+            self._scheduler.spend(self.member, self.duration())
+        answer = self.inner.on_exception(partition, error)
+        # Else an answer means nothing.
+        return self._telling(answer, partition, self._judge.answers.after_a_failure) if _of_the_batch(error) else answer
 
-    def on_resume(self, partition: TopicPartition) -> None:
-        self.inner.on_resume(partition)
+    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
+        self.heard("on_stream_termination")
+        return self._telling(
+            self.inner.on_stream_termination(partition, next_offset), partition, self._judge.answers.without_a_batch
+        )
 
-    def close(self) -> None:
-        self.inner.close()
+    def on_reset(self, partition: TopicPartition, old_offset: int | None, new_offset: int) -> MaybeLater[None]:
+        self.heard("on_reset")
+        self._judge.told(self.member, partition, old_offset, new_offset)
+        return self.inner.on_reset(partition, old_offset, new_offset)
+
+    def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
+        self.heard("on_idle")
+        return self._telling(self.inner.on_idle(partition), partition, self._judge.answers.without_a_batch)
+
+    def _telling(self, answer: MaybeLater[T], tp: TopicPartition, tell: Tell) -> MaybeLater[T]:
+        """Tell the judge of an answer when it is there."""
+        if isawaitable(answer):
+            return self._tell_later(answer, tp, tell)
+        tell(self.member, tp, answer)
+        return answer
+
+    async def _tell_later(self, answer: Awaitable[T], tp: TopicPartition, tell: Tell) -> T:
+        result = await answer
+        tell(self.member, tp, result)
+        return result
+
+    def on_pause(self, partition: TopicPartition) -> MaybeLater[None]:
+        self.heard("on_pause")
+        return self.inner.on_pause(partition)
+
+    def on_resume(self, partition: TopicPartition) -> MaybeLater[None]:
+        self.heard("on_resume")
+        return self.inner.on_resume(partition)
+
+    def close(self) -> MaybeLater[None]:
+        self.heard("close")
+        self._is_open = False
+        return self.inner.close()
 
 
 class ObservedStarts(Observed):
     """Of a processor that says itself where claims begin."""
 
-    def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
-        return plain(self.inner.on_claim(partition, committed))
+    starts = True
+
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> MaybeLater[int | None]:
+        self.heard("on_claim")
+        return self._telling(self.inner.on_claim(partition, committed), partition, self._judge.placed)
+
+
+class ObservedLater(Observed):
+    """Of a processor whose `on_next_batch` is a coroutine: batches of many partitions are under way at once."""
+
+    async def on_next_batch(self, batch: Batch) -> BatchResponse:
+        self.heard("on_next_batch")
+        given = self._judge.begins(self.member, batch, self, starts=self.starts)
+        response: object = None
+        try:
+            await self._spend(self.duration())
+            response = self.inner.on_next_batch(batch)
+            if isawaitable(response):
+                response = await response
+        finally:
+            self._judge.answers.ends(given, response)
+        return response
+
+    async def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+        self._hears_of(partition, error)
+        if isinstance(error, PartitionLostError):
+            await self._spend(self.duration())
+        answer = self.inner.on_exception(partition, error)
+        if isawaitable(answer):
+            answer = await answer
+        if _of_the_batch(error):
+            self._judge.answers.after_a_failure(self.member, partition, answer)
+        return answer
+
+    async def _spend(self, seconds: float) -> None:
+        while seconds > 0 and not self._scheduler.calm:
+            await asyncio.sleep(min(seconds, LOOK))
+            seconds -= LOOK
+
+
+class ObservedRoom(Observed):
+    """Of a processor that says how much it takes."""
+
+    def room(self, partition: TopicPartition, committed: int) -> int | None:
+        return self.inner.room(partition, committed)
+
+
+def _of_the_batch(error: Exception) -> bool:
+    return not isinstance(error, InboundError) or isinstance(error, BadResponseError | ProcessorError)
+
+
+@cache
+def observing(kind: type[BatchEventProcessor]) -> type[Observed]:
+    """Return what watches a processor of this class: it is what the channel takes it for."""
+    chosen = {ObservedRoom: has_room(kind), ObservedStarts: gives_starts(kind), ObservedLater: is_async(kind)}
+    bases = tuple(base for base, so in chosen.items() if so) or (Observed,)
+    return type(f"Observed{kind.__name__}", bases, {"Options": kind.Options, "makes_spans": kind.makes_spans})
 
 
 class Steady(BatchEventProcessor):
     """Advances, always."""
 
-    def on_next_batch(self, batch: Batch) -> BatchResponse:
+    def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
         return BatchResponse.advance()
 
 
 class Moody(BatchEventProcessor):
-    """Gives every kind of answer, and fails, until it is told to be good."""
+    """Gives every kind of answer, and fails, until it is told to be good; where records may be given up, some always fail."""
 
-    def __init__(self, seed: str, calm: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        seed: str,
+        calm: Callable[[], bool],
+        *,
+        end: Callable[[TopicPartition], int],
+        poisoned: Callable[[int], bool] = lambda offset: False,
+    ) -> None:
         self._rng = random.Random(seed)
         self._calm = calm
-        self._failures: dict[tuple[str, int], int] = {}  # in a row, by partition
+        self._end = end  # of the log: who skips past it is held there
+        self._poisoned = poisoned
+        self._failures: dict[TopicPartition, int] = {}  # in a row
 
-    def on_next_batch(self, batch: Batch) -> BatchResponse:
-        mood, place = self._rng.random(), (batch.topic, batch.partition)
-        if mood >= 0.95 and not self._calm() and self._failures.get(place, 0) < 2:  # after more, the waits get long
-            self._failures[place] = self._failures.get(place, 0) + 1
+    def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
+        if any(self._poisoned(record.offset) for record in batch.records):
+            raise RuntimeError("a record that is no good")
+        tp, rng = TopicPartition(batch.topic, batch.partition), self._rng
+        if self._calm():
+            return rng.choice((BatchResponse.advance(), BatchResponse.next(commit_within=0.5)))
+        if rng.random() < 0.06 and self._failures.get(tp, 0) < 2:  # after more, the waits get long
+            self._failures[tp] = self._failures.get(tp, 0) + 1
             raise RuntimeError("in a bad mood")
-        self._failures[place] = 0
-        if self._calm() or mood < 0.7:
+        self._failures[tp] = 0
+        return self._answer(tp, rng.random(), batch.first_offset, batch.next_offset)
+
+    def _answer(self, tp: TopicPartition, mood: float, first: int, end: int) -> BatchResponse:
+        rng = self._rng
+        if mood < 0.6:
             return BatchResponse.advance()
-        if mood < 0.78:
-            return BatchResponse.advance(batch.records[-1].offset)
-        if mood < 0.84:
+        if mood < 0.67:
+            return BatchResponse.advance(rng.randint(first, end))
+        if mood < 0.70:
+            return BatchResponse.advance(min(end + rng.randint(1, 3), self._end(tp)), skip=True)
+        if mood < 0.75:
             return BatchResponse.next()
-        if mood < 0.9:
-            return BatchResponse.revert(wait=self._rng.choice((0.0, 0.2)))
+        if mood < 0.80:
+            return BatchResponse.next(commit_within=rng.choice((0.0, 0.3, 2.0)))
+        if mood < 0.83:
+            return BatchResponse.next(min(rng.randint(first, end + 2), self._end(tp)))
+        if mood < 0.88:
+            return BatchResponse.revert(wait=rng.choice((0.0, 0.2)))
+        if mood < 0.92:
+            return BatchResponse.revert(rng.randint(max(0, first - 4), end))
+        if mood < 0.94:  # refused: below what is committed, or past the batch
+            return rng.choice((BatchResponse.advance(end + 2), BatchResponse.revert(end + 2)))
         return BatchResponse.advance(wait=0.5)
+
+    def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
+        if self._calm() or self._rng.random() < 0.9:
+            return None
+        return self._rng.choice((BatchResponse.revert(), BatchResponse.advance(), BatchResponse.next()))
+
+    def on_idle(self, partition: TopicPartition) -> MaybeLater[BatchResponse | None]:
+        return BatchResponse.advance() if self._rng.random() < 0.5 or self._calm() else None
+
+    def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> MaybeLater[BatchResponse | None]:
+        return BatchResponse.advance() if self._rng.random() < 0.5 else None
+
+
+class MoodyLater(Moody):
+    """The same as a coroutine."""
+
+    async def on_next_batch(self, batch: Batch) -> BatchResponse:
+        answer = super().on_next_batch(batch)
+        assert isinstance(answer, BatchResponse)
+        return answer

@@ -10,9 +10,13 @@ from inbound.controller.reset_offset import Ref, RefInfo, ResetCommand, ResetSpe
 from inbound.coordinators.nodes import OPEN
 from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.zookeeper import Create, Delete, Op
-from inbound.testing.simulation.faults import KINDS, MOST, End
+from inbound.testing.simulation.dispatch_faults import DISPATCH_KINDS
+from inbound.testing.simulation.faults import KINDS, MOST
+from inbound.testing.simulation.mirror_faults import MIRROR_KINDS
+from inbound.testing.simulation.node_faults import End
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action
+from inbound.testing.simulation.reload_faults import RELOAD_KINDS
 from inbound.testing.simulation.stage import Stage
 from inbound.testing.world import GROUP, Consumer
 from inbound.topic_partition import TopicPartition
@@ -240,4 +244,10 @@ RESET_KINDS: Mapping[str, Callable[[Stage, Action], End]] = {
     "at step": _at_step,
     "crowd": _crowd,
 }
-EVERY_KIND: Mapping[str, Callable[[Stage, Action], End]] = {**KINDS, **RESET_KINDS}
+EVERY_KIND: Mapping[str, Callable[[Stage, Action], End]] = {
+    **KINDS,
+    **RESET_KINDS,
+    **RELOAD_KINDS,
+    **DISPATCH_KINDS,
+    **MIRROR_KINDS,
+}

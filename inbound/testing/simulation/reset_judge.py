@@ -16,7 +16,7 @@ from inbound.controller.reset_offset.moves import CLAIMANT
 from inbound.controller.reset_offset.states import CLOSED, FINISHED, State
 from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch
 from inbound.coordinators.paths import CommandPaths, GroupPaths
-from inbound.testing.world import World
+from inbound.testing.scene import Scene
 from inbound.testing.zookeeper_tree import Commit, Snapshot
 from inbound.topic_partition import TopicPartition
 
@@ -34,12 +34,29 @@ class _Command:
     moved: set[int] = field(default_factory=set)
     #: Where the targets may lie: log starts and ends, or offsets of a time, when the gate was closed.
     bounds: Ranges = field(default_factory=dict)
+    #: Where logs that were cut since then have ended at the least and at the most.
+    ends: Ranges = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ByReset:
+    """An epoch that a reset has made, and what it explains."""
+
+    epoch: int
+    note: ResetNote | None  # the move; None: it has only taken the partition from whoever held it
+    overtaken: str | None  # the process whose owner node it has deleted
+
+    def explains(self, offset: int, consumer: str) -> bool:
+        """Whether what `consumer` was handed before may come again because of it."""
+        note = self.note
+        back = note is not None and note.new <= offset and (note.old is None or offset < note.old)
+        return back or self.overtaken == consumer
 
 
 class ResetJudge:
     """Hears of every transaction, before `Judge` looks at what it did to the partitions."""
 
-    def __init__(self, world: World, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
+    def __init__(self, world: Scene, violated: Callable[[str], None], say: Callable[[str], None]) -> None:
         self._world = world
         self._violated = violated
         self._say = say
@@ -47,6 +64,8 @@ class ResetJudge:
         self._gates: dict[str, bytes] = {}
         #: What was moved in the group that is simulated: told to `on_reset` it is right, anything else is not.
         self.moves: set[tuple[TopicPartition, int | None, int]] = set()
+        #: Where the group was when something of it was committed last, and where the last move has brought it.
+        self._since: dict[TopicPartition, tuple[int | None, int]] = {}
         #: Told of each step: name, state.
         self.on_state: Callable[[str, State], None] = lambda name, state: None
         #: Moved by the transaction that is being looked at.
@@ -73,6 +92,12 @@ class ResetJudge:
     def deleted(self, name: str) -> None:
         """Somebody deletes a command by hand."""
         self._commands[name].deleted = True
+
+    def cut(self, tp: TopicPartition, end: int) -> None:
+        """A log is about to lose everything from `end` on."""
+        for known in self._commands.values():
+            least, most = known.ends.get(tp, (end, end))
+            known.ends[tp] = min(least, end), max(most, self._world.kafka.end(tp))
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
@@ -107,9 +132,14 @@ class ResetJudge:
         return by_reset
 
     def exact(self, tp: TopicPartition, note: ResetNote, commit: int | None) -> None:
-        """Judge a move's old offset; `commit` is the last that has landed."""
+        """Judge a move's old offsets; `commit` is the last that has landed, or the last move."""
+        name, since = _name(note.command), self._since.get(tp, (commit, commit))
         if note.old != commit:
-            self._violated(f"reset {_name(note.command)} says that {tp} was at {note.old}; it was at {commit}")
+            self._violated(f"reset {name} says that {tp} was at {note.old}; it was at {commit}")
+        first = since[0] if since[1] == commit else commit
+        if note.since != first:
+            self._violated(f"reset {name} says that {tp} was at {note.since} before all moves; it was at {first}")
+        self._since[tp] = first, note.new
 
     def overtakes(self, tp: TopicPartition, commit: Commit, owner: str | None) -> None:
         """Judge that a reset takes an owner's node down, rather than wait for it."""
@@ -146,7 +176,7 @@ class ResetJudge:
         if command is None or command.info is None:
             return
         if state is State.STOPPING:
-            known.bounds = self._bounds(command)
+            known.bounds, known.ends = self._bounds(command), {}
             for other in after.children(CommandPaths.RESETS) or ():
                 rival = _read(other, after)
                 if other == name or rival is None or rival.info is None:
@@ -183,6 +213,8 @@ class ResetJudge:
             if tp not in now or tp not in known.bounds:
                 continue  # without a leader at one of these times, or added since
             (low_start, low_end), (start, end) = known.bounds[tp], now[tp]
+            least, most = known.ends.get(tp, (low_end, end))
+            low_end, end = min(low_end, least), max(end, most)
             spec = command.spec
             if spec.to is To.EARLIEST:
                 right = low_start <= new <= start

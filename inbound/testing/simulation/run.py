@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from inbound.coordinators.base import ZkCoordinator
 from inbound.processors.base import BatchEventProcessor
+from inbound.processors.dispatch.retry import LONGEST_ENDLESS_WAIT
+from inbound.testing.proofs import proofs_of
 from inbound.testing.simulation.judge import AWARE
+from inbound.testing.simulation.mirrors import SETTLED
+from inbound.testing.simulation.node_faults import REFUSALS
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
 from inbound.testing.simulation.reset_faults import EVERY_KIND
 from inbound.testing.simulation.stage import Stage
+from inbound.testing.world import Consumer
 from inbound.topic_partition import TopicPartition
 
 #: A partition is read again so long after the fault's end: the session, and this. Seconds of virtual time.
@@ -24,6 +30,12 @@ BALANCED = 4.0
 #: A reset that is under way when the faults end lets its group go on so much later than else, for each that was asked for;
 #: and so much later it has ended: also (second) where nobody takes a partition that had an owner, as its member is gone.
 RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
+#: Who was refused a node tries it again after as long as it was refused, and so much; but after the second at the latest.
+TRIED, TRIED_AT_LEAST = 6.0, 61.0
+#: So many requests are enough for members at rest, in `BALANCED` seconds: some are refused, and rarely tried again.
+MOST_REQUESTS = 70
+#: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
+LONG = 3.0
 #: A storm waits for the end of its faults at most so long.
 LONGEST = 8.0
 
@@ -38,11 +50,24 @@ class Outcome:
     steps: int
     handed_out: int
     repeated: int
+    #: Where the proof from the ledgers says something else than the witness saw; looked at where nothing is violated.
+    disagreements: tuple[str, ...] = ()
+    #: How often each kind of action met a partition in each state: see `stage.STATES`.
+    met: Mapping[tuple[str, str], int] = field(default_factory=dict, repr=False)
     error: BaseException | None = field(default=None, repr=False)
 
     @property
     def failed(self) -> bool:
-        return bool(self.violations)
+        return bool(self.violations or self.disagreements)
+
+    @property
+    def why(self) -> str:
+        """What a run that failed failed for."""
+        return (
+            self.violations[0]
+            if self.violations
+            else f"the proof disagrees with what was seen: {self.disagreements[0]}"
+        )
 
 
 class Run:
@@ -52,15 +77,20 @@ class Run:
         self.stage = stage
         self._traffic = random.Random(f"{stage.plan.seed} traffic")
         self._ends: list[Callable[[], None]] = []
+        self._long_ends: list[Callable[[], None]] = []
+        self._all_right = False  # no node is refused any more, and nobody waits for that
+        self._requests: dict[str, int] = {}  # of each process, `BALANCED` before they are looked at
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
+        self._met: Counter[tuple[str, str]] = Counter()
+        self._disagreements: list[str] = []
         self._probes: Probes | None = None
         stage.lasts = self._lasts
 
     def play(self) -> Outcome:
         """Carry the plan out."""
         clock, plan = self.stage.world.clock, self.stage.plan
-        at = clock.now() + 2.0
+        begins = at = clock.now() + plan.setup.begins
         longest = at
         for number, action in enumerate(plan.storm):
             at += action.wait
@@ -69,8 +99,16 @@ class Run:
         self.stage.scheduler.at(clock.now() + 1.0, self._publish)
         if plan.seed % 2:
             at = longest  # each fault ends by itself; else the storm's end cuts them short
+        refused_until = at + 0.2
         self.stage.scheduler.at(at + 0.2, self._storm_over)
+        stormed = at - begins
+        look = random.Random(f"{plan.seed} look").uniform(clock.now() + plan.setup.begins, at)
+        self.stage.scheduler.at(look, self._look)
         at += 0.2 + plan.setup.session + GRACE
+        if plan.setup.dispatch is not None:
+            at += LONGEST_ENDLESS_WAIT
+        if plan.setup.gives_up == "dead-letter" and any(action.kind == "dead letters fail" for action in plan.storm):
+            at += min(stormed + TRIED, TRIED_AT_LEAST)  # they are tried ever more rarely, up to as long as they failed
         if plan.setup.resets:
             at += RESET * sum(action.kind in ("reset", "at step") for action in plan.storm)
             self.stage.scheduler.at(at, self._check_gates)
@@ -79,7 +117,17 @@ class Run:
         if plan.setup.resets:
             at += ENDED_WITHOUT if plan.setup.others else ENDED
             self.stage.scheduler.at(at, self._check_resets)
+        if refused := [action for action in plan.storm if action.kind in REFUSALS]:
+            self.stage.scheduler.at(at - BALANCED, self._count_requests)
+            self.stage.scheduler.at(at, self._check_others)
+            refused_until = at if any(map(self._lasts_long, refused)) else refused_until
+            at = max(at, refused_until + min(refused_until - begins + TRIED, TRIED_AT_LEAST))
+            self.stage.scheduler.at(at, self._check_read)
+            at += BALANCED
         self.stage.scheduler.at(at, self._check_balance)
+        if self.stage.mirrors is not None:
+            at += SETTLED
+            self.stage.scheduler.at(at, self.stage.mirrors.check)
         for probe in plan.probes:
             self.stage.scheduler.at(at + 0.01, partial(self._begin, probe))
             at += 0.01 + PROBE
@@ -96,6 +144,7 @@ class Run:
         for operator in self.stage.operators:
             operator.close()
         judge = self.stage.judge
+        self._compare()
         return Outcome(
             plan,
             tuple(judge.violations),
@@ -103,8 +152,25 @@ class Run:
             self.stage.scheduler.steps,
             judge.handed_out,
             judge.repeated,
+            tuple(self._disagreements) if not judge.violations else (),
+            self._met,
             failure,
         )
+
+    def _look(self) -> None:
+        """Compare in the midst of all."""
+        self.stage.judge.say("-- a proof is made")
+        self._compare(midst=True)
+
+    def _compare(self, *, midst: bool = False) -> None:
+        """Note where a proof of now and the witness differ."""
+        if self.stage.judge.violations:
+            return
+        where = f"at {self.stage.world.clock.now():.3f}, " if midst else ""
+        for judge in self.stage.judges():
+            owners, proofs = judge.owners(), proofs_of(judge.world)
+            found = judge.witness.disagreements(proofs, owners.get, midst=midst)
+            self._disagreements += [f"{where}{judge.of}{what}" for what in found]
 
     def _begin(self, probe: str) -> None:
         if self._probes is not None:
@@ -125,7 +191,16 @@ class Run:
         )
         if not self.stage.partitions():
             return  # the only topic is deleted for now, and most actions are about a partition
-        self._lasts(EVERY_KIND[action.kind](self.stage, action), action.seconds)
+        self._met.update((action.kind, state) for state in self.stage.states())
+        end = EVERY_KIND[action.kind](self.stage, action)
+        if end is not None and self._lasts_long(action):
+            self._long_ends.append(end)
+        else:
+            self._lasts(end, action.seconds)
+
+    def _lasts_long(self, action: Action) -> bool:
+        """Whether it ends when all else is well. A reset waits for every partition of its topic."""
+        return action.kind in REFUSALS and action.seconds > LONG and not self.stage.plan.setup.resets
 
     def _lasts(self, end: Callable[[], None] | None, seconds: float) -> None:
         if end is not None:
@@ -146,9 +221,10 @@ class Run:
     def _storm_over(self) -> None:
         for end in self._ends:
             end()
-        self.stage.slow.clear()
-        self.stage.scheduler.calm = True
+        self.stage.be_calm()
         self.stage.judge.calm()
+        for group in self.stage.further.values():
+            group.storm_over()
         self.stage.stop_the_fatal()
         seen: set[str] = set()
         for consumer in sorted(self.stage.living(), key=lambda c: not c.channel.membership.registered):
@@ -167,8 +243,11 @@ class Run:
                 self._unread.append(tp)
 
     def _publish_everywhere(self) -> None:
+        # Without another commit what is in a Kafka group comes of claims alone.
+        quiet = self.stage.mirrors is not None and self.stage.plan.seed % 4 < 2
         for tp in self.stage.partitions():
-            self.stage.kafka.publish(*tp, [b"after the storm"])
+            if not quiet or self.stage.is_behind(tp):
+                self.stage.kafka.publish(*tp, [b"after the storm"])
 
     def _check_gates(self) -> None:
         if closed := self.stage.judge.resets.closed():
@@ -185,12 +264,38 @@ class Run:
         unread = [
             str(tp)
             for tp in self._unread
-            if self.stage.judge.read_at(tp) < self._calm_from and self.stage.is_behind(tp)
+            if (tp not in self.stage.judge.refused or self._all_right)
+            and self.stage.judge.read_at(tp) < self._calm_from
+            and self.stage.is_behind(tp)
         ]
         if unread:
             self.stage.judge.violated(
                 f"not read {self.stage.plan.setup.session + GRACE} s after the last fault's end: {', '.join(unread)}"
             )
+
+    def _count_requests(self) -> None:
+        self._requests = {c.name: self._asked(c) for c in self.stage.living()}
+
+    def _asked(self, consumer: Consumer) -> int:
+        """Return how many requests a process has sent that were no commit."""
+        return consumer.zk.requests - consumer.channel.committer.commits
+
+    def _check_others(self) -> None:
+        """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
+        refused = set(map(str, self.stage.judge.refused))
+        stalled = [tp for tp in self.stage.stalled() if tp not in refused]
+        if stalled and not any(c.controller.fatal for c in self.stage.living()):
+            self.stage.judge.violated(f"not committed, although nodes of others are refused: {', '.join(stalled)}")
+        for consumer in self.stage.living():
+            asked = self._asked(consumer) - self._requests.get(consumer.name, self._asked(consumer))
+            if asked > MOST_REQUESTS:
+                self.stage.judge.violated(
+                    f"{consumer.name} has asked ZooKeeper {asked} times in {BALANCED} s, with nothing to do"
+                )
+        for end in self._long_ends:
+            end()
+        self._all_right = True
+        self.stage.judge.say("-- nothing is refused any more")
 
     def _check_balance(self) -> None:
         fatal = [c.name for c in self.stage.living() if c.controller.fatal is not None]
@@ -200,8 +305,21 @@ class Run:
             return  # without probes: the group is not at rest
         if stalled := self.stage.stalled():
             self.stage.judge.violated(f"read, but not committed to the end: {', '.join(stalled)}")
+        if leaving := [c.name for c in self.stage.living() if c not in self.stage.staying()]:
+            self.stage.judge.violated(f"leaves, and does not come to its end: {', '.join(leaving)}")
         self.stage.check_shares()
+        self.stage.check_watches()
+        self._check_channels()
         self._probes = Probes(self.stage)
+
+    def _check_channels(self) -> None:
+        for reloading in self.stage.reloading.values():
+            if reloading.host in self.stage.staying() and (wrong := reloading.check()) is not None:
+                self.stage.judge.violated(wrong)
+        for group in self.stage.further.values():
+            group.check()
+        for database in self.stage.databases.values():
+            database.check()
 
 
 class _Once:

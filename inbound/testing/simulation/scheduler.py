@@ -13,10 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from inbound.async_worker import LoopWakeup
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
-from inbound.testing.kafka import FakeLogClient
-from inbound.testing.world import Consumer, World
+from inbound.testing.event_loop import FakeLoop
+from inbound.testing.kafka import ClientError, FakeLogClient
+from inbound.testing.scene import Member
+from inbound.testing.world import World
 from inbound.testing.zookeeper import Delivery
 
 #: Work takes time: a part that wants to go on at once does so after up to so many seconds.
@@ -25,19 +28,36 @@ STEP = 0.01
 LATENCY, SLOW_LATENCY = 0.004, 0.4
 #: At times a client waits so long before it connects again, in seconds; kazoo's back-off ends at 1 s.
 RECONNECT = 0.8
+#: So many steps of other threads come before a thread that was stopped goes on.
+PREEMPTIONS = (1, 2, 4, 8)
 #: Callbacks inside callbacks inside callbacks: deeper than this they end at once.
 MAX_DEPTH = 6
 
 
 class Process(Protocol):
-    """A consumer, or an operator's command."""
+    """A consumer, a further channel of one, or an operator's command."""
 
-    name: str
-    paused: bool  # SIGSTOP
-    dead: bool
-    parts: list[Part]
-    wakeups: list[Wakeup]  # of the parts, in their order
-    log_clients: list[FakeLogClient]
+    @property
+    def name(self) -> str:
+        """Of its client of ZooKeeper."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped for a while (SIGSTOP)."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def parts(self) -> list[Part]: ...
+
+    @property
+    def wakeups(self) -> list[Wakeup]:
+        """Of the parts, in their order."""
+
+    @property
+    def log_clients(self) -> list[FakeLogClient]: ...
 
 
 @dataclass(eq=False)
@@ -63,6 +83,8 @@ class Scheduler:
         self.shuffled = True
         #: Callbacks take no time any more.
         self.calm = False
+        #: How often another thread of a process goes on first, where one may be stopped: of 1.
+        self.preempted = 0.0
         #: (client, kind) whose messages are slower, and by how many seconds at most.
         self.delays: dict[tuple[str, str], float] = {}
         self.steps = 0
@@ -72,6 +94,7 @@ class Scheduler:
         self._count = itertools.count()
         self._arrivals: dict[tuple[str, str], float] = {}
         self._depth = 0
+        self._preempting = False
 
     def reseed(self, seed: str) -> None:
         """Draw from another stream, so that what was before doesn't change what comes."""
@@ -102,9 +125,9 @@ class Scheduler:
             if not self._act():
                 self._pass_time(until)
 
-    def spend(self, consumer: Consumer, seconds: float) -> None:
+    def spend(self, consumer: Member, seconds: float) -> None:
         """Let time pass inside a callback of `consumer`; everybody else goes on."""
-        if self._depth >= MAX_DEPTH:
+        if self._depth >= MAX_DEPTH or self._preempting:
             return
         end = self.clock.now() + seconds
         self._depth += 1
@@ -118,20 +141,33 @@ class Scheduler:
         finally:
             self._depth -= 1
 
+    def preempt(self, process: Process) -> None:
+        """A thread of `process` may be stopped here: at times some steps of its other threads come first. No time passes."""
+        if self._preempting or not self.shuffled or self._rng.random() >= self.preempted or self.halted():
+            return
+        self._preempting = True
+        try:
+            for _ in range(self._rng.choice(PREEMPTIONS)):
+                if process.dead or process.paused or not self._act(process):
+                    return
+        finally:
+            self._preempting = False
+
     # -- one thing -----------------------------------------------------------------------------------------------------
 
-    def _act(self) -> bool:
+    def _act(self, only: Process | None = None) -> bool:
         now = self.clock.now()
         things: list[Actor | Delivery] = []
         for actor in self._actors:
             consumer = actor.consumer
-            if consumer.dead or consumer.paused or actor.busy:
+            if consumer.dead or consumer.paused or actor.busy or only not in (None, consumer):
                 continue
             if actor.due > now and actor.wakeup.take():
                 actor.due = now
             if actor.due <= now:
                 things.append(actor)
-        things += self._deliveries(now)
+        deliveries = self._deliveries(now)
+        things += deliveries if only is None else [thing for thing in deliveries if thing.client == only.name]
         if not things:
             return False
         self.steps += 1
@@ -180,6 +216,8 @@ class Scheduler:
             due = actor.part.run_once()
         except KeyboardInterrupt:
             raise  # the player stops it; no part has failed
+        except ClientError:
+            due = self.clock.now() + 1.0  # as `inbound.driver` does
         except BaseException as error:
             self.failure = self.failure or error
             due = None
@@ -189,6 +227,8 @@ class Scheduler:
         clients = actor.consumer.log_clients
         if isinstance(actor.part, Reader) and due is not None and due <= now and clients and not clients[-1].brought:
             due = now + MAX_POLL * self._draw()  # a poll that waited for records in vain
+        if isinstance(actor.wakeup, LoopWakeup) and isinstance(actor.wakeup.loop, FakeLoop):
+            due = actor.wakeup.loop.waits_until
         actor.due = float("inf") if due is None else max(due, now + STEP * self._draw())
 
     def _draw(self) -> float:

@@ -15,12 +15,12 @@ INTERLEAVINGS = 3
 
 def same_kind(one: Outcome, other: Outcome) -> bool:
     """Whether two runs violate the same thing, with whatever names and numbers."""
-    return one.failed and other.failed and kind_of(one) == kind_of(other)
+    return one.failed and other.failed and kind_of(one.why) == kind_of(other.why)
 
 
-def kind_of(outcome: Outcome) -> str:
-    """Return what a failed run violates first, without names and numbers."""
-    text = re.sub(r"\[[^]]*\]", "", outcome.violations[0])
+def kind_of(why: str) -> str:
+    """Return what a failed run failed for, without names and numbers."""
+    text = re.sub(r"\[[^]]*\]", "", why)
     return re.sub(r"\b[a-z]*\d+\b|\b(orders|items)/\d+,? ?", "", text)[:60]
 
 
@@ -71,8 +71,14 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         yield replace(plan, setup=replace(setup, workers=1))
     if setup.moody:
         yield replace(plan, setup=replace(setup, moody=False))
+    if setup.channels > 1:
+        yield replace(plan, setup=replace(setup, channels=setup.channels - 1))
+    if setup.patience < 25.0:
+        yield replace(plan, setup=replace(setup, patience=25.0))
     if setup.chunked:
         yield replace(plan, setup=replace(setup, chunked=False))
+    if setup.preempted:
+        yield replace(plan, setup=replace(setup, preempted=0.0))
     if setup.latest:
         yield replace(plan, setup=replace(setup, latest=False))
     shuffled = min(plan.shuffled, len(plan.storm))

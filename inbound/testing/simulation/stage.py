@@ -2,22 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+from zlib import crc32
 
 from inbound.controller.reset_offset import ResetController, State
 from inbound.coordinators.base import ZkCoordinator
-from inbound.coordinators.nodes import decode_member
-from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES
-from inbound.processors.base import BatchEventProcessor, gives_starts
+from inbound.coordinators.nodes import MemberInfo, decode_member
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
+from inbound.errors import BrokerUnavailableError
+from inbound.ledger.memory import Recorded
+from inbound.mirroring import LAST
+from inbound.partition import Partition, Place
+from inbound.processors.base import BatchEventProcessor, no_topics
+from inbound.processors.batch import Record
+from inbound.proof.model import LeftOutKind
+from inbound.testing.event_loop import FakeLoop
+from inbound.testing.kafka import ID_FORMS
+from inbound.testing.simulation.channels import CHANNELS, Further, Reloading, begun, is_behind
+from inbound.testing.simulation.databases import Database, Owning, OwningLater
+from inbound.testing.simulation.dispatching import Receivers
 from inbound.testing.simulation.judge import Judge
-from inbound.testing.simulation.observed import Moody, Observed, ObservedStarts, Steady
+from inbound.testing.simulation.mirrors import Mirrors
+from inbound.testing.simulation.observed import Moody, MoodyLater, Steady, observing
 from inbound.testing.simulation.operators import Operator
 from inbound.testing.simulation.plan import Action, Plan
+from inbound.testing.simulation.preemption import make_preemptible
 from inbound.testing.simulation.scheduler import Scheduler
 from inbound.testing.simulation.shares import Rights, make, wrong_shares
 from inbound.testing.topic_logs import FakeTopicLogs
 from inbound.testing.world import GROUP, Consumer, World
 from inbound.topic_partition import TopicPartition
+
+#: Of processors that give records up, one of so many fails always; and what becomes of it, at its first failure alone.
+POISONED = 13
+ON_ERROR = {
+    "skip": {"max_attempts": 1, "then": "skip"},
+    "dead-letter": {"max_attempts": 1, "then": "dead-letter", "dead_letter_topic": "dead"},
+}
+#: So many parts of a process may watch one node, who follows members, gates and owners, say; and who carries out each reset.
+MOST_WATCHES = 2
+#: After so many seconds without a record moody processors are asked what to do.
+IDLE = 2.0
+#: What a proof calls them then.
+LEFT_OUT_BY: Mapping[str, LeftOutKind] = {"skip": "given-up", "dead-letter": "dead-lettered"}
+#: What a partition can be in when something happens to it.
+STATES = (
+    "unowned", "starting", "idle", "due", "uncommitted", "resting", "paused", "held", "problem", "in a callback", "settling",
+    "leaving",
+)  # fmt: skip
+
+
+def _state(partition: Partition, now: float) -> str:
+    if partition.place is Place.RUNNING:
+        return "in a callback"
+    if partition.place is not Place.SCHEDULED:
+        return str(partition.place.value)
+    of_scheduled = {
+        "held": partition.held is not None,
+        "problem": partition.problem is not None,
+        "paused": partition.paused_since is not None,
+        "resting": partition.rest_until > now,
+        "uncommitted": partition.position != partition.committed,
+        "due": bool(partition.buffer),
+    }
+    return next((state for state, so in of_scheduled.items() if so), "idle")
+
+
+def _letters_take(consumer: Consumer, seconds: float) -> None:
+    wakeup: Any = consumer.channel.parts.worker_wakeup  # of a loop, if its processor is of coroutines
+    if isinstance(getattr(wakeup, "loop", None), FakeLoop):
+        wakeup.loop.executor_takes = seconds
 
 
 class Stage:
@@ -34,7 +90,9 @@ class Stage:
         self.world = World(seed=plan.seed, session_timeout=setup.session)
         self.kafka, self.ensemble, self.paths = self.world.kafka, self.world.ensemble, self.world.paths
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
+        self.scheduler.preempted = setup.preempted
         self.judge = Judge(self.world, latest=setup.latest)
+        self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
         #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
         #: asked for topics, which is every few seconds.
@@ -47,16 +105,35 @@ class Stage:
         self.operators: list[Operator] = []
         self.asked = 0
         self.largest = 0 if setup.chunked else MAX_TRANSACTION_BYTES  # of a transaction that could be several
+        #: Whom events are posted to.
+        self.receivers = Receivers(self) if setup.dispatch is not None else None
+        #: What offsets are mirrored to.
+        self.mirrors = Mirrors(self) if setup.mirror else None
+        #: Groups of further channels, by name; what each process is to run of them at its start, and what each runs.
+        self.further = {name: Further(self, name) for name in CHANNELS[: setup.channels]}
+        self.configuration = begun(plan)
+        #: Where processors keep results and offsets, by group.
+        judges = {GROUP: self.judge, **{name: group.judge for name, group in self.further.items()}}
+        self.databases = {name: Database(judge, self.kafka) for name, judge in judges.items()}
+        for judge in judges.values():
+            judge.patience = setup.patience
+        self.reloading: dict[str, Reloading] = {}
         #: What happens when a reset next comes to a state.
         self.at_step: list[tuple[State, Callable[[], None]]] = []
         self.judge.resets.on_state = self._reset_came_to
+        self.judge.may_give_up = self._may_give_up
+        #: What was sent to the dead letters, and whether nothing more can be.
+        self.dead_letters: set[tuple[TopicPartition, int]] = set()
+        self.dead_letters_fail = False
         #: Has a fault end after so many seconds, or with the storm.
         self.lasts: Callable[[Callable[[], None] | None, float], None] = lambda end, seconds: None
         self._make_processor = processor
         self.make_coordinator = coordinator
         self._joined = 0
+        self._heirs: dict[str, str] = {}  # process: the consumer id that it takes over from who is known to be dead
         self.kinds: dict[str, str] = {}  # process: its coordinator
         self.controllers: dict[str, ResetController] = {}  # process: what carries resets out there
+        self.kafka.id_forms = ID_FORMS  # each process reads with another client than the one before
         for topic, count in setup.topics:
             self.kafka.create_topic(topic, count)
         self.judge.initial_partitions(self.partitions())
@@ -92,35 +169,117 @@ class Stage:
         # Not in alphabetical order: seniority is what counts.
         name = f"{'mtbxkafzq'[self._joined * (self.plan.seed % 7 + 1) % 9]}{self._joined}"
         setup = self.plan.setup
+        if heir_of is not None:
+            self._heirs[name] = heir_of.consumer_id
         topics = [topic for topic, _ in setup.topics]
         twin = next((c.name for c in self.world.consumers.values() if c.consumer_id == consumer_id), None)
         kind = self.kinds[twin] if twin else (*setup.others, *["dynamic"] * self._joined)[self._joined - 1]
         self.kinds[name] = kind
-        if self._make_processor is not None:
-            inner = self._make_processor()
-        else:
-            mood = f"{self.plan.seed} {name}"
-            inner = Moody(mood, lambda: self.scheduler.calm) if setup.moody else Steady()
-        observing = ObservedStarts if gives_starts(type(inner)) else Observed
-        observed = observing(inner, self.judge, self.scheduler)
-        observed.duration = lambda: self.slow.pop(name, 0.0)
+        inner = self.processor(name)
+        observed = observing(type(inner))(inner, self.judge, self.scheduler)
+        observed.duration = self.durations(name)
         consumer = self.world.join(
             name,
             observed,
             consumer_id=consumer_id,
             coordinator=self.make_coordinator() if self.make_coordinator else make(kind, topics),
-            owner_is_dead=lambda info: heir_of is not None and self._all_dead(name, heir_of.consumer_id),
+            owner_is_dead=self.owner_is_dead(name),
             topics=topics,
             workers=setup.workers,
             auto_offset_reset="latest" if setup.latest else "earliest",
+            on_truncation=setup.on_truncation,
+            shutdown_timeout=setup.patience,
             reader={"max_batch_records": setup.batch},
+            dead_letters=self._dead_letter,
+            degrade=setup.degrade,
+            options=self.receivers.options if self.receivers is not None else None,
+            connect_mirror=self.mirrors.connect(name) if self.mirrors is not None else None,
+            open_topic=self.receivers.open_topic if self.receivers is not None else no_topics,
+            **self.settings,
         )
         observed.consumer = consumer
+        consumer.ledger.on_entries = self._noted
+        if setup.later and not self.scheduler.calm:
+            _letters_take(consumer, setup.letters_take)
         if setup.resets:
             self._carry_out_resets(consumer)
         self.scheduler.add(consumer)
+        if setup.preempted:
+            make_preemptible(consumer, lambda: self.scheduler.preempt(consumer))
         self.judge.say(f"{name} starts" + (f" as {consumer_id}" if consumer_id else ""))
+        if self.further:
+            self.reloading[name] = Reloading(self, consumer, self.configuration)
         return consumer
+
+    def be_calm(self) -> None:
+        """Nothing takes its time from now on."""
+        self.slow.clear()
+        self.scheduler.calm = True
+        for consumer in self.living() if self.plan.setup.later else ():
+            _letters_take(consumer, 0.0)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of each channel."""
+        setup = self.plan.setup
+        settings: dict[str, Any] = {"on_error": ON_ERROR[setup.gives_up]} if setup.gives_up else {}
+        if self.mirrors is not None:
+            settings["offsets"] = {"mirror": "kafka"}
+        return settings | ({"idle_time": IDLE} if setup.moody else {})
+
+    def durations(self, name: str) -> Callable[[], float]:
+        """Return what says how long the next callback of a processor takes."""
+        work = Random(f"{self.plan.seed} {name} work")
+        process = name.partition(" ")[0]
+        return lambda: self.slow.pop(process, 0.0) or work.random() * self.plan.setup.work
+
+    def owner_is_dead(self, name: str) -> Callable[[MemberInfo], bool]:
+        """Return what says to a process whether its predecessor, by its id, is provably dead."""
+        return lambda info: name in self._heirs and self._all_dead(name, self._heirs[name])
+
+    def processor(self, name: str) -> BatchEventProcessor:
+        """Return a processor."""
+        if self._make_processor is not None:
+            return self._make_processor()
+        setup = self.plan.setup
+        if self.receivers is not None:
+            return self.receivers.processor(lambda: self.world.consumers[name])
+        if setup.owns:
+            database = self.databases[name.partition(" ")[2] or GROUP]
+            owning = OwningLater if setup.later else Owning
+            return owning(f"{self.plan.seed} {name}", database, lambda: self.scheduler.calm)
+        if not setup.moody:
+            return Steady()
+        kind = MoodyLater if setup.later else Moody
+        return kind(
+            f"{self.plan.seed} {name}", lambda: self.scheduler.calm, end=self.kafka.end, poisoned=self._poisoned
+        )
+
+    def _noted(self, entries: Sequence[Recorded], recorded: bool) -> None:
+        """A ledger has taken something, or not."""
+        if recorded:
+            self.judge.witness.wrote(entries)
+        else:
+            self.judge.witness.refused(entries, degrade=self.plan.setup.degrade)
+
+    def _poisoned(self, offset: int) -> bool:
+        """Whether a record fails with every processor."""
+        return bool(self.plan.setup.gives_up) and crc32(f"{self.plan.seed} {offset}".encode()) % POISONED == 0
+
+    def _dead_letter(self, topic: str, partition: int, records: Sequence[Record], why: str) -> None:
+        self.check_dead_letters()
+        for record in records:
+            self.dead_letters.add((TopicPartition(topic, partition), record.offset))
+            self.judge.witness.dead_lettered(TopicPartition(topic, partition), record.offset)
+
+    def check_dead_letters(self) -> None:
+        """Do what a broker does that has the dead-letter topic. Raises BrokerUnavailableError: it does not answer."""
+        if self.dead_letters_fail:
+            raise BrokerUnavailableError("the dead-letter topic does not answer")
+
+    def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
+        to = self.plan.setup.gives_up
+        return to == "skip" or (to == "dead-letter" and (tp, offset) in self.dead_letters)
 
     def _all_dead(self, heir: str, consumer_id: str) -> bool:
         others = [c for c in self.world.consumers.values() if c.consumer_id == consumer_id and c.name != heir]
@@ -154,16 +313,41 @@ class Stage:
 
     def leave(self, consumer: Consumer) -> None:
         """Let a process leave in good order; it takes its time."""
+        further = self.reloading.get(consumer.name)
         consumer.channel.parts.stopping.set()
+        if further is not None:
+            further.stop()
         if consumer.name in self.controllers:
             self.controllers[consumer.name].close()
         consumer.controller.close()
-        left = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
-        left.when_done(lambda: self.scheduler.at(self.world.clock.now(), lambda: self._end(consumer)))
+        leaving = [consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")]
+        if further is not None:
+            leaving += further.leave()
+        for call in leaving:
+            call.when_done(lambda: self._left(consumer, leaving))
+        self.scheduler.at_next(self.plan.setup.patience, lambda: self._leave_behind(consumer, leaving))
+
+    def _leave_behind(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
+        """The time is over in which callbacks may end."""
+        if consumer.paused:
+            self.scheduler.at_next(0.5, lambda: self._leave_behind(consumer, leaving))
+        elif not (consumer.dead or all(call.done for call in leaving)):
+            further = self.reloading.get(consumer.name)
+            for channel in [consumer.channel, *(further.running.channels if further is not None else ())]:
+                channel.abandon()
+            self._end(consumer)
+
+    def _left(self, consumer: Consumer, leaving: Sequence[Call[None]]) -> None:
+        if all(call.done for call in leaving):
+            soon = LAST if self.mirrors is not None else 0.0
+            consumer.channel.parts.mirror.finish()
+            self.scheduler.at_next(soon, lambda: self._end(consumer))
 
     def _end(self, consumer: Consumer) -> None:
         if not consumer.dead:
             consumer.dead = True
+            if consumer.name in self.reloading:
+                self.reloading[consumer.name].end()
             consumer.zk.close()
             self.judge.say(f"{consumer.name} has left")
 
@@ -171,9 +355,19 @@ class Stage:
         """Let the servers end these sessions before anybody else hears of it."""
         for consumer in consumers:
             if consumer.zk.session is not None:
-                self.judge.forced(consumer.zk.session.id)
+                for judge in self.judges():
+                    judge.forced(consumer.zk.session.id)
         for consumer in consumers:
             self.ensemble.expire_session(consumer.name)
+
+    def group(self, action: Action) -> Stage | Further:
+        """Return the group that an action is about: what has its nodes and its judge."""
+        groups: list[Stage | Further] = [self, *self.further.values()]
+        return groups[action.size % len(groups)]
+
+    def judges(self) -> list[Judge]:
+        """Return the judge of each group."""
+        return [self.judge, *(group.judge for group in self.further.values())]
 
     def stop_the_fatal(self) -> None:
         """End the processes that must stop for good, as they would do themselves."""
@@ -185,9 +379,14 @@ class Stage:
     # -- what is the case ------------------------------------------------------------------------------------------------
 
     def is_behind(self, tp: TopicPartition) -> bool:
-        """Whether something in the log is not committed yet."""
-        limits = self.kafka.log_range(tp)
-        return limits is None or self.judge.commit_of(tp) != limits.end
+        """Whether something in the log is not committed yet, and is to be."""
+        return is_behind(self.judge, tp, [consumer.channel for consumer in self.living()])
+
+    def states(self) -> Iterator[str]:
+        """Yield of each partition the state that it is in, of those in `STATES`."""
+        held = [p for c in self.living() for p in c.channel.parts.schedule.held()]
+        yield from (_state(partition, self.world.clock.now()) for partition in held)
+        yield from ("unowned" for tp in self.partitions() if self.judge.owners().get(tp) is None)
 
     def stalled(self) -> list[str]:
         """Return the partitions that are behind, and of which nothing was read in the last second."""
@@ -198,6 +397,14 @@ class Stage:
         """Return how many partitions each process owns."""
         owners = list(self.judge.owners().values())
         return {c.name: owners.count(c.name) for c in self.staying()}
+
+    def check_watches(self) -> None:
+        """Judge how many callbacks clients keep: all of them are called at once when the connection breaks."""
+        for consumer in self.living():
+            wire = consumer.zk.wire
+            for (what, path), count in (wire.watches if wire is not None else {}).items():
+                if path.startswith(f"{self.paths.root}/") and count > MOST_WATCHES + self.asked:
+                    self.judge.violated(f"{consumer.name} has {count} callbacks on the {what} of {path}")
 
     def check_shares(self) -> None:
         """Judge who owns what."""

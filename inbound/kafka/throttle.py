@@ -1,0 +1,96 @@
+"""Which partitions are fetched: those whose buffers have room, within the bound of the channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from inbound.kafka.base import LogClient
+from inbound.partition import Partition
+from inbound.parts import Parts
+from inbound.topic_partition import TopicPartition
+
+#: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
+SMALLEST_FETCH = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A position that cannot be read on from, as the client told."""
+
+    offset: int
+    cut: int | None = None  # from where on the log holds other records than were read, if the brokers can tell
+
+
+@dataclass(eq=False)
+class Stream:
+    """A partition that is being read."""
+
+    partition: Partition
+    generation: int
+    paused: bool = False
+    next_offset: int = 0  # where the client reads on, of what came into the buffer
+    heard_at: float = 0.0  # clock time at which the log's end was heard last
+    outside: Outside | None = None  # paused until it is found out what became of the log
+    question: int | None = None  # asked because of that: is it the same topic still?
+
+
+class Throttle:
+    """Pauses what has enough read ahead, resumes what ran low. For the one thread that uses the client."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._fetch_bytes = 0
+        self.buffered = 0  # bytes that all buffers take in memory, as of the last turn
+
+    def another_client(self) -> None:
+        """Forget what the client before was told."""
+        self._fetch_bytes = 0
+
+    def apply(
+        self,
+        client: LogClient,
+        streams: Mapping[TopicPartition, Stream],
+        may_be_read: Callable[[Stream], bool],
+    ) -> None:
+        """Pause and resume. What is noted of a stream is what the client has been told: it may raise at any call.
+
+        The bound is for the whole channel, less what the client itself holds. Half of it is room to read ahead, the other
+        half is for what fetches may still bring: one fetch brings at most `share` of a partition. While there is room, a
+        busy partition may take a quarter of it; when it is crowded, each is held to its share. So stalled partitions never
+        keep the others from being read, and all together stay within the bound, with eight partitions as with a thousand.
+        """
+        settings = self._parts.config.reader
+        if not streams:
+            return
+        room = (settings.prefetch_bytes - client.held_bytes) // 2
+        share = room // len(streams)
+        buffers = [stream.partition.buffer for stream in streams.values()]
+        self.buffered = sum(b.size for b in buffers) + client.record_bytes * sum(b.records for b in buffers)
+        crowded = self.buffered >= room
+        limit = share if crowded else max(share, room // 4)
+        fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, share))
+        if fetch_bytes != self._fetch_bytes:
+            client.limit_fetches(fetch_bytes)
+            self._fetch_bytes = fetch_bytes
+        pause, resume = [], []
+        # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
+        # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
+        # cannot hand out must not keep a partition from being read.
+        stuck = not self._parts.asynchronous and self._parts.schedule.at_work >= self._parts.config.workers
+        full = stuck and self.buffered >= 2 * room
+        channel_paused = self._parts.schedule.paused or full
+        for tp, stream in streams.items():
+            size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
+            if not stream.paused and (size >= limit or held):
+                pause.append(tp)
+            elif stream.paused and size <= limit // 2 and not held and may_be_read(stream):
+                resume.append(tp)
+        if pause:
+            client.pause(pause)
+        for tp in pause:
+            streams[tp].paused = True
+        if resume:
+            client.resume(resume)
+        for tp in resume:
+            streams[tp].paused = False

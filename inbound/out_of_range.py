@@ -1,0 +1,166 @@
+"""What happens to a partition whose position cannot be read on from: retention has deleted it, or the log was cut.
+
+A log is cut when a replica without its newest records becomes the leader (unclean election), or when brokers lose what
+they had not written to disk yet. What is published then stands at offsets that the group has read already. See
+`docs/decisions/0051-cut-logs.md`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+from inbound.committer import Committer, Pending
+from inbound.errors import OffsetOutOfRangeError
+from inbound.failures import FailurePolicy
+from inbound.kafka.reader import Reader
+from inbound.partition import Partition, ReadTo
+from inbound.parts import Parts
+from inbound.schedule import NEVER
+
+
+class _Move(NamedTuple):
+    """Where to read on, and whether the commit goes there before anything is read."""
+
+    target: int
+    commit: bool
+
+
+def due_problem(partition: Partition) -> OffsetOutOfRangeError | None:
+    """Return what is to be faced now, if anything is. What was read before retention came is handed out first.
+
+    What was read ahead of a log that was cut is not: it is gone, or is read again.
+    """
+    problem = partition.problem
+    if problem is None or partition.held is not None:
+        return None
+    return problem if not partition.buffer or (problem.is_cut and problem.cut is not None) else None
+
+
+class OutOfRange:
+    """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
+
+    def __init__(self, parts: Parts, reader: Reader, committer: Committer, failures: FailurePolicy) -> None:
+        self._parts = parts
+        self._reader = reader
+        self._committer = committer
+        self._failures = failures
+
+    def face(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
+        """Do what has to be done about `error`, and pass the partition on.
+
+        A position that is moved over a cut is committed before the next batch. Else: 1. the commit stays behind the log's
+        end; 2. the log grows over it; 3. whoever claims next reads on there, and never what was published before it.
+        """
+        move = self._after_cut(partition, error) if error.is_cut else self._after_retention(partition, error)
+        if move is None:
+            self._parts.meters.holds.add("truncation")
+            self._parts.schedule.put_back(partition, NEVER)  # `problem` stays: it is faced again when the hold ends
+            return
+        back = move.target < partition.position
+        if back:
+            self._parts.meters.reverts.add("truncation")
+        if error.is_cut:
+            read = partition.read_to
+            partition.read_to = None if move.commit or read is None else ReadTo(move.target, read.leader_epoch)
+        if error.is_cut and (move.commit or back):  # of what was handed out, only what is committed counts
+            partition.take_deferred()
+            self._parts.schedule.void_handle(partition)
+        partition.given_start = None
+        partition.position, partition.isolate_until = move.target, 0
+        partition.buffer.jump()
+        self._reader.jump(partition)
+        # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
+        partition.problem = None
+        if not move.commit:
+            self._parts.schedule.await_records(partition, NEVER)
+        elif self._parts.schedule.to_committer(partition):
+            self._committer.submit(Pending(partition, partition.fence, move.target))
+
+    # -- where to read on ----------------------------------------------------------------------------------------------
+
+    def _after_retention(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move:
+        first, start = error.offset, error.start
+        if error.cut is not None and error.cut < first:  # what stood there anew is deleted, too
+            first = error.cut
+            self._note_cut(partition, error, start)
+        self._say(
+            partition, error.offset,
+            f"offsets {first} to {start - 1} are lost to retention: the log starts at {start}; reading on there. Raise the "
+            "topic's retention, or add consumers",
+        )  # fmt: skip
+        self._note("retention", partition, first=first, next=start)
+        return _Move(start, commit=partition.given_start == error.offset)
+
+    def _after_cut(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move | None:
+        choice, committed, given = self._parts.config.on_truncation, partition.committed, partition.given_start
+        if error.cut is not None and committed is not None and committed <= error.cut and given is None:
+            target = partition.position if partition.position <= error.cut else committed
+            self._note_cut(partition, error, target)
+            self._say(
+                partition, error.offset,
+                f"the log was cut at {error.cut}, before the position {error.offset}; nothing that is committed is gone: reading "
+                f"on at {target}", logging.WARNING,
+            )  # fmt: skip
+            return _Move(target, commit=False)
+        told = self._told(partition, error)
+        if choice == "hold":
+            self._note_cut(partition, error, None)
+            partition.held = (
+                f"{told}: the log was truncated. {self._way_out(partition, error)}"
+                if given != error.offset
+                else f"{told}: it is not of this log, or the log was truncated. Correct what it keeps, or set on_truncation to "
+                "earliest or latest, and restart"
+            )
+            self._failures.hold(partition, "out-of-range", error.offset)
+            return None
+        target = error.start if choice == "earliest" else error.end
+        self._note_cut(partition, error, target)
+        passed, first = "", error.offset if error.cut is None else error.cut
+        if first < target and choice == "latest":
+            passed = f"; offsets {first} to {target - 1} are passed over"
+            self._note("skip", partition, from_=first, to=target, reason="truncation: on_truncation is latest")
+        self._say(partition, error.offset, f"{told}; reading on at {target} (on_truncation: {choice}){passed}")
+        return _Move(target, commit=True)
+
+    def _way_out(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
+        """Return what reads all that stands in the log now, and what was not read of it before."""
+        known = error.cut is not None and error.cut > error.start
+        to = f"--to-offset {error.cut}" if known else "--to-earliest"
+        tp = partition.tp
+        return (
+            f"To read what stands there now: `inbound offsets reset --group {self._parts.config.group} --topic {tp.topic}:"
+            f"{tp.partition} {to} --execute`; or set on_truncation to earliest or latest. Neither needs a restart"
+        )
+
+    def _told(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
+        """Return what is wrong, as the beginning of a sentence."""
+        offset, what = error.offset, "commit" if partition.committed == error.offset else "position"
+        if partition.given_start == offset:
+            if offset > error.end:
+                return f"on_claim gave {offset}, beyond the log's end {error.end}"
+            what = "answer of on_claim,"
+        elif offset > error.end:
+            return f"the {what} {offset} is beyond the log's end {error.end}"
+        where = "" if error.cut is None else f" at {error.cut}{' or before' if error.cut <= error.start else ''}"
+        return (
+            f"the log was cut{where}, before the {what} {offset}, and has grown to {error.end} since with other records"
+        )
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def _note_cut(self, partition: Partition, error: OffsetOutOfRangeError, target: int | None) -> None:
+        """Tell the ledger: from the cut on, what was handed out says nothing of what the log holds now."""
+        self._note(
+            "truncated", partition, position=error.offset, to=target, cut=error.cut, start=error.start, end=error.end
+        )
+        if target is not None and target < partition.position:
+            self._note("revert", partition, from_=partition.position, to=target, reason="truncation")
+
+    def _note(self, kind: str, partition: Partition, **facts: Any) -> None:
+        self._parts.note(kind, partition.tp, partition.fence.epoch, **facts)
+
+    def _say(self, partition: Partition, offset: int, text: str, level: int = logging.ERROR) -> None:
+        self._parts.journal.note(
+            "out-of-range", text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level
+        )

@@ -1,0 +1,186 @@
+"""Logs that were cut: what was handed out and committed of records that are gone says nothing of those that stand there now.
+
+A claim notes a cut (`truncated`) before it goes on, or holds the partition. All that was noted before is judged as if it had
+ended at the cut: a hand-out of [0, 9) under a cut at 4 counts as one of [0, 4), a commit of 9 as one of 4. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from inbound.proof.claims import Claim
+from inbound.proof.evidence import Missing
+from inbound.proof.intervals import difference, union
+from inbound.proof.model import Event, Span
+
+#: Where the facts of events have offsets.
+_OFFSETS = frozenset({"position", "from", "to", "first", "next", "old", "new", "since", "commit"})
+
+
+class Counted(NamedTuple):
+    """What counts of a partition's claims."""
+
+    claims: list[Claim]
+    uncertain: list[Missing]  # what is not known of cuts
+    lowest: int | None  # of the offsets at which the log was cut, or may have been; None: it was not
+
+
+def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
+    """Return the claims of one topic as they count; `committed` is what stands in ZooKeeper, None: not known."""
+    counted: list[Claim] = []
+    missing: list[Missing] = []
+    cuts: list[int] = []
+    for number, original in enumerate(claims):
+        claim = replace(original, items=[], committed=_last_commit(original))
+        following = claims[number + 1].position if number + 1 < len(claims) else committed
+        for at, item in enumerate(original.items):
+            later = original.items[at + 1 :]
+            end = None
+            if isinstance(item, Event) and item.kind == "truncated":
+                end = _cut(item, later, following, missing)
+            elif isinstance(item, Event) and item.kind == "revert" and "reason" not in item.facts:
+                # Of releases that noted no cuts.
+                end = _unsaid_cut(item, claim, later, claims[number + 1 :], missing)
+            if end is not None:
+                counted = [ended_at(before, end) for before in counted]
+                claim = ended_at(claim, end)
+                cuts.append(end)
+            claim.items.append(_event(item, end) if end is not None and isinstance(item, Event) else item)
+        counted.append(claim)
+    return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
+
+
+def _last_commit(claim: Claim) -> int | None:
+    return next((span.landed for span in reversed(claim.spans) if span.landed is not None), claim.position)
+
+
+def noticed_at(claims: Iterable[Claim], mzxid: int | None) -> int | None:
+    """Return the lowest cut that claims have noted of what is committed in ZooKeeper; None: none has.
+
+    A commit that lands while the partition is held is of what was handed out before.
+    """
+    noted: int | None = None
+    landed: int | None = None
+    held = False
+    for item in (item for claim in claims for item in claim.items):
+        if isinstance(item, Event):
+            cut = item.facts.get("cut") if item.kind == "truncated" else None
+            if cut is not None:
+                noted = int(cut) if noted is None else min(noted, int(cut))
+                held = item.facts.get("to") is None
+            continue
+        held &= not item.batches
+        if item.last_mzxid is not None:
+            noted, landed = noted if held else None, item.last_mzxid
+    return noted if landed == mzxid else None
+
+
+def _cut(event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]) -> int:
+    """Return up to where what was noted before still counts."""
+    facts = event.facts
+    position, to, cut, start, end = (facts.get(name) for name in ("position", "to", "cut", "start", "end"))
+    if cut is not None:
+        if start and cut <= start:
+            text = (
+                f"the log was cut at {start}, where it begins now, or before: what was published between the cut and {start}, if "
+                "anything, was deleted before anybody could read it"
+            )
+            missing.append(Missing(text, 0, int(start)))
+        return int(cut)
+    if to is not None and to == start and _landed(to, later, following):
+        return int(to)  # all that the log held then is handed out again
+    known = min(int(offset) for offset in (position, end) if offset is not None)
+    missing.append(
+        Missing(
+            f"the log was cut below offset {position}, and the brokers could not tell where: what was handed out before that may "
+            "be other records than the log holds now; read them again (`inbound offsets reset`) if you need to be sure",
+            int(start or 0), known,
+        )
+    )  # fmt: skip
+    return known
+
+
+def _landed(to: int, later: Sequence[Span | Event], following: int | None) -> bool:
+    """Whether the commit landed by which the position was moved over the cut."""
+    spans = [item for item in later if isinstance(item, Span)]
+    if any(span.landed is not None for span in spans):
+        return True
+    return any(span.answered == to for span in spans) and following == to
+
+
+def _unsaid_cut(
+    event: Event, claim: Claim, later: Sequence[Span | Event], after: Sequence[Claim], missing: list[Missing]
+) -> int | None:
+    """Return the same for a revert that may be a cut: it goes back from the commit, and no batch led to it.
+
+    It is one if lower commits follow. If none do, a callback without a batch may have asked for it.
+    """
+    first, to = int(event.facts["from"]), int(event.facts["to"])
+    spans = [item for item in claim.items if isinstance(item, Span)]
+    landed = next((span.landed for span in reversed(spans) if span.landed is not None), claim.position)
+    given = next(
+        (i.facts.get("new") for i in reversed(claim.items) if isinstance(i, Event) and i.kind == "reset"), None
+    )
+    handed_to = next((span.next for span in reversed(spans) if span.batches), first)
+    if to >= first or first not in (landed, given) or handed_to > first:
+        return None
+    if any(isinstance(item, Span) and item.landed is not None and item.landed < first for item in later):
+        text = f"the log was cut below offset {first}, at most at {to}, and the ledger does not say where"
+        if to:
+            missing.append(
+                Missing(f"{text}: what was handed out before may be other records than the log holds now", 0, to)
+            )
+        return to
+    again = [(s.first, s.next) for s in _spans(later, after) if s.batches]
+    for low, high in difference([(to, first)], union(again))[:1]:
+        missing.append(
+            Missing(
+                f"reading went back from the commit {first} to {to}, and {low} was not handed out again: a callback asked for "
+                "it, or the log was cut; an earlier release noted it, which did not say", low, high,
+            )
+        )  # fmt: skip
+    return None
+
+
+def _spans(items: Iterable[Span | Event], claims: Sequence[Claim]) -> list[Span]:
+    return [item for item in items if isinstance(item, Span)] + [span for claim in claims for span in claim.spans]
+
+
+# -- as if it had ended there --------------------------------------------------------------------------------------------
+
+
+def ended_at(claim: Claim, end: int) -> Claim:
+    """Return a claim as it counts if the log holds other records from `end` on."""
+    items = [_span(item, end) if isinstance(item, Span) else _event(item, end) for item in claim.items]
+    before = [_event(event, end) for event in claim.before]
+    return replace(claim, position=_least(claim.position, end), items=items, before=before)
+
+
+def _span(span: Span, end: int) -> Span:
+    if max(span.next, span.answered or 0, span.landed or 0) <= end:
+        return span
+    gone = span.first >= end  # nothing of it counts
+    numbered = span.landed is None or span.landed <= end  # else ZooKeeper's commit is another than the one that counts
+    return replace(
+        span, first=min(span.first, end), next=min(span.next, end), answered=_least(span.answered, end),
+        landed=_least(span.landed, end), last_first=_least(span.last_first, end), answer_of=_least(span.answer_of, end),
+        batches=0 if gone else span.batches, records=0 if gone else span.records,
+        mzxid=span.mzxid if numbered else None, last_mzxid=span.last_mzxid if numbered else None,
+    )  # fmt: skip
+
+
+def _event(event: Event, end: int) -> Event:
+    if event.kind == "degraded":
+        return event  # its facts are times
+    facts = {
+        name: min(value, end) if name in _OFFSETS and isinstance(value, int) else value
+        for name, value in event.facts.items()
+    }
+    return replace(event, facts=MappingProxyType(facts))
+
+
+def _least(offset: int | None, end: int) -> int | None:
+    return None if offset is None else min(offset, end)

@@ -1,0 +1,90 @@
+"""The ledgers of a world's consumers, judged as `spark validate` does: their lines, the fake log, the fake ensemble's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from inbound.coordinators.nodes import BadNodeError, EpochInfo, decode_epoch, decode_offset
+from inbound.coordinators.topic_ids import same_topic
+from inbound.ledger.base import Done, Range, Settled
+from inbound.ledger.memory import MemoryLedger
+from inbound.ledger.reader import Entry
+from inbound.proof.collapse import Collapser, Source, joined
+from inbound.proof.intervals import union
+from inbound.proof.judge import judge
+from inbound.proof.model import Coordination, LogExtent, Moved, PartitionKey, PartitionProof
+from inbound.testing.scene import Scene
+from inbound.topic_partition import TopicPartition
+
+#: What lines of a ledger are called that are no notes.
+KINDS = {Range: "begun", Done: "done", Settled: "settled"}
+
+
+def proofs_of(world: Scene, piece: int = 1 << 30) -> dict[TopicPartition, PartitionProof]:
+    """Judge every partition that there is now, from ledgers that are read in pieces of so many lines."""
+    stories = []
+    for name, consumer_id, ledger in world.ledgers():
+        lines, pieces = list(_entries(world.group, name, consumer_id, ledger)), []
+        for start in range(0, max(1, len(lines)), piece):
+            collapser = Collapser(Source(world.group, consumer_id, name, name))
+            for entry in lines[start : start + piece]:
+                collapser.add(entry)
+            pieces.append(collapser.piece())
+        stories.append(joined(pieces))
+    runs = [story.run for story in stories]
+    spans = [span for story in stories for span in story.spans]
+    events = [event for story in stories for event in story.events]
+    damage = [damage for story in stories for damage in story.damage]
+    partitions = [TopicPartition(t, p) for t, meta in world.kafka.topics().items() for p in range(meta.partitions)]
+    return {
+        tp: judge(
+            PartitionKey(world.group, *tp), runs, spans, events, damage, _extent(world, tp), _coordination(world, tp)
+        )
+        for tp in partitions
+    }
+
+
+def _entries(group: str, name: str, consumer_id: str, ledger: MemoryLedger) -> Iterator[Entry]:
+    """Yield what a consumer has noted, as lines of a file."""
+    for seq, noted in enumerate(ledger.entries, start=1):
+        members: dict[str, Any] = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
+        kind = members.pop("kind", KINDS.get(type(noted)))
+        yield Entry(Path(name), seq, kind, name, seq, group, consumer_id, float(seq), **members)
+
+
+def _extent(world: Scene, tp: TopicPartition) -> LogExtent | None:
+    limits = world.kafka.log_range(tp)
+    if limits is None:
+        return None
+    present = union((offset, offset + 1) for offset in world.kafka.offsets(*tp))
+    return LogExtent(limits.start, limits.end, tuple(present))
+
+
+def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
+    tree, paths = world.ensemble.tree, world.paths
+    offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
+    known, claim = True, decode_epoch(paths.epoch(*tp), epoch.data) if epoch is not None else None
+    try:
+        committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
+    except BadNodeError:
+        committed, known = None, False
+    return Coordination(
+        committed,
+        offset.stat.mzxid if offset is not None else None,
+        epoch.stat.version if epoch is not None else None,
+        owner.data.decode() if owner is not None else None,
+        known,
+        Moved.noted_in(claim),
+        _cut(world, tp, committed, claim),
+    )
+
+
+def _cut(world: Scene, tp: TopicPartition, committed: int | None, claim: EpochInfo | None) -> int | None:
+    told = world.kafka.topics()[tp.topic].topic_id
+    if claim is None or claim.leader_epoch is None or not committed:
+        return None
+    if claim.topic_id is not None and told is not None and not same_topic(claim.topic_id, told):
+        return None  # the commit is about another topic
+    return world.kafka.cut_below(tp, committed, claim.leader_epoch)

@@ -1,0 +1,117 @@
+"""What processors answer to what they were handed: where that leaves the position, and what may be committed after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from inbound.clock import Clock
+from inbound.processors.batch import Batch, BatchResponse, Verb
+from inbound.testing.scene import Member
+from inbound.testing.simulation.judged import HandOut, JudgedPartition
+from inbound.testing.simulation.witness import Witness
+from inbound.topic_partition import TopicPartition
+
+
+class Answers:
+    """Takes in what the processors of one group say."""
+
+    def __init__(
+        self,
+        partitions: Mapping[TopicPartition, JudgedPartition],
+        witness: Witness,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> None:
+        self._partitions = partitions
+        self._witness = witness
+        self._clock = clock
+        self._say = say
+        #: Batches that are in a callback: the process and the partition.
+        self.awaited: set[tuple[str, TopicPartition]] = set()
+
+    def ends(self, given: HandOut, response: object) -> None:
+        """The callback has ended: with an answer, or None if it failed."""
+        given.ended = self._clock.now()
+        self.awaited.discard((given.consumer, given.tp))
+        given.position = given.first
+        self._say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
+        taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
+        given.failed_alone = not taken and given.records == 1 and not given.abandoned
+        if given.failed_alone:
+            self._witness.fails_alone(given.tp, given.first_record, given.epoch)
+
+    def without_a_batch(self, consumer: Member, tp: TopicPartition, response: object) -> None:
+        """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
+        given = self._partitions[tp].current
+        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
+            self._say(f"{consumer.name} answers for {tp} without a batch: {_told(response)}")
+            position = given.position if given.position is not None else given.first
+            self._answered(given, response, position, position)
+
+    def finished(self, consumer: Member, batch: Batch, offset: int, by: object) -> None:
+        """A processor that has answered `next` has finished what is before `offset`."""
+        tp = TopicPartition(batch.topic, batch.partition)
+        given = self._partitions[tp].current
+        if given is not None and (given.consumer, given.to) == (consumer.name, by):
+            self._done(given, offset)
+
+    def after_a_failure(self, consumer: Member, tp: TopicPartition, response: object) -> None:
+        """`on_exception` says what to do about the batch that failed."""
+        given = self._partitions[tp].current
+        if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
+            self._say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
+            if self._answered(given, response, given.first, given.next) and given.failed_alone:
+                self._witness.failure_answered(tp, given.first_record)
+
+    def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
+        """Take an answer in. Returns whether it is one that can be used."""
+        known = self._partitions[given.tp]
+        if given.abandoned:
+            return False
+        floor = known.commit if known.commit is not None else first
+        target = response.offset
+        if response.verb is Verb.REVERT:
+            if target is not None and target > end:
+                return False
+            given.position = min(floor, first) if target is None else target
+        else:
+            advance = response.verb is Verb.ADVANCE
+            if advance and target is not None and (target < floor or (target > end and not response.skip)):
+                return False
+            given.position = end if target is None else target
+            if given.position > end:
+                self._witness.passes_over(given.tp, end, given.position, given.epoch)
+                known.done.update(range(end, given.position))
+                known.passed_over.update(dict.fromkeys(range(end, given.position), given.began))
+            if advance or response.commit_within is not None:
+                self._done(given, given.position)
+        if given.tenure != known.tenure:
+            return True  # another has it now, and may have processed it
+        for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
+            known.done.discard(offset)
+            if offset in known.handed:
+                known.handed[offset].advanced = min(known.handed[offset].advanced, given.position)
+        return True
+
+    def _done(self, given: HandOut, end: int) -> None:
+        """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
+        known = self._partitions[given.tp]
+        given.advanced = end
+        known.answered = max(known.answered, (given.tenure, end))
+        for offset in range(known.commit or 0, end):
+            before = known.handed.get(offset)
+            if before is not None and (before.tenure, before.consumer, before.to) == (
+                given.tenure,
+                given.consumer,
+                given.to,
+            ):
+                before.advanced = max(before.advanced, end)
+                if given.began >= known.moved_at:  # else its commit is void, and the next owner processes it
+                    known.done.add(offset)
+
+
+def _told(response: object) -> str:
+    if not isinstance(response, BatchResponse):
+        return "it fails"
+    more = [f"{name} {value}" for name in ("offset", "commit_within", "wait") if (value := getattr(response, name))]
+    return ", ".join([response.verb.value, *more])

@@ -1,0 +1,484 @@
+"""Further channels of simulated processes, each of a group of its own: they come, change and go while everything else happens.
+
+A process takes in its configuration with the product's own parts (`Reconfiguration`, `RunningChannels`); what it is told stands
+in `Spec`s. Each further group has a judge of its own, which knows nothing of configurations: see `Further.check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inbound.changes import Plan
+from inbound.channel import InboundKafkaChannel, Outside
+from inbound.config import ChannelConfig, Config, Loaded
+from inbound.config.document import Places
+from inbound.coordinators.dynamic import DynamicCoordinator
+from inbound.coordinators.nodes import MemberInfo
+from inbound.coordinators.paths import GroupPaths
+from inbound.coordinators.zookeeper import Call
+from inbound.driver import Part, Wakeup
+from inbound.errors import ConfigError
+from inbound.kafka.base import LogClient
+from inbound.ledger.memory import MemoryLedger, Recorded
+from inbound.planning import PlannedChannel
+from inbound.processors.base import BatchEventProcessor, Context
+from inbound.reconfiguration import Reconfiguration
+from inbound.running import Running, RunningChannels, open_processor
+from inbound.testing.clock import ManualClock
+from inbound.testing.event_loop import FakeLoop
+from inbound.testing.kafka import FakeKafka, FakeLogClient
+from inbound.testing.simulation.judge import Judge
+from inbound.testing.simulation.observed import observing
+from inbound.testing.simulation.plan import Plan as SimulatedPlan
+from inbound.testing.simulation.shares import Rights, wrong_shares
+from inbound.testing.world import Consumer
+from inbound.testing.zookeeper import FakeEnsemble, FakeZooKeeper
+from inbound.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from inbound.testing.simulation.stage import Stage
+
+#: What the further channels are called, and their groups.
+CHANNELS = ("audit", "billing")
+#: There is nothing but channels in a configuration.
+NONE = Loaded(Config.model_construct(), {}, Places("f"))
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a configuration says of one channel."""
+
+    group: str
+    topics: tuple[str, ...]
+    #: Of the processor's options.
+    version: int = 0
+    #: Records in a batch.
+    batch: int = 4
+    client: str = "kafka-python"
+    #: Of the settings of Kafka: with others its client is made anew.
+    kafka: int = 0
+    #: A fixed consumer id; else a new one each time that the channel is made.
+    fixed: bool = True
+    #: Whether the processor can be opened.
+    opens: bool = True
+
+
+#: The channels by name.
+Specs = Mapping[str, Spec]
+
+
+def new_spec(plan: SimulatedPlan, group: str) -> Spec:
+    """Return what is said of a channel that comes."""
+    topics = tuple(topic for topic, _ in plan.setup.topics)
+    return Spec(group, topics, batch=plan.setup.batch, fixed=bool(plan.seed % 2))
+
+
+def begun(plan: SimulatedPlan) -> Specs:
+    """Return what processes run at first: of the further channels all, some or none."""
+    return {name: new_spec(plan, name) for n, name in enumerate(CHANNELS[: plan.setup.channels]) if plan.seed >> n & 1}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the processor is opened with."""
+
+    version: int
+    opens: bool
+
+
+@dataclass(eq=False)
+class Threads:
+    """What runs beside the first channel in a process; see `scheduler.Process`."""
+
+    host: Consumer
+    parts: list[Part] = field(default_factory=list)
+    wakeups: list[Wakeup] = field(default_factory=list)
+    log_clients: list[FakeLogClient] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.host.name
+
+    @property
+    def paused(self) -> bool:
+        return self.host.paused
+
+    @property
+    def dead(self) -> bool:
+        return self.ended or self.host.dead
+
+
+class Seat:
+    """A process in one of the further groups, whether or not it runs a channel of it at the moment."""
+
+    def __init__(self, host: Consumer) -> None:
+        self.host = host
+        self.name = host.name
+        self.consumer_id = host.consumer_id
+        self.channel: SteppedChannel | None = None  # the one that was made last
+        self.made = 0
+
+    @property
+    def dead(self) -> bool:
+        return self.host.dead
+
+    @property
+    def paused(self) -> bool:
+        return self.host.paused
+
+    @property
+    def zk(self) -> FakeZooKeeper:
+        return self.host.zk
+
+    @property
+    def on_truncation(self) -> str:
+        return self.host.on_truncation
+
+
+class SteppedChannel(InboundKafkaChannel):
+    """A channel whose parts the scheduler steps, instead of threads."""
+
+    stepped: Threads
+    #: Has the scheduler step the parts.
+    begin: Callable[[Threads], None]
+
+    def start(self) -> None:
+        threads = self.stepped
+        threads.parts += [self.reader, self.committer, *self.workers]
+        threads.wakeups += [self.parts.reader_wakeup, self.parts.committer_wakeup]
+        threads.wakeups += [self.parts.worker_wakeup for _ in self.workers]
+        self.begin(threads)
+
+    def close(self) -> None:
+        self.stepped.ended = True
+        super().close()
+
+
+class Further:
+    """One further group: the world as it sees it (see `inbound.testing.scene.Scene`), and its judge."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self._stage = stage
+        self.group = name
+        self.paths = GroupPaths(name)
+        self.consumers: dict[str, Seat] = {}
+        self._runs: list[tuple[str, str, MemoryLedger]] = []
+        self.judge = Judge(self, latest=False, of=f"{name}: ")
+        self.judge.trace, self.judge.violations = stage.judge.trace, stage.judge.violations
+        self.judge.may_give_up = self._may_give_up
+        self.judge.witness.gives_up = stage.judge.witness.gives_up
+        self._dead_letters: set[tuple[TopicPartition, int]] = set()
+        self._calm_from = 0.0
+
+    @property
+    def clock(self) -> ManualClock:
+        return self._stage.world.clock
+
+    @property
+    def ensemble(self) -> FakeEnsemble:
+        return self._stage.ensemble
+
+    @property
+    def kafka(self) -> FakeKafka:
+        return self._stage.kafka
+
+    def ledgers(self) -> Iterator[tuple[str, str, MemoryLedger]]:
+        """Yield a name for each run of a channel of the group, its consumer id, and what it has written."""
+        yield from self._runs
+
+    def run_of(self, seat: Seat) -> MemoryLedger:
+        """Return the ledger of a channel that is made anew."""
+        ledger = MemoryLedger()
+        ledger.on_entries = self._noted
+        self._runs.append((f"{seat.name} {seat.made}", seat.consumer_id, ledger))
+        return ledger
+
+    def _noted(self, entries: Sequence[Recorded], recorded: bool) -> None:
+        """A ledger has taken something; these ledgers always do."""
+        assert recorded
+        self.judge.witness.wrote(entries)
+
+    def dead_letter(self, topic: str, partition: int, records: Sequence[Any], why: str) -> None:
+        """Take records that are given up."""
+        self._stage.check_dead_letters()
+        for record in records:
+            self._dead_letters.add((TopicPartition(topic, partition), record.offset))
+            self.judge.witness.dead_lettered(TopicPartition(topic, partition), record.offset)
+
+    def _may_give_up(self, tp: TopicPartition, offset: int) -> bool:
+        to = self._stage.plan.setup.gives_up
+        return to == "skip" or (to == "dead-letter" and (tp, offset) in self._dead_letters)
+
+    # -- when all is well again ------------------------------------------------------------------------------------------
+
+    def storm_over(self) -> None:
+        """From now on everything is to come to rest."""
+        self.judge.calm()
+        self._calm_from = self.clock.now()
+
+    def check(self) -> None:
+        """Judge the group at rest: each partition is read by whoever runs a channel of it, and by nobody else claimed."""
+        judge, members = self.judge, self._members()
+        reads = {name: topics for name, (seat, topics) in members.items()}
+        owners = judge.owners()
+        for tp in self._stage.partitions():
+            owner, entitled = owners.get(tp), [name for name, topics in reads.items() if tp.topic in topics]
+            if owner is not None and owner not in entitled:
+                judge.violated(f"{owner} owns {tp}, and runs no channel that reads it")
+            elif owner is None and entitled:
+                judge.violated(f"nobody owns {tp}, which {', '.join(entitled)} should read")
+            elif entitled and self._is_behind(tp) and judge.read_at(tp) < max(self._calm_from, self.clock.now() - 1.0):
+                judge.violated(f"read, but not committed to the end: {tp}, which {owner} owns")
+        ids = {seat.consumer_id for seat, _ in members.values()}
+        strangers = sorted(set(self.ensemble.tree.children(self.paths.ids) or ()) - ids)
+        if strangers:
+            judge.violated(f"{', '.join(strangers)} is a member, and runs no channel of the group")
+        if len(set(reads.values())) == 1:
+            self._check_shares(reads)
+
+    def _members(self) -> dict[str, tuple[Seat, tuple[str, ...]]]:
+        """Return the processes that run a channel of the group, and the topics that each reads, as configured."""
+        found = {}
+        for name, reloading in self._stage.reloading.items():
+            if reloading.host in self._stage.staying():
+                for running in reloading.running.all():
+                    if running.leaving is None and running.planned.config.group == self.group:
+                        found[name] = self.consumers[name], tuple(running.planned.config.topics or ())
+        return found
+
+    def _is_behind(self, tp: TopicPartition) -> bool:
+        channels = [seat.channel for seat in self.consumers.values() if seat.channel is not None and not seat.dead]
+        return is_behind(self.judge, tp, channels)
+
+    def _check_shares(self, reads: Mapping[str, tuple[str, ...]]) -> None:
+        topics = next(iter(reads.values()))
+        counts = {topic: meta.partitions for topic, meta in self.kafka.topics().items() if topic in topics}
+        wrong = wrong_shares([Rights(name, "dynamic", 0) for name in reads], counts, self.judge.owners())
+        if wrong is not None:
+            self.judge.violated(f"{wrong}; members {', '.join(reads)}")
+
+
+def is_behind(judge: Judge, tp: TopicPartition, channels: Iterable[InboundKafkaChannel]) -> bool:
+    """Return whether something in the log is not committed yet, and is to be by one of the group's channels."""
+    limits = judge.world.kafka.log_range(tp)
+    if limits is None:
+        return True
+    if judge.commit_of(tp) == limits.end or judge.has_given_up(tp, limits.end):
+        return False
+    if judge.cuts.at(tp) is None:
+        return True
+    # The log was cut below the commit: its owner may read nothing of it before somebody acts.
+    held = [channel.parts.schedule.get(tp) for channel in channels]
+    return not any(partition is not None and partition.held is not None for partition in held)
+
+
+class Reloading:
+    """The configuration of one process, and what follows it there: what it reads from, and is woken by."""
+
+    unsettled = False
+    watching = True
+
+    def __init__(self, stage: Stage, host: Consumer, begun: Specs) -> None:
+        self._stage = stage
+        self.host = host
+        self._classes: dict[str, type[BatchEventProcessor]] = {}
+        self._news: Specs | ConfigError | None = None
+        self._told: Specs = begun
+        #: What it was told that can be started, in order; and whether something since cannot, or has hidden the last of it.
+        self._good = [begun]
+        self._broken = False
+        clock, wakeup = stage.world.clock, Wakeup()
+        self.running = RunningChannels(self._make, host.controller, host.tasks, clock, collect=lambda: None)
+        before = host.zk.on_change
+
+        def connection_changed() -> None:
+            before()
+            for channel in self.running.channels:
+                channel.connection_changed()
+
+        host.zk.on_change = connection_changed
+        plan = self._plan(NONE)
+        self.reconfiguration = Reconfiguration(self, self._plan, plan, self.running, clock, wake=wakeup.set)
+        self.reconfiguration.watch = self
+        for name, planned in plan.channels.items():
+            open_processor(self.running.make(name, planned).channel)
+        for channel in self.running.channels:
+            channel.join()
+            channel.start()
+        self._threads = Threads(host, [self.reconfiguration], [wakeup])
+        stage.scheduler.add(self._threads)
+
+    @property
+    def wanted(self) -> Specs:
+        """What it was told last that can be started."""
+        return self._good[-1]
+
+    def tell(self, specs: Specs) -> None:
+        """Let the files hold this from now on."""
+        self._broken = not all(spec.opens for spec in specs.values())
+        if not self._broken:
+            self._good.append(specs)
+        self._news = specs
+        self.reconfiguration.hurry()
+
+    def break_it(self) -> None:
+        """Let the files hold something that cannot be used; what they held before may never have been read."""
+        self._broken |= isinstance(self._news, dict)
+        self._news = ConfigError("f:1: no good")
+        self.reconfiguration.hurry()
+
+    def stop(self) -> None:
+        """The process begins to end."""
+        self._threads.ended = True
+        for running in self.running.all():
+            running.channel.parts.stopping.set()
+
+    def leave(self) -> list[Call[None]]:
+        """Let each channel leave its group, after `stop`."""
+        spawn = self.host.tasks.spawn
+        return [
+            running.leaving or spawn(running.channel.membership.leave_group(), f"leaving of {running.channel.name}")
+            for running in self.running.all()
+        ]
+
+    def end(self) -> None:
+        """Close the channels; they have left."""
+        for running in self.running.all():
+            running.close()
+
+    def check(self) -> str | None:
+        """Return what is wrong about which channels run, and how; None if it is as the configuration says."""
+        status, running = self.reconfiguration.status(), self.running.all()
+        if status.under_way or any(one.leaving is not None for one in running):
+            return f"{self.host.name} is not done with its configuration: {status.last_steps}, {status.problem}"
+        runs = {one.channel.name: _spec_of(one.channel) for one in running}
+        # What cannot be started is taken back, to what had come about by then.
+        right = [{name: _running(spec) for name, spec in specs.items()} for specs in self._good]
+        if not self._broken:
+            right = right[-1:]
+        return None if runs in right else f"{self.host.name} runs {runs} instead of {right[-1]}"
+
+    # -- the source, and the watch -----------------------------------------------------------------------------------------
+
+    def changed(self) -> Loaded | None:
+        """Return the configuration if it is another one than before."""
+        news, self._news = self._news, None
+        if isinstance(news, ConfigError):
+            raise news
+        if news is None:
+            return None
+        self._told = news
+        return NONE
+
+    def again(self) -> None:
+        """There is no more to say."""
+
+    def folders(self) -> set[Path]:
+        """It is in none."""
+        return set()
+
+    def follow(self, folders: set[Path]) -> None:
+        """Nothing to follow."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    # -- making ------------------------------------------------------------------------------------------------------------
+
+    def _plan(self, loaded: Loaded) -> Plan:
+        channels = {name: self._planned(spec) for name, spec in self._told.items()}
+        return Plan(loaded.config, channels, digest=str(self._told))
+
+    def _planned(self, spec: Spec) -> PlannedChannel:
+        setup = self._stage.plan.setup
+        values: dict[str, Any] = {
+            "topics": list(spec.topics),
+            "group": spec.group,
+            "processor": {"type": "simple"},
+            "workers": setup.workers,
+            "reader": {"max_batch_records": spec.batch, "client": spec.client},
+            "on_truncation": setup.on_truncation,
+            **self._stage.settings,
+        }
+        if spec.fixed:
+            values["consumer_id"] = self.host.consumer_id
+        config, options = ChannelConfig.model_validate(values), Options(spec.version, spec.opens)
+        return PlannedChannel(config, self._class_for(spec.group), "", options, DynamicCoordinator(), kafka=spec.kafka)
+
+    def _class_for(self, group: str) -> type[BatchEventProcessor]:
+        """Return the class of the processor, always the same one for a group: another one is another channel."""
+        if group not in self._classes:
+            self._classes[group] = self._watched(self._stage.further[group])
+        return self._classes[group]
+
+    def _watched(self, group: Further) -> type[BatchEventProcessor]:
+        stage, host = self._stage, self.host
+        label = f"{host.name} {group.group}"
+        durations = stage.durations(label)
+
+        class Watched(observing(type(stage.processor(label)))):  # type: ignore[misc]
+            """Says which options it goes by, and is heard of by the judge when it is called before or after its time."""
+
+            options: Options | None = None
+
+            def __init__(self) -> None:
+                super().__init__(stage.processor(label), group.judge, stage.scheduler)
+                self.consumer = group.consumers[host.name]
+                self.duration = durations
+
+            def open(self, context: Context) -> None:
+                if not context.options.opens:
+                    raise ValueError("it cannot be opened")
+                self.options = context.options
+                super().open(context)
+
+        return Watched
+
+    def _make(self, name: str, planned: PlannedChannel) -> Running:
+        stage, host, group = self._stage, self.host, self._stage.further[planned.config.group]
+        seat = group.consumers.setdefault(host.name, Seat(host))
+        if seat.channel is not None and not seat.channel.stepped.ended:
+            group.judge.violated(f"{host.name} makes another channel of a group that it has not left yet")
+        seat.made += 1
+        seat.consumer_id = planned.config.consumer_id or f"{host.name}-{seat.made}"
+        threads = Threads(host)
+
+        def connect() -> LogClient:
+            threads.log_clients.append(stage.kafka.client())
+            return threads.log_clients[-1]
+
+        outside = Outside(
+            clock=stage.world.clock,
+            controller=host.controller,
+            wake_controller=host.wakeups[0].set,
+            connect=connect,
+            ledger=group.run_of(seat),
+            dead_letters=group.dead_letter,
+            owner_is_dead=stage.owner_is_dead(host.name),
+            new_loop=lambda: FakeLoop(stage.world.clock),
+        )
+        member = MemberInfo(
+            host="host", pid=1, started="2026-01-01T00:00:00Z", topics=planned.config.topics,
+            coordinator=planned.coordinator.registration(),
+        )  # fmt: skip
+        seat.channel = channel = SteppedChannel(
+            name, planned.config, seat.consumer_id, planned.processor(), planned.coordinator, member, planned.options,
+            outside,
+        )  # fmt: skip
+        channel.stepped, channel.begin = threads, stage.scheduler.add
+        return Running(planned, channel, connect=lambda planned: connect)
+
+
+def _running(spec: Spec) -> tuple[object, ...]:
+    return spec.group, spec.topics, spec.batch, spec.client, spec.version
+
+
+def _spec_of(channel: InboundKafkaChannel) -> tuple[object, ...]:
+    """Return the same of a channel that runs."""
+    config, processor = channel.parts.config, channel.parts.processor
+    version = getattr(getattr(processor, "options", None), "version", None)
+    return config.group, tuple(config.topics or ()), config.reader.max_batch_records, config.reader.client, version

@@ -1,0 +1,158 @@
+"""What must hold where a log was cut: what stands behind the cut later is handed out from its beginning on.
+
+Who has read further than the cut goes back: to its commit, or, where that is behind the cut, to where `on_truncation` says;
+that is committed first. Batches that were read before may still be handed out.
+
+A commit that nobody led to by reading (the first one under `latest`, one by a reset, or by hand) says of no leader that
+wrote what is before it. A log that is cut and grows over it before something is committed behind it cannot be told from an
+ordinary one: see "Where this cannot be kept" in `docs/faults.md`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from inbound.processors.batch import Record
+from inbound.testing.scene import Scene
+from inbound.topic_partition import TopicPartition
+
+
+@dataclass(eq=False)
+class _Cut:
+    """Of one partition."""
+
+    #: The lowest offset at which the log was cut since the group went back for that; None: it was not, or the group had read
+    #: nothing of it.
+    at: int | None = None
+    began: int = 0  # where the log began then
+    when: float = -1.0  # the last time; or when the group went back for that
+    old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
+    gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
+    ended: int = 0  # where it ended, after a cut, before the next one
+    told: bool = False  # a processor was told that its position cannot be read on from
+    blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
+    unseen: bool = False  # it was cut in that time, at `at`
+
+
+class CutJudge:
+    """Asked by the judge, about partitions whose logs were cut; it forgets nothing of them but a topic that is deleted."""
+
+    def __init__(self, world: Scene, violated: Callable[[str], None]) -> None:
+        self._world = world
+        self._violated = violated
+        self._cuts: dict[TopicPartition, _Cut] = defaultdict(_Cut)
+
+    # -- told by the judge ---------------------------------------------------------------------------------------------
+
+    def cut(self, tp: TopicPartition, end: int, *, begun: bool, begins: bool) -> bool:
+        """The log loses everything from `end` on.
+
+        `begun`: the group is to read all that comes; `begins`: its first position may be resolved, and is not committed yet.
+        Returns whether it can be noticed in any case.
+        """
+        cut = self._cuts[tp]
+        cut.unseen |= begins or (begun and cut.blind)
+        cut.ended = 0 if cut.at is None else self._world.kafka.end(tp)
+        if begun or begins:
+            if cut.at is None:
+                cut.began = self._world.kafka.start(tp)
+            cut.at = end if cut.at is None else min(end, cut.at)
+        cut.when = self._world.clock.now()
+        cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
+        return not cut.unseen
+
+    def starts(self, tp: TopicPartition) -> None:
+        """The group's first position is committed."""
+        self._cuts[tp].blind = True
+
+    def moved(self, tp: TopicPartition) -> None:
+        """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""
+        cut = self._cuts[tp]
+        cut.at, cut.blind, cut.unseen, cut.told = None, True, False, False
+
+    def is_told(self, tp: TopicPartition) -> None:
+        """A processor is told that its position cannot be read on from."""
+        self._cuts[tp].told = True
+
+    def recreated(self, tp: TopicPartition) -> None:
+        """The topic was deleted, and its log with it."""
+        self._cuts.pop(tp, None)
+
+    # -- asked ---------------------------------------------------------------------------------------------------------
+
+    def at(self, tp: TopicPartition) -> int | None:
+        """Return the offset from which on what the group had read is gone; None: nothing is."""
+        return self._cuts[tp].at if tp in self._cuts else None
+
+    def cut_since(self, tp: TopicPartition, began: float) -> bool:
+        """Whether the log was cut since then."""
+        return tp in self._cuts and began <= self._cuts[tp].when
+
+    def goes_back(self, tp: TopicPartition, began: float) -> bool:
+        """Whether reading may go back over a cut to before what was handed out then."""
+        return self.cut_since(tp, began) or (tp in self._cuts and began <= self._cuts[tp].old_at)
+
+    def there(self, tp: TopicPartition, records: Sequence[Record]) -> list[Record]:
+        """Return those of a batch that is handed out now which the log still holds: of others, nothing is judged."""
+        if tp not in self._cuts or self._cuts[tp].when < 0:
+            return list(records)
+        kafka = self._world.kafka
+        held = [record for record in records if kafka.holds(tp, record)]
+        if len(held) < sum(record.offset >= kafka.start(tp) for record in records):  # else retention has deleted them
+            self._cuts[tp].old_at = self._world.clock.now()
+        return held
+
+    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int]) -> None:
+        """What was published after a cut is handed out from its beginning; `handed`: or was passed over by a processor."""
+        at = self.at(tp)
+        if at is None or first < at or self._cuts[tp].unseen:
+            return
+        offsets = self._world.kafka.offsets(*tp)
+        missing = [offset for offset in offsets if at <= offset < first and offset not in handed]
+        if missing:
+            self._violated(
+                f"{consumer} reads on in {tp} at {first}, although the log was cut at {at}: {missing} were published since, and "
+                "nobody was handed them"
+            )
+
+    def goes_over(self, tp: TopicPartition, before: int | None, new: int, answered: int) -> tuple[int, int] | None:
+        """Whether a commit goes to where the configuration says that reading goes on behind a cut.
+
+        Returns the offsets that it passes over on purpose. A commit up to `answered` may be the one of the last batch.
+        """
+        at, kafka = self.at(tp), self._world.kafka
+        if at is None or before is None or before <= at or before < new <= answered:
+            return None
+        if before == new and not self._cuts[tp].told:
+            return None  # sent once more, as no answer came
+        choices = {c.on_truncation for c in self._world.consumers.values()}
+        cut = self._cuts[tp]
+        # Retention may go on after the log's limits were asked for.
+        goes = {"earliest": cut.began <= new <= kafka.start(tp), "latest": new <= max(kafka.end(tp), cut.ended)}
+        if not any(goes.get(choice, False) for choice in choices):
+            return None
+        self.moved(tp)
+        if new > kafka.end(tp):  # cut once more meanwhile
+            self._cuts[tp].at = kafka.end(tp)
+        # What was handed out before anybody noticed comes again, too.
+        self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
+        return at, new if "latest" in choices else at
+
+    def of_what_is_there(self, tp: TopicPartition, new: int, skipped: Sequence[int]) -> list[int]:
+        """Return of the offsets that a commit skips those that it must not: it may be about records that are gone."""
+        at = self.at(tp)
+        if at is None or new > self._cuts[tp].gone_to:
+            return list(skipped)
+        return [offset for offset in skipped if offset < at]
+
+    def processed(self, tp: TopicPartition, end: int, done: Iterable[int]) -> None:
+        """The group commits up to `end` what it has read: if what stands behind a cut is among that, the cut is over."""
+        if tp not in self._cuts:
+            return
+        cut = self._cuts[tp]
+        cut.blind = False
+        offsets = [offset for offset in self._world.kafka.offsets(*tp) if cut.at is not None and cut.at <= offset < end]
+        if offsets and all(offset in done for offset in offsets):
+            cut.at, cut.unseen = None, False

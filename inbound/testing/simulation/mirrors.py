@@ -1,0 +1,179 @@
+"""Offsets that go to a Kafka group, too, in a simulated run: the group's coordinator, and what must hold of what is sent.
+
+The mirror promises little (`docs/offsets-mirror.md`): it is in no commit's way, it sends what the group's offset is or was, of
+partitions that are its own, and when all has been well for a while both are the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from inbound.coordinators.nodes import BadNodeError, decode_offset
+from inbound.errors import BrokerUnavailableError
+from inbound.kafka.mirror_base import Answer, Asked, Connect, Kind
+from inbound.kafka.mirror_plan import ANSWER_WAIT, EVERY, LIVE_GROUP_AGAIN, ONCE_MORE, RELEASED_KEPT
+from inbound.testing.zookeeper_tree import Commit
+from inbound.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from inbound.testing.simulation.stage import Stage
+
+#: How long a request and its answer are on their way at most; and how soon a process has learned what it is to know. Seconds.
+LATENCY, AWARE = 0.2, 0.5
+#: A failure at the end of the storm is tried again within so long; then all is sent once more. Seconds.
+SETTLED = 16.0 + ANSWER_WAIT + ONCE_MORE + EVERY + 1.0
+
+
+@dataclass(eq=False)
+class _Owned:
+    """When a process has had a partition last; until inf: it has it now."""
+
+    since: float
+    until: float = float("inf")
+    expired: bool = False  # it has lost it with its session
+
+
+@dataclass(eq=False)
+class _Request:
+    """One request that is under way."""
+
+    offsets: dict[TopicPartition, int]
+    answer: Answer | None = None
+
+
+class Mirrors:
+    """The group's coordinator, and the judge at its door."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.groups = stage.world.groups
+        self.hangs = 0.0  # requests are not answered, and executed so much later at most
+        self.share = 1  # one of so many
+        self._rng = Random(f"{stage.plan.seed} mirrors")
+        #: What the group's offset is (until inf) and was, and until when.
+        self._had: dict[TopicPartition, dict[int, float]] = defaultdict(dict)
+        self._owned: dict[tuple[str, TopicPartition], _Owned] = {}
+        self._under_way: dict[str, tuple[_Request, float]] = {}  # by process, and since when
+        self._refused: dict[str, float] = {}  # when a process heard that the group has members
+        stage.ensemble.observers.append(self._committed)
+
+    def connect(self, process: str) -> Connect:
+        """Return what makes the clients of a process."""
+
+        def connect(group: str) -> _Client:
+            if not self.groups.is_up:
+                raise BrokerUnavailableError("Kafka (fake) does not answer")
+            return _Client(self, process, group)
+
+        return connect
+
+    def send(self, process: str, group: str, offsets: Mapping[TopicPartition, int], wake: Callable[[], None]) -> Asked:
+        """A process sends offsets."""
+        request, now = _Request(dict(offsets)), self.stage.world.clock.now()
+        self._judge_sending(process, request, now)
+        self._under_way[process] = request, now
+        silent = self.hangs > 0 and self._rng.randrange(self.share) == 0
+        late = min(self.hangs, ANSWER_WAIT - 1.0) * self._rng.random()
+
+        def execute() -> None:
+            answer = self.groups.write(group, request.offsets)
+            if answer is not None and not silent:
+                self.stage.scheduler.at_next(self._rng.random() * LATENCY, lambda: answered(answer))
+
+        def answered(answer: Answer) -> None:
+            request.answer = answer
+            if not self.stage.world.consumers[process].dead:
+                if any(refusal.kind is Kind.LIVE_GROUP for refusal in answer.values()):
+                    self._refused[process] = self.stage.world.clock.now()
+                wake()
+
+        self.stage.scheduler.at_next(late if silent else self._rng.random() * LATENCY, execute)
+        return lambda: request.answer
+
+    def check(self) -> None:
+        """Judge the Kafka group when all has been well for so long that everything was sent once more."""
+        if self._refused:
+            return  # it is asked again minutes later
+        has = self.groups.offsets.get(self.stage.world.group, {})
+        owners = self.stage.judge.owners()
+        wrong = [
+            f"{tp} is at {has.get(tp)} instead of {commit}"
+            for tp in self.stage.partitions()
+            if owners.get(tp) is not None
+            and (commit := self.stage.judge.commit_of(tp)) is not None
+            and has.get(tp) != commit
+        ]
+        if wrong:
+            self.stage.judge.violated(f"in the Kafka group {', '.join(wrong)}")
+
+    # -- what must hold ----------------------------------------------------------------------------------------------------
+
+    def _judge_sending(self, process: str, request: _Request, now: float) -> None:
+        judge, consumer = self.stage.judge, self.stage.world.consumers[process]
+        judge.say(f"{process} sends {', '.join(f'{tp} {offset}' for tp, offset in request.offsets.items())} to Kafka")
+        before, since = self._under_way.get(process, (None, -1.0))
+        if before is not None:
+            if before.answer is None and now < since + ANSWER_WAIT and not consumer.channel.parts.stopping.is_set():
+                judge.violated(f"{process} sends offsets to Kafka while a request of its own is on its way")
+            elif now < since + EVERY * 0.99 and not consumer.channel.parts.stopping.is_set():
+                judge.violated(f"{process} sends offsets to Kafka again after {now - since:.3f} s")
+        if now < self._refused.get(process, float("-inf")) + LIVE_GROUP_AGAIN:
+            judge.violated(f"{process} sends offsets to a Kafka group again that has members")
+        for tp, offset in request.offsets.items():
+            owned = self._owned.get((process, tp))
+            if owned is None or self._had[tp].get(offset, -1.0) < owned.since:
+                judge.violated(
+                    f"{process} sends {tp} {offset} to Kafka, which the group's offset was not since it has it"
+                )
+            elif now > owned.until + (0.0 if owned.expired else RELEASED_KEPT + AWARE) and not judge.is_unaware(
+                consumer
+            ):
+                how = "lost" if owned.expired else "given up"
+                judge.violated(f"{process} sends {tp} to Kafka, which it has {how} {now - owned.until:.1f} s ago")
+
+    def _committed(self, commit: Commit) -> None:
+        stage, now = self.stage, self.stage.world.clock.now()
+        offsets, owners = f"{stage.paths.all_offsets}/", f"{stage.paths.all_owners}/"
+        for kind, path in commit.changed:
+            topic, _, number = path.removeprefix(offsets).removeprefix(owners).partition("/")
+            if kind != "data" or not number.isdigit():
+                continue
+            tp, node = TopicPartition(topic, int(number)), commit.after.get(path)
+            if path.startswith(owners):
+                self._owner_changed(commit, tp, owned=node is not None)
+            elif path.startswith(offsets) and node is not None:
+                try:
+                    offset = decode_offset(path, node.data)
+                except BadNodeError:
+                    continue
+                if offset is not None:
+                    had = self._had[tp]
+                    had.update({before: now for before, until in had.items() if until == float("inf")})
+                    had[offset] = float("inf")
+
+    def _owner_changed(self, commit: Commit, tp: TopicPartition, *, owned: bool) -> None:
+        now = self.stage.world.clock.now()
+        for (_, other), had in self._owned.items():
+            if other == tp and had.until == float("inf"):
+                had.until, had.expired = now, commit.expired
+        if owned and commit.session:
+            self._owned[self.stage.ensemble.clients_of[commit.session], tp] = _Owned(now)
+
+
+@dataclass
+class _Client:
+    """Of one process."""
+
+    mirrors: Mirrors
+    process: str
+    group: str
+
+    def send(self, offsets: Mapping[TopicPartition, int], wake: Callable[[], None]) -> Asked:
+        return self.mirrors.send(self.process, self.group, offsets, wake)
+
+    def close(self) -> None:
+        """There are no connections to be closed."""

@@ -1,0 +1,97 @@
+"""What the witness remembers of one partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from inbound.processors.batch import Record
+from inbound.proof.intervals import intersection
+from inbound.proof.model import Finding, LeftOutKind, OffsetRange
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Offsets that nobody need be handed, and why."""
+
+    first: int
+    next: int
+    kind: LeftOutKind
+
+
+@dataclass(frozen=True)
+class Unaccountable:
+    """Something happened that no ledger could tell; what is below `low` is known all the same."""
+
+    what: str
+    low: int
+    unwritten: bool = False  # in a ledger: it may have been done with what is below, too
+    open: bool = False  # and no ledger says yet where it went on
+
+
+@dataclass(eq=False)
+class Seen:
+    """One partition, since its topic was created."""
+
+    at: int | None = None  # the group's offset; None: it never had one
+    began: bool = False  # a consumer has begun to read it
+    since: int = 0  # the epoch under which the group began this topic
+    #: Where it was, and what was passed, before somebody from outside has set it, as long as no consumer has seen that.
+    inside: tuple[int | None, list[OffsetRange]] | None = None
+    #: What commits have gone past: each record of it was handed out, or somebody said why not.
+    passed: list[OffsetRange] = field(default_factory=list)
+    handed: dict[int, Record] = field(default_factory=dict)
+    times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
+    left_out: list[LeftOut] = field(default_factory=list)
+    #: What claims that found no offset of the group have begun behind: nobody has committed what was handed out of it.
+    began_past: list[OffsetRange] = field(default_factory=list)
+    newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
+    failed: set[int] = field(default_factory=set)  # what failed alone then
+    given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
+    #: What a reset has jumped just then: whether its owner had time to give it up cannot be seen from outside.
+    undecided: set[int] = field(default_factory=set)
+    deleted: dict[int, Record] = field(default_factory=dict)  # by retention
+    cuts: list[int] = field(default_factory=list)  # where the log was cut
+    cut_off: dict[int, list[Record]] = field(default_factory=dict)  # what stood at an offset before that
+    untold_cut: int | None = None  # the lowest of these below what the group had read, of which no ledger says anything
+    noticed: int = 0  # so many of them had happened when a ledger last said so
+    unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
+    offset_taken: bool = False  # somebody has taken the group's offset out of its node
+    counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
+    unaccountable: list[Unaccountable] = field(default_factory=list)
+    claimed: bool = False  # by a consumer of the group
+    noted: bool = True  # no ledger lacks the last claim
+    handed_to: int = 0  # one past the highest offset that was handed out
+    recorded: int = 0  # the last commit that a ledger knows
+    recorded_under: dict[int, int] = field(default_factory=dict)  # the same of each epoch
+    unsure: bool = False  # who has claimed it goes on where its ledger fails, and has not said that it let go of it
+    silent: int = 0  # claims since a ledger has told of one
+    announced: bool = False  # a commit, by a ledger
+    #: What cannot be told of before the last claim that a ledger tells of, if that finds no offset of the group.
+    doubts: list[str] = field(default_factory=list)
+    told: int | None = None  # where a reset has moved the next claim, as its ledger says
+    #: Of deleted topics: what was committed, and handed out; None: no ledger can tell.
+    former: list[tuple[int | None, int] | None] = field(default_factory=list)
+    told_anew: bool = True  # a ledger says that the topic was recreated, or need not
+    gone: bool = False  # its topic is deleted, and the group has not begun another one
+
+    def moves_to(self, offset: int) -> None:
+        """The group's offset is set, by whom the ledgers name."""
+        self.at, self.inside, self.offset_taken = offset, None, False
+
+    def wants_from(self, offset: int) -> None:
+        """What lies behind this is to be handed out, whatever was said of it."""
+        self.left_out = _cut_off(self.left_out, offset)
+        self.given_up = {at for at in self.given_up if at < offset}
+        self.failed = {at for at in self.failed if at < offset}
+        self.undecided = {at for at in self.undecided if at < offset}
+
+    def explains(self, finding: Finding) -> bool:
+        """Whether what was passed over was passed over because a claim found no offset of the group."""
+        passed = (finding.first, finding.next)
+        return finding.kind == "skipped" and intersection([passed], self.began_past) == [passed]
+
+
+def _cut_off(left_out: Iterable[LeftOut], end: int) -> list[LeftOut]:
+    return [replace(left, next=min(left.next, end)) for left in left_out if left.first < end]

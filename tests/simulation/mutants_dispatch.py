@@ -1,0 +1,219 @@
+"""Mutants of the dispatcher: what its subscriber, its dead letter sink and who takes its replies would notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from inbound.processors.batch import BatchResponse
+from inbound.processors.dispatch import sending
+from inbound.processors.dispatch.jobs import Job
+from inbound.processors.dispatch.processor import DispatchProcessor
+from inbound.processors.dispatch.retry import Verdict, judge
+from inbound.processors.dispatch.sending import Sender
+from inbound.processors.dispatch.transport import Answer
+from inbound.processors.dispatch.window import Entry, Lane, Part, Window
+from inbound.topic_partition import TopicPartition
+from tests.simulation.planting import Mutant, Plant, any_plan, storm_has
+
+Original = Callable[..., Any]
+
+
+def _front_over_what_is_open(plant: Plant) -> None:
+    def finish(original: Original, self: Window, entry: Entry) -> None:
+        original(self, entry)
+        while self._open and any(e.finished for e in self._open):
+            plant.bite()
+            self._open.popleft()
+            self.passed += 1
+
+    plant.around(Window, "finish", finish)
+
+
+def _half_an_answer_is_one(plant: Plant) -> None:
+    def judged(answer: Answer, events: int) -> Verdict:
+        if answer.problem is not None and 200 <= answer.status < 300:
+            plant.bite()
+            return Verdict.TAKEN
+        return judge(answer, events)
+
+    plant.put(sending, "judge", judged)
+
+
+def _refused_is_finished(plant: Plant) -> None:
+    def dead_letter(original: Original, self: Sender, job: Job, answer: Answer) -> None:
+        plant.bite()
+        self._dead_lettered(job)
+
+    plant.around(Sender, "_dead_letter", dead_letter)
+
+
+def _sink_not_waited_for(plant: Plant) -> None:
+    def post(original: Original, self: Sender, job: Job, *more: Any) -> None:
+        *parts, then = more
+        once = [then]
+
+        def done() -> None:
+            if once:
+                once.pop()()
+
+        original(self, job, *parts, done)
+        if once and not job.claim.closing:
+            plant.bite()
+            done()
+
+    plant.around(Sender, "_post_dead_letter", post)
+
+
+def _order_only_until_it_fails(plant: Plant) -> None:
+    def again(original: Original, self: Sender, job: Job, *more: Any, **named: Any) -> None:
+        original(self, job, *more, **named)
+        window = job.claim.window
+        for entry in job.entries:
+            lane = entry.lane
+            if lane is not None and lane.waiting and not job.claim.closing:
+                plant.bite()
+                window._ready.append(lane.waiting.popleft())
+                lane.out += 1
+        self.pump(job.claim)
+
+    plant.around(Sender, "_again", again)
+
+
+def _retry_after_unread(plant: Plant) -> None:
+    def answered(original: Original, self: Sender, job: Job, answer: Answer) -> None:
+        if answer.retry_after:
+            plant.bite()
+        original(self, job, answer._replace(retry_after=None))
+
+    plant.around(Sender, "_answered", answered)
+
+
+def _halves_at_once(plant: Plant) -> None:
+    def asked_for(original: Original, retry_after: float | None) -> float:
+        if retry_after:
+            plant.bite()
+        return 0.0
+
+    plant.around(sending, "asked_for", asked_for)
+
+
+def _window_from_the_first_open_event(plant: Plant) -> None:
+    def room(original: Original, self: Window, committed: int) -> int:
+        front = self.front
+        if front > committed:
+            plant.bite()
+        return int(original(self, max(front, committed)))
+
+    plant.around(Window, "room", room)
+
+
+def _replies_not_waited_for(plant: Plant) -> None:
+    def reply(original: Original, self: Sender, job: Job, answer: Answer) -> None:
+        plant.bite()
+        self._finish(job)
+
+    plant.around(Sender, "_reply", reply)
+
+
+def _replies_sent_once(plant: Plant) -> None:
+    def next_reply(original: Original, self: Sender, job: Job, left: list[Any]) -> None:
+        post = self._post
+
+        def send(target: Any, parts: Any, job: Job, answered: Callable[[Job, Answer], None]) -> None:
+            def taken(job: Job, answer: Answer) -> None:
+                if not 200 <= answer.status < 300:
+                    plant.bite()
+                answered(job, Answer(202))
+
+            post(target, parts, job, taken if target is self.targets.reply else answered)
+
+        self._post = send  # type: ignore[method-assign]
+        try:
+            original(self, job, left)
+        finally:
+            del self._post
+
+    plant.around(Sender, "_next_reply", next_reply)
+
+
+def _gives_up_with_everything(plant: Plant) -> None:
+    async def terminate(
+        original: Original, self: DispatchProcessor, partition: TopicPartition, next_offset: int
+    ) -> BatchResponse | None:
+        claim = self._claims.get(partition)
+        answer: BatchResponse | None = await original(self, partition, next_offset)
+        if claim is not None and claim.window.front < next_offset:
+            plant.bite()
+            return BatchResponse.advance(next_offset)
+        return answer
+
+    plant.around(DispatchProcessor, "on_stream_termination", terminate)
+
+
+def _waits_for_the_first_part(plant: Plant) -> None:
+    def in_turn(original: Original, parts: list[Part]) -> list[list[Part]]:
+        chains: list[list[Part]] = [[parts[0]]]
+        taken: set[Lane] = set()
+        for number, part in enumerate(parts):
+            lanes = {entry.lane for entry in part[0] if entry.lane is not None}
+            if number:
+                if taken & lanes:
+                    chains[0].append(part)
+                else:
+                    chains.append([part])
+            taken |= lanes
+        if chains != original(parts):
+            plant.bite()
+        return chains
+
+    plant.around(sending, "in_turn", in_turn)
+
+
+def _gives_up_early(plant: Plant) -> None:
+    def answered(original: Original, self: Sender, job: Job, answer: Answer) -> None:
+        retry = self.options.delivery.retry
+        if retry and job.attempt == retry - 1:
+            plant.bite()
+            job.attempt += 1
+        original(self, job, answer)
+
+    plant.around(Sender, "_answered", answered)
+
+
+def _busy_is_refused(plant: Plant) -> None:
+    def came_back(
+        original: Original, self: Sender, job: Job, answer: Answer, answered: Callable[[Job, Answer], None]
+    ) -> None:
+        if answer.status in (503, 429) and answer.problem is None:
+            plant.bite()
+            answer = answer._replace(status=410)
+        original(self, job, answer, answered)
+
+    plant.around(Sender, "_came_back", came_back)
+
+
+_DRAWN = {"half-an-answer-is-one": storm_has("subscriber cuts", "replies cuts")}
+DISPATCH = tuple(
+    Mutant(name, "dispatch", breaks, plant, kind="dispatch", drawn=_DRAWN.get(name, any_plan))
+    for name, breaks, plant in (
+        ("front-over-what-is-open", "an event that is still open is committed past", _front_over_what_is_open),
+        ("half-an-answer-is-one", "an answer that broke off counts as a reply that is none", _half_an_answer_is_one),
+        ("refused-is-finished", "an event that is given up is in no dead letter sink", _refused_is_finished),
+        ("sink-not-waited-for", "a dead letter counts before the sink has it", _sink_not_waited_for),
+        ("order-until-it-fails", "others overtake an event that is sent again", _order_only_until_it_fails),
+        ("retry-after-unread", "a busy subscriber gets it all again at once", _retry_after_unread),
+        ("halves-at-once", "a busy subscriber gets the halves of a batch at once", _halves_at_once),
+        ("window-from-the-first-open", "a crash repeats more than the window", _window_from_the_first_open_event),
+        ("replies-not-waited-for", "an event counts before its reply is posted", _replies_not_waited_for),
+        ("replies-sent-once", "a reply that was not taken is not sent again", _replies_sent_once),
+        ("gives-up-with-everything", "a release commits what was sent and not answered", _gives_up_with_everything),
+        (
+            "waits-for-the-first-part",
+            "what a batch is taken apart into waits for another part",
+            _waits_for_the_first_part,
+        ),
+        ("gives-up-early", "an event is dead-lettered before its last attempt", _gives_up_early),
+        ("busy-is-refused", "an event is dead-lettered because the subscriber was busy", _busy_is_refused),
+    )
+)

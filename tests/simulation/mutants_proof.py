@@ -1,0 +1,130 @@
+"""Mutants of the proof, and of what ledgers note for it: a verdict that nobody who saw it all would agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from inbound.ledger.memory import MemoryLedger
+from inbound.parts import Parts
+from inbound.proof import chain, judge
+from inbound.proof.claims import Claim
+from inbound.proof.evidence import Evidence
+from inbound.proof.intervals import Growing
+from inbound.proof.model import OffsetRange
+from inbound.topic_partition import TopicPartition
+from tests.simulation.planting import Mutant, Plant, all_of, storm_has
+
+Original = Callable[..., Any]
+
+
+def _nobody_responsible(plant: Plant) -> None:
+    def unclaimed(original: Original, evidence: Evidence, *rest: Any) -> None:
+        known = len(evidence.findings)
+        original(evidence, *rest)
+        if len(evidence.findings) > known:
+            plant.bite()
+            del evidence.findings[known:]
+
+    plant.around(judge, "unclaimed", unclaimed)
+
+
+def _begins_anew_anywhere(plant: Plant) -> None:
+    def begins_anew(original: Original, evidence: Evidence, claim: Claim, offset: int, *, before: Claim | None) -> None:
+        holes, missing = len(evidence.holes), len(evidence.missing)
+        original(evidence, claim, offset, before=before)
+        if (len(evidence.holes), len(evidence.missing)) != (holes, missing):
+            plant.bite()
+            del evidence.holes[holes:], evidence.missing[missing:]
+
+    plant.around(chain, "_begins_anew", begins_anew)
+
+
+def _excused_for_ever(plant: Plant) -> None:
+    """Why something was passed over counts, whether it is read again or not."""
+
+    def wanted(original: Original, self: Evidence, *rest: Any) -> None:
+        had, left = list(self.excused.ranges), list(self.left_out)
+        original(self, *rest)
+        if self.excused.ranges != had or self.left_out != left:
+            plant.bite()
+            self.excused, self.left_out = Growing(), left
+            for first, end in had:
+                self.excused.add(first, end)
+
+    def wanted_from(original: Original, self: Evidence, first: int) -> None:
+        if self.excused.overlaps(first, 1 << 62):
+            plant.bite()
+
+    plant.around(Evidence, "wanted", wanted)
+    plant.around(Evidence, "wanted_from", wanted_from)
+
+
+def _never_come_to(plant: Plant) -> None:
+    """What reading has gone back over is wanted, also where it never came to it again."""
+
+    def passed_again(original: Original, self: Evidence, *rest: Any) -> None:
+        if self._suspended_left_out:
+            plant.bite()
+            self._suspended, self._suspended_left_out = Growing(), []
+
+    plant.around(Evidence, "passed_again", passed_again)
+
+
+def _skipped_counts(plant: Plant) -> None:
+    def left_out(original: Original, *arguments: Any) -> list[OffsetRange]:
+        if original(*arguments):
+            plant.bite()
+        return []
+
+    plant.around(judge, "left_out", left_out)
+
+
+def _gaps_unsaid(plant: Plant) -> None:
+    def lacks(original: Original, *arguments: Any) -> None:
+        plant.bite()
+
+    plant.around(MemoryLedger, "lacks", lacks)
+
+
+def _successors_unsaid(plant: Plant) -> None:
+    def note(original: Original, self: Parts, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
+        if facts.get("reason") == "successor":
+            plant.bite()
+        else:
+            original(self, kind, tp, epoch, **facts)
+
+    plant.around(Parts, "note", note)
+
+
+PROOFS = (
+    Mutant(
+        "proof-knows-no-unclaimed", "the proof: records for which nobody was ever responsible are named",
+        "a partition that nobody ever claimed counts as processed", _nobody_responsible,
+    ),
+    Mutant(
+        "proof-begins-anew-anywhere", "the proof: a claim that finds no offset is held against the last commit",
+        "PROVEN, although what lies between was handed to nobody", _begins_anew_anywhere,
+        drawn=all_of(storm_has("offset emptied", "offset deleted"), lambda plan: plan.setup.latest),
+    ),
+    Mutant(
+        "proof-excuses-for-ever", "the proof: what a reset or a revert wants again is not left out any more",
+        "PROVEN, although what was skipped once, and then wanted, was handed to nobody", _excused_for_ever, "reset",
+    ),
+    Mutant(
+        "proof-forgets-what-was-left-out", "the proof: what was given up is named, unless it is handed out again",
+        "what failed, was gone back over, and passed, is nowhere to be found", _never_come_to,
+    ),
+    Mutant(
+        "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",
+        "records that were given up count as processed", _skipped_counts,
+    ),
+    Mutant(
+        "gaps-unsaid", "the ledger says of which claims lines are missing",
+        "PROVEN, although what was done is in no ledger", _gaps_unsaid, drawn=storm_has("ledger fails"),
+    ),
+    Mutant(
+        "successors-unsaid", "the ledger says where a processor's successor begins",
+        "what was skipped and wanted again looks lost", _successors_unsaid, "reload",
+    ),
+)  # fmt: skip

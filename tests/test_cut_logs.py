@@ -1,0 +1,393 @@
+"""Logs that are cut, and grow again: nothing of what is published then is skipped in silence, whoever notices and when."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from inbound import Batch, BatchResponse
+from inbound.coordinators.nodes import EpochInfo, decode_epoch
+from inbound.coordinators.zookeeper import SetData
+from inbound.ledger.base import Done, Range, Settled
+from inbound.ledger.memory import Note
+from inbound.proof.model import PartitionProof, Verdict
+from inbound.testing.proofs import proofs_of
+from inbound.testing.world import Recording, World
+from inbound.topic_partition import TopicPartition
+from tests.one_partition import offsets, publish, start, world
+from tests.reset_by_hand import reset
+
+__all__ = ["world"]  # the fixture
+
+TP = TopicPartition("orders", 0)
+moves = pytest.mark.parametrize(("choice", "first"), [("earliest", 0), ("latest", 4)])
+
+
+def cut(world: World, end: int, grown: int = 0) -> None:
+    """Let a replica become the leader that ends at `end`; `grown` records are published after that."""
+    world.kafka.truncate("orders", 0, end)
+    publish(world, grown)
+
+
+def held(world: World, name: str = "a") -> str | None:
+    """Return why the consumer's only partition is held, as its status says."""
+    (partition,) = world.consumers[name].channel.status().partitions
+    return partition.held
+
+
+def notes(world: World, name: str, kind: str) -> list[dict[str, object]]:
+    """Return what a consumer's ledger has of this kind."""
+    return [e.facts for e in world.consumers[name].ledger.entries if isinstance(e, Note) and e.kind == kind]
+
+
+def epoch_info(world: World) -> EpochInfo:
+    """Return what stands in the epoch node."""
+    path = world.paths.epoch(*TP)
+    info = decode_epoch(path, world.ensemble.tree.nodes[path].data)
+    assert info is not None
+    return info
+
+
+def proof(world: World) -> PartitionProof:
+    """Judge the only partition."""
+    return proofs_of(world)[TP]
+
+
+def found(world: World) -> list[tuple[str, int, int]]:
+    """Return what a proof finds: kind and range."""
+    return [(finding.kind, finding.first, finding.next) for finding in proof(world).findings]
+
+
+# -- the position that is moved over a cut -----------------------------------------------------------------------------
+
+
+@moves
+def test_what_is_published_after_a_cut_is_read_by_who_claims_next(world: World, choice: str, first: int) -> None:
+    """Commit 9, the log is cut to 4, the consumer leaves, ten records come: nobody begins behind the first of them."""
+    publish(world, 9)
+    start(world, on_truncation=choice)
+    cut(world, 4)
+    world.run(3)
+    committed = world.commits()
+    world.leave("a")
+    publish(world, 10)
+    successor = Recording()
+    world.join("b", successor, on_truncation=choice)
+    world.run(4)
+    assert (committed[0] in (0, 4), offsets(successor)[-10:], world.commits()) == (True, list(range(4, 14)), {0: 14})
+    assert (proof(world).verdict, found(world)) == (Verdict.PROVEN, [])
+
+
+@moves
+def test_the_new_position_is_committed_before_the_next_batch(world: World, choice: str, first: int) -> None:
+    """In the ledger too: the cut, then the commit, then what is handed out from there."""
+    publish(world, 9)
+    start(world, on_truncation=choice)
+    cut(world, 4)
+    publish(world, 3 if choice == "earliest" else 0)
+    world.run(3)
+    publish(world, 1)
+    world.run(1)
+    entries = world.consumers["a"].ledger.entries
+    at = next(n for n, e in enumerate(entries) if isinstance(e, Note) and e.kind == "truncated")
+    after = [e for e in entries[at:] if isinstance(e, Done | Settled | Range)][:3]
+    assert [(type(e).__name__, e.first if isinstance(e, Range) else e.commit) for e in after] == [
+        ("Done", first), ("Settled", first), ("Range", first)
+    ]  # fmt: skip
+
+
+def test_nothing_is_handed_out_from_the_new_position_while_its_commit_is_on_its_way(world: World) -> None:
+    """ZooKeeper does not answer; then it does."""
+    publish(world, 9)
+    processor = start(world, on_truncation="earliest")
+    world.ensemble.cut_off("a")
+    cut(world, 4)
+    world.run(2)
+    before = offsets(processor)
+    world.ensemble.heal("a")
+    world.run(4)
+    assert (before, offsets(processor), world.commits()) == ([*range(9)], [*range(9), *range(4)], {0: 4})
+
+
+def test_who_dies_before_that_commit_leaves_the_cut_to_the_next_owner(world: World) -> None:
+    """Which finds it by the leader that the commit was written under, though the log has grown over it by then."""
+    publish(world, 9)
+    start(world, on_truncation="earliest")
+    world.ensemble.cut_off("a")
+    cut(world, 4)
+    world.run(2)
+    world.kill("a")
+    publish(world, 10)
+    successor = Recording()
+    world.join("b", successor, on_truncation="earliest")
+    world.run(20)
+    assert (offsets(successor), world.commits()) == ([*range(14)], {0: 14})
+    assert (proof(world).verdict, found(world)) == (Verdict.PROVEN, [])
+
+
+def test_a_commit_over_a_cut_that_comes_late_is_refused(world: World) -> None:
+    """Another has claimed the partition meanwhile, and has moved it itself: the offset goes back once."""
+    publish(world, 9)
+    start(world, on_truncation="earliest")
+    world.pause("a")
+    world.run(15)
+    successor = Recording()
+    world.join("b", successor, on_truncation="earliest")
+    world.run(15)
+    cut(world, 4)
+    world.run(3)
+    publish(world, 2)
+    world.run(2)
+    world.resume("a")
+    world.run(3)
+    assert (offsets(successor), world.commits()) == ([*range(6)], {0: 6})
+
+
+def test_what_is_passed_over_by_latest_is_named(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """In the log and in the ledger, by its offsets: the log had grown when the cut was noticed."""
+    publish(world, 9)
+    processor = start(world, on_truncation="latest")
+    cut(world, 4, grown=10)
+    world.run(3)
+    publish(world, 1)
+    world.run(1)
+    assert (offsets(processor), world.commits()) == ([*range(9), 14], {0: 15})
+    assert [(n["from"], n["to"]) for n in notes(world, "a", "skip")] == [(4, 14)]
+    assert any("; offsets 4 to 13 are passed over" in record.getMessage() for record in caplog.records)
+    assert [one for one in found(world) if one[0] == "lost"] == []
+
+
+def test_the_mirror_follows_a_commit_that_goes_back(world: World) -> None:
+    """What lag exporters show is where the group reads on."""
+    publish(world, 9)
+    start(world, on_truncation="earliest", offsets={"mirror": "kafka"})
+    world.run(3)
+    cut(world, 4)
+    world.run(5)
+    assert world.groups.of("group") == {0: 4}
+
+
+# -- a cut that the client reports -------------------------------------------------------------------------------------
+
+
+def test_a_cut_is_no_reason_to_read_on_though_the_log_has_grown_over_the_position(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Unclean election, new log 4 to 13, position 9: held, and said. Nothing is handed out, nothing committed."""
+    publish(world, 9)
+    processor = start(world)
+    cut(world, 4, grown=10)
+    world.run(10)
+    why = held(world) or ""
+    assert "the log was cut at 4, before the commit 9, and has grown to 14 since with other records" in why
+    assert "`inbound offsets reset --group group --topic orders:0 --to-offset 4 --execute`" in why
+    assert (offsets(processor), world.commits()) == ([*range(9)], {0: 9})
+    assert ("exception", 0, "OffsetOutOfRangeError") in processor.calls
+    assert notes(world, "a", "truncated") == [{"position": 9, "to": None, "cut": 4, "start": 0, "end": 14}]
+    assert found(world) == [("lost", 4, 9)]
+    assert [record.levelno for record in caplog.records if "held: " in record.getMessage()] == [logging.ERROR]
+
+
+@moves
+def test_a_cut_that_no_consumer_has_noticed_yet_is_not_proven_whole(world: World, choice: str, first: int) -> None:
+    """What is committed past stands there anew, and nobody was handed it. Once a consumer has acted on it, there is a proof."""
+    publish(world, 9)
+    start(world, on_truncation=choice)
+    world.leave("a")
+    before = proof(world)
+    cut(world, 4, grown=10)
+    amid = proof(world)
+    world.join("b", on_truncation=choice)
+    world.run(4)
+    after = proof(world)
+    assert [(one.verdict, one.proven) for one in (before, amid, after)] == [
+        (Verdict.PROVEN, 9), (Verdict.NOT_PROVABLE, 4), (Verdict.PROVEN, 14)
+    ]  # fmt: skip
+    assert [text[:42] for text in amid.missing] == ["the log was cut at 4 below the commit 9: w"]
+
+
+def test_a_held_log_that_is_cut_once_more_has_lost_from_there(world: World) -> None:
+    """Nobody looks at what is held: the brokers say it to who gives the proof."""
+    publish(world, 9)
+    start(world)
+    cut(world, 6, grown=4)
+    world.run(3)
+    once = found(world)
+    cut(world, 2, grown=12)
+    world.run(3)
+    assert (once, found(world), proof(world).missing) == ([("lost", 6, 9)], [("lost", 2, 9)], ())
+
+
+@pytest.mark.parametrize("elections", [0, 3])
+def test_a_cut_is_found_by_who_claims_after_a_restart(world: World, elections: int) -> None:
+    """Nobody ran when the log was cut and grew: the epoch node says under which leader the commit was written."""
+    publish(world, 9)
+    start(world)
+    world.leave("a")
+    cut(world, 4, grown=10)
+    for _ in range(elections):
+        world.kafka.elect_leader("orders", 0)
+        publish(world, 1)
+    processor = start(world)
+    assert (offsets(processor), held(world) is not None, world.commits()) == ([], True, {0: 9})
+    world.leave("a")
+    world.join("b")
+    world.run(4)
+    assert (held(world, "b") is not None, world.commits()) == (True, {0: 9})
+    world.leave("b")
+    world.ensemble.tree.transaction([SetData(world.paths.offset(*TP), b"4")], 0)
+    processor = start(world)
+    assert offsets(processor) == list(range(4, 14 + elections))
+
+
+def test_the_reset_that_a_hold_names_ends_it_and_everything_that_stands_there_is_read_once(world: World) -> None:
+    """Without a restart; and all of it is proven."""
+    publish(world, 9)
+    processor = start(world)
+    cut(world, 4, grown=10)
+    world.run(10)
+    reset(world, {0: 4})
+    world.run(10)
+    assert (offsets(processor)[9:], held(world), world.commits()) == ([*range(4, 14)], None, {0: 14})
+    assert (proof(world).verdict, found(world)) == (Verdict.PROVEN, [])
+
+
+@moves
+def test_a_hold_ends_when_the_configuration_says_what_to_do(world: World, choice: str, first: int) -> None:
+    """Reloaded without a restart: what was found out is acted on, though the brokers say nothing more of it."""
+    publish(world, 9)
+    processor = start(world)
+    cut(world, 4, grown=10)
+    world.run(3)
+    channel = world.consumers["a"].channel
+    channel.parts.config = channel.parts.config.model_copy(update={"on_truncation": choice})
+    channel.try_again()
+    world.run(3)
+    publish(world, 1)
+    world.run(1)
+    assert offsets(processor)[9:] == ([*range(15)] if choice == "earliest" else [14])
+    assert world.commits() == {0: 15}
+
+
+def test_a_cut_behind_the_commit_goes_back_to_the_commit_and_holds_nothing(world: World) -> None:
+    """What was read past it with `next()` is read again, as it stands there now; nothing that was committed is gone."""
+
+    def answer(batch: Batch) -> BatchResponse:
+        return BatchResponse.advance() if batch.next_offset <= 3 else BatchResponse.next()
+
+    publish(world, 3)
+    processor = start(world, answer)
+    publish(world, 6)
+    world.run(1)
+    cut(world, 4, grown=10)
+    world.run(3)
+    world.leave("a")
+    assert (offsets(processor), world.commits()) == ([*range(9), *range(3, 14)], {0: 3})
+    successor = Recording()
+    world.join("b", successor)
+    world.run(4)
+    assert (offsets(successor), found(world)) == ([*range(3, 14)], [("repeated", 3, 14)])
+
+
+def test_what_was_read_ahead_and_is_gone_is_not_handed_out(world: World) -> None:
+    """What was handed out is before the cut: reading goes on there, and nothing is held."""
+    publish(world, 9)
+    processor = start(world, lambda batch: BatchResponse.advance(wait=2.0), reader={"max_batch_records": 3})
+    before = offsets(processor)
+    cut(world, 4, grown=10)
+    world.run(20)
+    assert (before, offsets(processor), world.commits()) == ([0, 1, 2], list(range(14)), {0: 14})
+    assert (held(world), notes(world, "a", "revert")) == (None, [])
+    assert (proof(world).verdict, found(world)) == (Verdict.PROVEN, [])
+
+
+def test_what_a_processor_finishes_of_a_log_that_was_cut_is_not_committed(world: World) -> None:
+    """`Context.advance` for records that are gone, after the new ones at their offsets were handed out."""
+    publish(world, 9)
+    batches: list[Batch] = []
+
+    class Later(Recording):
+        def open(self, context: object) -> None:
+            self.context = context
+
+        def on_next_batch(self, batch: Batch) -> BatchResponse:
+            super().on_next_batch(batch)
+            batches.append(batch)
+            return BatchResponse.next()
+
+    processor = Later()
+    world.join("a", processor, on_truncation="earliest")
+    world.run(4)
+    context = processor.context
+    cut(world, 0, grown=9)
+    world.run(3)
+    context.advance(batches[0], 5)  # type: ignore[attr-defined]
+    world.run(1)
+    before = world.commits()
+    context.advance(batches[-1], 5)  # type: ignore[attr-defined]
+    world.run(1)
+    assert (before, world.commits(), offsets(processor)) == ({0: 0}, {0: 5}, [*range(9), *range(9)])
+
+
+# -- what the epoch node says of the log -------------------------------------------------------------------------------
+
+
+def test_another_leader_is_noted_with_the_first_commit_of_what_it_wrote(world: World) -> None:
+    """In the same transaction, under the same claim; a log that keeps its leader costs nothing."""
+    publish(world, 3)
+    processor = start(world)
+    version = world.ensemble.tree.nodes[world.paths.epoch(*TP)].version
+    for epoch in (0, 1, 1, 2):
+        if world.kafka.leader_epoch("orders", 0) < epoch:
+            world.kafka.elect_leader("orders", 0)
+        publish(world, 2)
+        world.run(1)
+        tree = world.ensemble.tree.nodes
+        assert epoch_info(world).leader_epoch == epoch
+        assert tree[world.paths.epoch(*TP)].version == version + epoch
+    owner, offset = (tree[path(*TP)] for path in (world.paths.owner, world.paths.offset))
+    assert owner.mzxid < offset.mzxid
+    assert (offsets(processor), world.owned()) == ([*range(11)], {"a": {0}})
+    world.leave("a")
+    assert offsets(start(world)) == []
+
+
+def test_a_commit_that_notes_a_leader_and_is_not_answered_is_sent_again(world: World) -> None:
+    """The node is read, and is ours: nothing is repeated."""
+    publish(world, 3)
+    processor = start(world)
+    world.kafka.elect_leader("orders", 0)
+    world.ensemble.lose_answers("a", 1)
+    publish(world, 2)
+    world.run(15)
+    publish(world, 1)
+    world.run(2)
+    assert (offsets(processor), world.commits(), epoch_info(world).leader_epoch) == ([*range(6)], {0: 6}, 1)
+
+
+def test_a_node_of_a_release_that_knew_no_leaders_proves_nothing_until_the_next_commit(world: World) -> None:
+    """That is what no restart can tell: see docs/faults.md."""
+    publish(world, 9)
+    start(world)
+    world.leave("a")
+    earlier = EpochInfo("earlier", 1, "n", "topic-1").encode()
+    world.ensemble.tree.transaction([SetData(world.paths.epoch(*TP), earlier)], 0)
+    processor = start(world)
+    publish(world, 1)
+    world.run(1)
+    assert (offsets(processor), epoch_info(world).leader_epoch) == ([9], 0)
+
+
+def test_brokers_that_name_no_leaders_still_have_a_cut_held_that_a_member_sees(world: World) -> None:
+    """By the end of the log alone: as it was found out, though the log has grown over the position before it was faced."""
+    world.kafka.tells_epochs = False
+    publish(world, 9)
+    processor = start(world)
+    cut(world, 4)
+    world.consumers["a"].channel.reader.run_once()
+    publish(world, 10)
+    world.run(5)
+    assert "the log was cut, before the commit 9, and has grown to 14" in (held(world) or "")
+    assert (offsets(processor), world.commits()) == ([*range(9)], {0: 9})
+    assert proof(world).verdict is Verdict.NOT_PROVABLE

@@ -1,0 +1,175 @@
+"""What a proof says of offsets that a reset has moved: what is wanted again, and moves that nobody was told of yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inbound.controller.reset_offset.model import To
+from inbound.coordinators.nodes import EpochInfo
+from inbound.coordinators.zookeeper import SetData
+from inbound.proof.model import Moved, PartitionProof, Verdict
+from inbound.testing.proofs import proofs_of
+from tests.proof_stories import Story
+from tests.reset_by_hand import Told
+from tests.reset_stage import Stage
+
+
+def proof_of(stage: Stage) -> PartitionProof:
+    (proof,) = proofs_of(stage.world).values()
+    return proof
+
+
+def brief(proof: PartitionProof) -> tuple[Verdict, int | None, list[tuple[str, int, int]]]:
+    return proof.verdict, proof.proven, [(f.kind, f.first, f.next) for f in proof.findings]
+
+
+def test_resets_that_nobody_was_told_of_are_explained_by_their_nodes_and_then_by_one_note() -> None:
+    """A group that stands still is reset twice; who comes is told of the last one, and notes where the group was before both."""
+    stage = Stage("a", partitions=1)
+    stage.world.leave("a")
+    stage.lead("leader")
+    found = []
+    for to in (4, 8):
+        stage.ended(stage.submit(To.OFFSET, offset=to), within=5)
+        found.append(brief(proof_of(stage)))
+    stage.world.join("b", Told())
+    stage.run(10)
+
+    assert (found, stage.told()) == ([(Verdict.PROVEN, 4, []), (Verdict.PROVEN, 8, [])], [(0, 4, 8)])
+    assert brief(proof_of(stage)) == (Verdict.PROVEN, 10, [])
+
+
+def test_a_commit_whose_line_is_missing_has_landed_if_a_reset_found_it() -> None:
+    """Its owner was killed before it could note that, and the reset went back behind it."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=0).begin(8).answer()
+    told = {"old": 8, "new": 2, "reason": "offsets reset", "command": "/r", "since": 8}
+    story.run("b").note("reset", **told).claim(4, at=2).batch(18)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 20, [])
+
+
+def test_a_reset_of_a_group_that_never_committed_leaves_it_unclaimed() -> None:
+    """There is a commit, and an epoch, and nobody who was ever responsible."""
+    story = Story().log(10)
+    story.zookeeper(5, epoch=2)
+    assert story.coordination is not None
+    story.coordination = replace(story.coordination, moved=Moved("/r1", None, None, 5))
+
+    assert brief(story.proof()) == (Verdict.UNCLAIMED, 5, [("unclaimed", 0, 10)])
+
+
+def test_who_claims_after_a_reset_and_has_not_said_so_yet_is_responsible() -> None:
+    """Its ledger may be missing: that is another thing than a partition that nobody ever claimed."""
+    story = Story().log(10)
+    story.zookeeper(5, epoch=3, owner="a")
+    assert story.coordination is not None
+    story.coordination = replace(story.coordination, moved=Moved("/r1", None, None, 5, claimed=True))
+
+    proof = story.proof()
+
+    assert (brief(proof), proof.missing) == (
+        (Verdict.NOT_PROVABLE, None, []),
+        ("the group's commit is 5, and no ledger has a line of this partition; give the ledgers",),
+    )
+
+
+def test_who_claimed_before_a_reset_and_committed_nothing_is_responsible() -> None:
+    """The reset takes its session out of the epoch node. A ledger that has not a line of it does not make that undone."""
+    stage = Stage(partitions=1)
+    paths, claim = stage.world.paths, EpochInfo("gone", 7, "n")
+    stage.write(SetData(paths.offset("orders", 0), b""), SetData(paths.epoch("orders", 0), claim.encode()))
+    stage.lead("leader")
+    stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
+
+    assert brief(proof_of(stage)) == (Verdict.NOT_PROVABLE, None, [])
+
+
+def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
+    """Nothing was committed between the two: the second begins where the first one, which the ledger knows, has ended."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=0).batch(4).releases()
+    told = {"old": 4, "since": 4, "new": 2, "reason": "offsets reset", "command": "/r1"}
+    story.run("b").note("reset", **told).claim(3, at=2).releases()
+    story.zookeeper(3, epoch=5)
+    assert story.coordination is not None
+    story.coordination = replace(story.coordination, moved=Moved("/r2", 2, 4, 3))
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 3, [])
+
+
+def test_a_reset_tells_where_the_group_was_if_its_first_commit_went_unanswered() -> None:
+    """It had begun at 2, and was moved to 5: what lies between was left out."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=None).leave(2).settle("unknown").loses()
+    told = {"old": 2, "since": 2, "new": 5, "reason": "offsets reset", "command": "/r1"}
+    story.run("b").note("reset", **told).claim(4, at=5).batch(5)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.start, story.found(), proof.left_out) == (
+        Verdict.PROVEN,
+        2,
+        [("jumped", 2, 5)],
+        ((2, 5),),
+    )
+
+
+def test_what_a_reset_wants_again_and_retention_deletes_is_lost_to_retention() -> None:
+    """It was handed out before the reset, and nobody is handed it after."""
+    story = Story().log(20, start=9)
+    story.run("a").claim(1, at=0).batch(12).releases()
+    b = story.run("b").note("reset", old=12, new=5, reason="offsets reset", command="/r").claim(3, at=5)
+    b.note("retention", first=5, next=9).jump(9).batch(11)
+
+    assert story.found() == [("lost-to-retention", 5, 9)]
+
+
+def test_what_is_handed_out_after_a_reset_is_not_taken_back_by_the_next_claim() -> None:
+    """It notes the reset again, for nothing was committed since; what the first one has answered for counts."""
+    story = Story().log(20, start=9)
+    story.run("a").claim(1, at=0).batch(12).releases()
+    told = {"old": 12, "new": 5, "reason": "offsets reset", "command": "/r"}
+    story.run("b").note("reset", **told).claim(3, at=5).begin(7).answer()
+    c = story.run("c").note("reset", **told).claim(4, at=5)
+    c.note("retention", first=5, next=9).jump(9).batch(11)
+
+    assert [finding for finding in story.found() if finding[0] == "lost-to-retention"] == []
+
+
+def test_an_import_that_says_the_same_as_the_one_before_wants_it_all_again() -> None:
+    """Offsets were committed in between."""
+    story = Story().log(20, start=9)
+    told = {"old": 12, "new": 5, "reason": "offsets reset", "command": "inbound offsets import"}
+    story.run("a").claim(1, at=0).batch(12).releases()
+    story.run("b").note("reset", **told).claim(3, at=5).batch(7).releases()
+    c = story.run("c").note("reset", **told).claim(5, at=5)
+    c.note("retention", first=5, next=9).jump(9).batch(11)
+
+    assert [finding for finding in story.found() if finding[0] == "lost-to-retention"] == [("lost-to-retention", 5, 9)]
+
+
+def test_a_recreation_that_each_claim_notes_until_something_is_committed_begins_one_topic() -> None:
+    """What the first claim was handed is handed out again, as after any crash."""
+    story = Story().log(5)
+    story.run("a").claim(1, at=0, topic_id="t1").batch(30).releases()
+    recreated = {"old": 30, "new": 0, "reason": "topic created anew", "topic_id": "t2", "former": "t1"}
+    story.run("b").note("reset", **recreated).claim(2, at=0, topic_id="t2").begin(3)
+    story.run("c").note("reset", **recreated).claim(3, at=0, topic_id="t2").batch(5)
+    story.zookeeper(5, epoch=3, owner="c")
+
+    proof = story.proof()
+
+    assert brief(proof) == (Verdict.PROVEN, 5, [("repeated", 0, 3)])
+    assert [(former.epoch, former.committed) for former in proof.former] == [(2, 30)]
+
+
+def test_a_reset_of_a_recreated_topic_that_nobody_has_told_of_yet_has_jumped_its_beginning() -> None:
+    """Who began the topic died before it said so; the next claim says both."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=0, topic_id="t1").batch(30).releases()
+    b = story.run("b").note("reset", old=30, new=0, reason="topic created anew", topic_id="t2", former="t1")
+    b.note("reset", old=0, new=4, since=0, reason="offsets reset", command="/r").claim(4, at=4, topic_id="t2").batch(6)
+    story.zookeeper(10, epoch=4, owner="b")
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 10, [("jumped", 0, 4)])
