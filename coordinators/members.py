@@ -48,7 +48,8 @@ class Membership:
     """Our id node. Used from the controller's thread only.
 
     The node changes hands only when a process starts. Afterwards, another session in it means that a second live
-    process uses our id: we stop for good instead of taking it back, else the two would evict each other for ever.
+    process uses our id: we stop for good instead of taking it back, else the two would evict each other for ever. Unless
+    that process is provably dead: it was killed while it took the node over, and its request executed after ours.
     """
 
     zk: ZooKeeper
@@ -58,6 +59,8 @@ class Membership:
     #: The sessions that were ours. A left-over node of one of them may be replaced.
     sessions: set[int]
     registered: bool = False
+    #: Whether the process that a node names is provably dead, though its session may live on.
+    owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
     admin: str | None = None  # URL of the admin port, where that has moved since `info` was written
     #: Sessions of a process that had our id, and is provably dead although its session still lives.
     dead_sessions: set[int] = field(default_factory=set)
@@ -70,7 +73,7 @@ class Membership:
         """Write another URL with the next `publish`. Any thread."""
         self.admin = url
 
-    async def register(self, *, owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False) -> Registration:
+    async def register(self) -> Registration:
         """Write the id node in the current session, keeping the seniority of an earlier one.
 
         Raises:
@@ -86,12 +89,11 @@ class Membership:
             return Registration.DONE
         ops: list[Op] = [Create(self.path, self._encoded(self.info), ephemeral=True)]
         if node is not None:
-            left_over = node.stat.ephemeral_owner in self.sessions
-            if not left_over and self.registered:
-                raise self._taken(node)
-            if not left_over and not owner_is_dead(decode_member(self.path, node.data)):
-                return Registration.OCCUPIED
-            if not left_over:
+            if node.stat.ephemeral_owner not in self.sessions:
+                if not self._is_of_the_dead(node):
+                    if self.registered:
+                        raise self._taken(node)
+                    return Registration.OCCUPIED
                 self.dead_sessions.add(node.stat.ephemeral_owner)
             ops.insert(0, Delete(self.path))
         try:
@@ -116,9 +118,11 @@ class Membership:
         node = await self.zk.get(self.path)
         if node is None or node.stat.ephemeral_owner in self.sessions - {session}:
             return False
-        if node.stat.ephemeral_owner != session:
-            raise self._taken(node)
-        return True
+        if node.stat.ephemeral_owner == session:
+            return True
+        if self._is_of_the_dead(node):
+            return False
+        raise self._taken(node)
 
     async def publish(self, topics: tuple[str, ...], subscriber: dict[str, Any] | None) -> None:
         """Say in the id node which topics we read (a pattern can match new ones) and how the subscription goes.
@@ -179,6 +183,14 @@ class Membership:
         if connection is None:
             raise unavailable(f"registration of {self.consumer_id}")
         return connection.session.id
+
+    def _is_of_the_dead(self, node: Node) -> bool:
+        try:
+            return self.owner_is_dead(decode_member(self.path, node.data))
+        except BadNodeError:
+            if self.registered:
+                return False  # `_taken` says whose it is not
+            raise
 
     def _taken(self, node: Node) -> ConsumerIdTakenError:
         try:

@@ -89,15 +89,8 @@ class ResetNote:
     #: The group's offset before all moves since the last commit, so that a proof can tell them from what nobody has noted:
     #: of several it may see the last alone. None: there was none, or that is not known.
     since: int | None = None
-    #: A member has claimed the partition since then, and committed nothing.
+    #: A member has claimed the partition, before the moves or since, and committed nothing.
     claimed: bool = False
-
-    @classmethod
-    def after(cls, earlier: ResetNote | None, command: str, old: int | None, new: int) -> ResetNote:
-        """Return the note of a move; `earlier` is what stands in the node."""
-        if earlier is None or earlier.new != old:
-            return cls(command, old, new, old)
-        return cls(command, old, new, earlier.since, earlier.claimed)
 
 
 @dataclass(frozen=True)
@@ -129,6 +122,13 @@ class EpochInfo:
     leader_epoch: int | None = None
     #: The topic was deleted and recreated, and nothing was committed since.
     recreated: RecreationNote | None = None
+    #: A member has claimed the partition before a reset fenced it: since then, `session` tells it no more.
+    claimed: bool = False
+
+    @property
+    def was_claimed(self) -> bool:
+        """Whether a member is known to have claimed the partition: claims have a session, moves have none."""
+        return self.claimed or bool(self.session)
 
     @property
     def noted_offset(self) -> int | None:
@@ -166,11 +166,20 @@ class EpochInfo:
         """Return the reset's note as whoever follows in the node is to keep it: claims are told by their session."""
         return self.reset if self.reset is None or not self.session else replace(self.reset, claimed=True)
 
+    def moved(self, command: str, old: int | None, new: int) -> ResetNote:
+        """Return the note of a move."""
+        earlier = self.noted()
+        if earlier is None or earlier.new != old:
+            return ResetNote(command, old, new, old, old is None and self.was_claimed)
+        return ResetNote(command, old, new, earlier.since, earlier.claimed)
+
     def encode(self) -> bytes:
         body = {"v": FORMAT, **asdict(self)}
         for name in ("reset", "leader_epoch", "recreated"):
             if body[name] is None:
                 del body[name]
+        if not self.claimed:
+            del body["claimed"]
         return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -191,6 +200,7 @@ def decode_epoch(path: str, data: bytes) -> EpochInfo | None:
             _reset_note(body.get("reset")),
             _number_or_none(leader, MOST_LEADER_EPOCH),
             _recreation_note(body.get("recreated")),
+            bool(body.get("claimed")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BadNodeError(

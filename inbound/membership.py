@@ -65,8 +65,9 @@ class GroupMembership:
         self.join_delay = join_delay
         self._session_began = session_began
         self._on_join = on_join
-        self._owner_is_dead = owner_is_dead
-        self.membership = Membership(parts.zk, parts.paths, parts.consumer_id, member, set())
+        self.membership = Membership(
+            parts.zk, parts.paths, parts.consumer_id, member, set(), owner_is_dead=owner_is_dead
+        )
         self.holdings = Holdings(parts, tasks, reader, self.membership.dead_sessions)
         self.holdings.why = self._why_claimed
         self.holdings.why_released = self._why_released
@@ -141,7 +142,7 @@ class GroupMembership:
             self._ownerless_at_join = None
             self._expired_once = self.membership.registered
             self.resets.new_session()
-        if await self.membership.register(owner_is_dead=self._owner_is_dead) is Registration.OCCUPIED:
+        if await self.membership.register() is Registration.OCCUPIED:
             if not self._waiting_for_id:
                 self._parts.journal.note(
                     "waiting-for-id", f"consumer id {self._parts.consumer_id} is still registered by another session; waiting "

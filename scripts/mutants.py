@@ -34,7 +34,7 @@ def main() -> int:
             print(f"NOT FOUND by {SEEDS} seeds: {name} ({MUTANTS[name].rule}); it made a difference {bites} times")
             continue
         record({**recorded(), name: kill})
-        print(f"seed {kill.seed:5}  {name} ({MUTANTS[name].rule}): {kill.violation}", flush=True)
+        print(f"{kill.origin:10}  {name} ({MUTANTS[name].rule}): {kill.violation}", flush=True)
     return int(missed > 0)
 
 

@@ -3,7 +3,7 @@
 make simulate SEEDS=20000             seeds from 0 on
 make simulate SEEDS=5000 FROM=100000  others
 make simulate SEED=4711               one seed, cut down to a short story if it fails
-make simulate KIND=reset SEEDS=10000  seeds of one kind: faults, reset, reload, dispatch, owned, mirror
+make simulate KIND=reset SEEDS=10000  seeds of one kind: faults, reset, reload, dispatch, owned, mirror, ingress
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ import sys
 from inbound.testing.simulation import PLANS, Report, campaign, plan_of, play, shrink, story
 from inbound.testing.simulation.reset_faults import EVERY_KIND
 from inbound.testing.simulation.stage import STATES
+from tests.simulation import ingress
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.search import SEARCHED, SEEDS, SHOWN_BY_TRACES, Player, cores, recorded
+
+#: Of mixed seeds each one of so many is played as one of the ingress, too.
+INGRESS_EACH = 20
 
 
 def main() -> int:
@@ -26,24 +30,29 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first one; default 0")
     parser.add_argument("--seed", type=int, help="only this one, told as a story")
     parser.add_argument(
-        "--kind", choices=["mixed", *PLANS], default="mixed",
-        help="seeds of one kind only; default: of all, most of them faults",
+        "--kind", choices=["mixed", *PLANS, "ingress"], default="mixed",
+        help=f"seeds of one kind only; default: of all, most of them faults, and each {INGRESS_EACH}th as one of the ingress, too",
     )  # fmt: skip
     parser.add_argument("--no-mutants", action="store_true", help="do not replay what kills the mutants")
     args = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if args.seed is not None:
         return tell(args.seed, args.kind)
+    seeds = range(args.first, args.first + args.seeds)
     figures = {
-        **play_all(range(args.first, args.first + args.seeds), args.kind),
+        **({} if args.kind == "ingress" else play_all(seeds, args.kind)),
+        **(play_ingress(seeds, args.kind) if args.kind in ("ingress", "mixed") else {}),
         **({} if args.no_mutants else replay_mutants()),
     }
     print(json.dumps({"benchmark": "simulate", "figures": figures}))
-    return int(bool(figures["violations"] or figures.get("mutants", 0) != figures.get("mutants_found", 0)))
+    violations = figures.get("violations", 0) + figures.get("ingress_violations", 0)
+    return int(bool(violations or figures.get("mutants", 0) != figures.get("mutants_found", 0)))
 
 
 def tell(seed: int, kind: str) -> int:
     """Play one seed; if it fails, print the shortest story found."""
+    if kind == "ingress":
+        return int(bool(play_ingress(range(seed, seed + 1), kind)["ingress_violations"]))
     outcome = play(plan_of(seed, kind))
     if not outcome.failed:
         print(f"seed {seed}: {outcome.steps} steps, {outcome.handed_out} batches handed out, nothing violated")
@@ -78,6 +87,17 @@ def play_all(seeds: range, kind: str) -> dict[str, float]:
     }
 
 
+def play_ingress(seeds: range, kind: str) -> dict[str, float]:
+    """Play seeds of the ingress, of mixed ones only some; print what each of them breaks."""
+    played, broken = seeds if kind == "ingress" else seeds[::INGRESS_EACH], 0
+    for seed in played:
+        if (outcome := ingress.play(seed)).failed:
+            broken += 1
+            print(f"ingress seed {seed}: {outcome.why}")
+    print(f"{len(played)} seeds of the ingress, {broken} with violations")
+    return {"ingress_seeds": len(played), "ingress_violations": broken}
+
+
 def never_met(report: Report, kind: str) -> int:
     """Print how often each kind of action met each state of a partition, the pairs that never met first; return their number."""
     kinds = [name for name in EVERY_KIND if kind == "mixed" or name in PLANS[kind][1]]
@@ -99,7 +119,7 @@ def replay_mutants() -> dict[str, float]:
             print(f"NOT FOUND  {name} ({MUTANTS[name].rule}): `make mutants MUTANT={name}` searches for it")
             continue
         found += 1
-        print(f"seed {kills[name].seed:5}  {name} ({MUTANTS[name].rule}): {outcome.why[:110]}")
+        print(f"{kills[name].origin:10}  {name} ({MUTANTS[name].rule}): {outcome.why[:110]}")
     return {"mutants": len(SEARCHED), "mutants_found": found, "mutants_shown_by_traces": len(SHOWN_BY_TRACES)}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from inbound import Batch, BatchResponse
-from inbound.coordinators.nodes import OPEN, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.coordinators.nodes import OPEN, EpochInfo, decode_epoch, decode_offset
 from inbound.coordinators.paths import CommandPaths
 from inbound.coordinators.zookeeper import Op, SetData
 from inbound.ledger.memory import Note
@@ -68,9 +68,7 @@ def move(world: World, targets: Mapping[int, int], topic: str = "orders", comman
         info = decode_epoch(epoch, node.data if node is not None else b"") or EpochInfo("", 0, "")
         old = decode_offset(offset, before.data if before is not None else b"")
         nonce = f"reset-{world.ensemble.tree.zxid}-{number}"
-        moved = replace(
-            info, consumer="reset", session=0, nonce=nonce, reset=ResetNote.after(info.reset, command, old, new)
-        )
+        moved = replace(info, consumer="reset", session=0, nonce=nonce, reset=info.moved(command, old, new))
         ops += [SetData(offset, b"%d" % new), SetData(epoch, moved.encode())]
     write(world, ops)
 

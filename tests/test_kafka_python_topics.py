@@ -39,6 +39,28 @@ class SlowCluster:
         return None
 
 
+class Asked:
+    """Asks brokers, each time with the next answer: an error, or None."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self._answers = list(answers)
+
+    def ask(self) -> Any:
+        answer = self._answers.pop(0)
+        return Future().success(None) if answer is None else Future().failure(answer)
+
+
+def test_a_question_for_topics_is_answered_although_kafka_pythons_own_refresh_has_ended() -> None:
+    """Else what became of a log that was cut is never found out. A broker that does not answer is no answer."""
+    client, cluster = KafkaPythonClient.__new__(KafkaPythonClient), SlowCluster()
+    client._cluster = cluster  # a question to it is never answered
+    client._brokers = Asked(KafkaConnectionError("it is dead"), KafkaConnectionError("this one, too"), None)  # type: ignore[assignment]
+
+    answered = client.ask_topics()
+
+    assert [answered() for _ in range(3)] == [False, True, True]
+
+
 @pytest.mark.parametrize("failed", [(), (KafkaConnectionError("Connection timed out"),)], ids=["slow", "cut"])
 def test_a_topic_is_known_although_the_first_answer_was_to_an_older_question(failed: Any) -> None:
     """Else a reset, or a proof, on a busy machine says that there is no such topic, or that nothing can be proven."""

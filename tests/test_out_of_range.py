@@ -6,7 +6,10 @@ import pytest
 
 from inbound import Batch, BatchResponse
 from inbound.coordinators.zookeeper import SetData
-from inbound.testing.world import World
+from inbound.proof.model import Verdict
+from inbound.testing.proofs import proofs_of
+from inbound.testing.world import Recording, World
+from inbound.topic_partition import TopicPartition
 from tests.one_partition import offsets, publish, start, world
 
 __all__ = ["world"]
@@ -102,3 +105,44 @@ def test_retention_that_overtakes_a_running_consumer_is_reported_with_its_range(
     world.run(3)
     assert (offsets(processor), world.commits()) == ([0, 1, 2, 20, 21], {0: 22})
     assert any("offsets 3 to 19 are lost to retention" in r.getMessage() for r in caplog.records)
+
+
+@pytest.mark.parametrize("followed", [True, False], ids=["a next owner comes", "nobody comes"])
+def test_records_that_failed_and_were_deleted_before_anybody_was_handed_them_again_are_not_proven(
+    world: World, followed: bool
+) -> None:
+    """Five are processed, five fail, their owner dies, and retention takes these and two more."""
+
+    def five(batch: Batch) -> BatchResponse:
+        if batch.first_offset >= 5:
+            raise ValueError("no good")
+        return BatchResponse.advance()
+
+    publish(world, 5)
+    start(world, five)
+    publish(world, 10)
+    world.run(1.5)
+    world.kill("a")
+    world.kafka.retain("orders", 0, 12)
+    if followed:
+        world.join("b", Recording(lambda batch: BatchResponse.advance()))
+    world.run(20)
+    proof = proofs_of(world)[TopicPartition("orders", 0)]
+    assert proof.verdict is Verdict.ANOMALIES
+    assert {o for f in proof.findings for o in range(f.first, f.next) if f.kind == "lost-to-retention"} == set(
+        range(5, 12)
+    )
+
+
+def test_records_that_were_answered_for_are_not_lost_though_their_commit_was_and_they_are_deleted(world: World) -> None:
+    """All ten are processed, and their owner dies before the last commit lands; retention takes what was not committed."""
+    publish(world, 5)
+    start(world)
+    publish(world, 10)
+    world.ensemble.drop_requests("a", 1)
+    world.run(1.5)
+    world.kill("a")
+    world.kafka.retain("orders", 0, 12)
+    world.join("b", Recording(lambda batch: BatchResponse.advance()))
+    world.run(20)
+    assert [f.kind for f in proofs_of(world)[TopicPartition("orders", 0)].findings] == []

@@ -111,6 +111,21 @@ def test_a_commit_that_stays_behind_a_cut_has_passed_over_what_stands_there_now(
     assert (story.found(), story.proof().verdict) == ([("lost", 4, 9)], Verdict.ANOMALIES)
 
 
+def test_a_reset_of_a_held_partition_leaves_out_what_stands_behind_the_cut() -> None:
+    """Also what stands before the commit that was held; until another reset wants it."""
+    story = Story().log(14)
+    notices(story.run("a").claim(1, at=0).batch(9), cut=4, to=None, end=14).releases()
+    b = story.run("b").note("reset", reason="offsets reset", command="r", old=9, since=9, new=11)
+    b.claim(4, at=11).batch(3).releases()
+
+    proof = story.proof()
+
+    assert (story.found(), proof.missing, proof.verdict) == ([("jumped", 4, 11)], (), Verdict.PROVEN)
+    c = story.run("c").note("reset", reason="offsets reset", command="r2", old=14, since=14, new=2)
+    c.claim(7, at=2).batch(12)
+    assert (story.found(), story.proof().verdict) == ([], Verdict.PROVEN)
+
+
 def test_while_a_partition_is_held_its_commit_is_beyond_what_was_handed_out() -> None:
     """As ZooKeeper says; before the log has grown it is beyond its end."""
     story = Story()
@@ -126,6 +141,16 @@ def test_a_cut_that_a_held_partition_has_noted_is_none_that_nobody_has_noticed()
     """The brokers still say that the commit is behind it: what is lost is named all the same."""
     story = Story().log(14)
     notices(story.run("a").claim(1, at=0).batch(9), cut=4, to=None, end=4)
+    story.coordination = Coordination(9, story.zxid.last, 1, "a", cut=4)
+
+    assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
+
+
+def test_a_commit_that_waited_while_the_partition_came_to_be_held_does_not_hide_that_the_cut_is_noted() -> None:
+    """It is about what was handed out before (`commit_within`)."""
+    story = Story().log(14)
+    a = story.run("a").claim(1, at=0).batch(7).begin(2)
+    notices(a, cut=4, to=None, end=4).answer(9).land()
     story.coordination = Coordination(9, story.zxid.last, 1, "a", cut=4)
 
     assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())

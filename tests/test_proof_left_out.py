@@ -135,6 +135,16 @@ def test_a_group_offset_that_was_deleted_after_a_commit_without_its_line_loses_n
     assert story.found() == []
 
 
+def test_a_group_offset_that_was_deleted_after_a_commit_that_moved_its_epoch_loses_nothing() -> None:
+    """The same; another leader has written what was committed, so the commit has moved the epoch on."""
+    story = Story().log(15)
+    story.run("a").claim(1, at=0).batch(10).begin(5).answer()
+    story.run("b").claim(3, at=None).answer(15).land()
+    story.zookeeper(15, epoch=3, owner="b")
+
+    assert (story.proof().verdict, story.found()) == (Verdict.PROVEN, [])
+
+
 def test_a_group_offset_that_was_deleted_under_an_epoch_that_no_line_knows() -> None:
     """Somebody may have been handed what lies between: that is not known."""
     story = Story().log(1000)

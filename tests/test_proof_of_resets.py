@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inbound.controller.reset_offset.model import To
+from inbound.coordinators.nodes import EpochInfo
+from inbound.coordinators.zookeeper import SetData
 from inbound.proof.model import Moved, PartitionProof, Verdict
 from inbound.testing.proofs import proofs_of
 from tests.proof_stories import Story
@@ -72,6 +74,17 @@ def test_who_claims_after_a_reset_and_has_not_said_so_yet_is_responsible() -> No
     )
 
 
+def test_who_claimed_before_a_reset_and_committed_nothing_is_responsible() -> None:
+    """The reset takes its session out of the epoch node. A ledger that has not a line of it does not make that undone."""
+    stage = Stage(partitions=1)
+    paths, claim = stage.world.paths, EpochInfo("gone", 7, "n")
+    stage.write(SetData(paths.offset("orders", 0), b""), SetData(paths.epoch("orders", 0), claim.encode()))
+    stage.lead("leader")
+    stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
+
+    assert brief(proof_of(stage)) == (Verdict.NOT_PROVABLE, None, [])
+
+
 def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
     """Nothing was committed between the two: the second begins where the first one, which the ledger knows, has ended."""
     story = Story().log(10)
@@ -113,11 +126,11 @@ def test_what_a_reset_wants_again_and_retention_deletes_is_lost_to_retention() -
 
 
 def test_what_is_handed_out_after_a_reset_is_not_taken_back_by_the_next_claim() -> None:
-    """It notes the reset again, for nothing was committed since; what the first one was handed counts."""
+    """It notes the reset again, for nothing was committed since; what the first one has answered for counts."""
     story = Story().log(20, start=9)
     story.run("a").claim(1, at=0).batch(12).releases()
     told = {"old": 12, "new": 5, "reason": "offsets reset", "command": "/r"}
-    story.run("b").note("reset", **told).claim(3, at=5).begin(7)
+    story.run("b").note("reset", **told).claim(3, at=5).begin(7).answer()
     c = story.run("c").note("reset", **told).claim(4, at=5)
     c.note("retention", first=5, next=9).jump(9).batch(11)
 

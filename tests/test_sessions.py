@@ -194,6 +194,18 @@ def test_a_new_process_takes_over_at_once_where_the_old_one_is_provably_dead(wor
     assert world.commits() == dict.fromkeys(range(4), 10)
 
 
+def test_a_dead_process_that_comes_into_the_id_node_late_is_taken_over_again(world: World) -> None:
+    """It was killed while it took the id over itself, and its request executes after its successor has registered."""
+    a = world.consumers["a"]
+    a.channel.membership.membership.owner_is_dead = lambda info: True
+    node = world.ensemble.tree.nodes.pop(world.paths.member("a"))
+    world.ensemble.tree.nodes[world.paths.member("a")] = type(node)(node.data, 0, 4711, 1, 1)
+    before, session = world.owned(), node.owner
+    world.run(61)
+    node = world.ensemble.tree.nodes[world.paths.member("a")]
+    assert (world.fatal("a"), node.owner, world.owned()) == (None, session, before)
+
+
 def test_batches_are_told_when_the_session_may_have_expired_and_not_before(world: World) -> None:
     """A short loss of the connection is not a loss of the partitions."""
     a = world.consumers["a"]

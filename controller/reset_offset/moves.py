@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from inbound.controller.reset_offset.command import PATHS, ResetCommand, encode, encode_targets
 from inbound.controller.reset_offset.model import Moved
-from inbound.coordinators.nodes import BadNodeError, EpochInfo, ResetNote, decode_epoch, encode_offset
+from inbound.coordinators.nodes import BadNodeError, EpochInfo, decode_epoch, encode_offset
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
@@ -66,7 +66,9 @@ def fence_ops(paths: GroupPaths, topic: str, epochs: Mapping[int, Epoch], owned:
     left = frozenset(owned)
     result: list[list[Op]] = []
     for partition, epoch in sorted(epochs.items()):
-        info = replace(epoch.info, consumer=CLAIMANT, session=0, nonce=_nonce(), reset=epoch.info.noted())
+        before = epoch.info
+        notes = replace(before, reset=before.noted(), claimed=before.was_claimed)
+        info = replace(notes, consumer=CLAIMANT, session=0, nonce=_nonce())
         ops: list[Op] = [SetData(paths.epoch(topic, partition), info.encode(), epoch.version)]
         if partition in left:
             ops.append(Delete(paths.owner(topic, partition)))
@@ -86,8 +88,9 @@ def move_ops(
     for moved in targets:
         epoch = epochs[moved.partition]
         before = epoch.info if epoch.info.noted_offset == moved.old else epoch.info.without_notes()
-        note = ResetNote.after(before.noted(), command.path, moved.old, moved.new)
-        moved_on = replace(before, consumer=CLAIMANT, session=0, nonce=_nonce(), reset=note, leader_epoch=None)
+        note = before.moved(command.path, moved.old, moved.new)
+        notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
+        moved_on = replace(notes, consumer=CLAIMANT, session=0, nonce=_nonce())
         info = moved_on.of_topic(command.topic_id)
         ops.append(SetData(paths.offset(topic, moved.partition), encode_offset(moved.new)))
         ops.append(SetData(paths.epoch(topic, moved.partition), info.encode(), epoch.version))

@@ -128,20 +128,30 @@ class Brokers:
             self._looking = self._manager.call_soon(self._refresh)
         return self._all_led
 
-    async def _refresh(self) -> None:
-        """Ask one broker; if it does not answer in time it counts as silent, and the next time another one is asked.
+    def ask(self) -> Any:
+        """Ask one broker for all topics. The future ends when the answer is known, or with why there is none.
 
-        Not by kafka-python's own refresh, which is one at a time and waits for whom it has asked. Nor with a shorter
-        timeout of the request, since that closes the connection, also one on which a large answer is on its way.
+        Not by kafka-python's own refresh, which is one at a time and waits for whom it has asked; and whose loop ends for ever
+        at the error of a request that somebody else has sent (3.0.12): what is asked by `request_update` is never answered then.
+        """
+        return self._manager.call_soon(self._ask_one)
+
+    async def _refresh(self) -> None:
+        try:
+            await self._ask_one()
+        except kafka.errors.KafkaError as error:
+            log.debug("kafka: no answer for metadata: %s", error)
+
+    async def _ask_one(self) -> None:
+        """If it does not answer in time it counts as silent, and the next time another one is asked.
+
+        Not with a shorter timeout of the request, since that closes the connection, also one on which a large answer is on its way.
         """
         node = self.best()
         if node is None:
-            return
-        try:
-            answer = self._manager.send(self._cluster.metadata_request(), node)
-            self._cluster.update_metadata(await self._manager.wait_for(answer, METADATA_TIMEOUT * 1000))
-        except kafka.errors.KafkaError as error:
-            log.debug("kafka: broker %s did not answer for metadata: %s", node, error)
+            raise kafka.errors.NodeNotReadyError("no broker is to be asked now")
+        answer = self._manager.send(self._cluster.metadata_request(), node)
+        self._cluster.update_metadata(await self._manager.wait_for(answer, METADATA_TIMEOUT * 1000))
 
 
 class RangeQuestions:

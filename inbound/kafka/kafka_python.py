@@ -119,8 +119,10 @@ class KafkaPythonClient(LogClient):
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         last, first = self._update, self._update is None
-        if first or last.is_done:
+        if first:
             self._update = self._cluster.request_update()
+        elif last.is_done:
+            self._update = self._brokers.ask()
         # Failed or not answered, with others alive: then it was the dead one that was asked. An error here would keep
         # all partitions from being read until the retry.
         good = first or (last.is_done and last.exception is None)
@@ -169,19 +171,15 @@ class KafkaPythonClient(LogClient):
         self._ask(wait, "the list of topics")
 
     def ask_topics(self) -> Callable[[], bool]:
-        # A question that is on its way already may have been answered before now: the one after it counts.
-        question = [self._cluster.request_update()]
-        asked_before = True
+        question = self._brokers.ask()
 
         def answered() -> bool:
-            nonlocal asked_before
-            if not question[0].is_done:
+            nonlocal question
+            if not question.is_done:
                 return False
-            if not asked_before and question[0].exception is None:
-                return True
-            asked_before = False
-            question[0] = self._cluster.request_update()
-            return False
+            if question.exception is not None:
+                question = self._brokers.ask()
+            return bool(question.is_done and question.exception is None)
 
         return answered
 

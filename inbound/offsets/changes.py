@@ -21,7 +21,6 @@ from inbound.coordinators.nodes import (
     OPEN,
     BadNodeError,
     EpochInfo,
-    ResetNote,
     decode_epoch,
     decode_offset,
     encode_offset,
@@ -197,10 +196,11 @@ class TopicOffsets:
         note = before.noted() if old == new else None
         if new is not None and new != old:
             # The next owner tells processor and ledger that the group was moved.
-            note = ResetNote.after(before.noted(), IMPORT, old, new)
+            note = before.moved(IMPORT, old, new)
         # The offsets are about the topic as the brokers have it now. Were an older one's id left, the first claim would
         # take the topic for recreated since, and begin at 0.
-        moved = replace(before, consumer=BY, session=0, nonce=nonce, reset=note, leader_epoch=None)
+        notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
+        moved = replace(notes, consumer=BY, session=0, nonce=nonce)
         return moved.of_topic(self._topic_id)
 
     def _offset(self, p: int, node: Node | None) -> int | None:

@@ -121,7 +121,10 @@ def _began_past(
     if reset is not None:  # from `old` on it is the reset's doing, before that another one's, or somebody else's
         old = reset.facts.get("old")
         moved_to = max(expected, min(old, position)) if isinstance(old, int) else expected
-        if reset.facts.get("since") == expected:
+        stood = {expected}
+        if before is not None and before.committed is not None and not (before.unsure or evidence.loose):
+            stood.add(before.committed)  # behind a cut
+        if reset.facts.get("since") in stood:
             moved_to = expected
     if moved_to > expected:
         _moved_on(evidence, claim, before, expected, moved_to, opens)
@@ -163,12 +166,12 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim
         evidence.start = announced if evidence.start is None else min(evidence.start, announced)
     if expected is None or offset <= expected:
         return
-    if (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
+    # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
+    landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
+    if landed < offset and (lack := _unknown_mover(evidence, claim, before, expected, offset)) is not None:
         evidence.lacks(lack, expected, offset)
         evidence.excused.add(expected, offset)
         return
-    # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
-    landed = max((commit for commit in opens if expected < commit <= offset), default=expected)
     wall = claim.items[0].wall
     evidence.passed(evidence.never_handed([(expected, landed)]), COMMITTED, claim, wall)
     evidence.passed([(landed, offset)] if landed < offset else [], BEGAN_ANEW, claim, wall)

@@ -38,6 +38,8 @@ class Claim:
     #: It went on where its ledger could not be written (`on_failure: degrade`), and ended without a word: something of its
     #: end may be missing, and no line says so.
     unsure: bool = False
+    #: The last commit that it knows to have landed, also if the log was cut below it since; None: it knows none.
+    committed: int | None = None
 
     @property
     def seq(self) -> int:

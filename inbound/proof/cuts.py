@@ -34,7 +34,7 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
     missing: list[Missing] = []
     cuts: list[int] = []
     for number, original in enumerate(claims):
-        claim = replace(original, items=[])
+        claim = replace(original, items=[], committed=_last_commit(original))
         following = claims[number + 1].position if number + 1 < len(claims) else committed
         for at, item in enumerate(original.items):
             later = original.items[at + 1 :]
@@ -53,16 +53,28 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
     return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
 
 
+def _last_commit(claim: Claim) -> int | None:
+    return next((span.landed for span in reversed(claim.spans) if span.landed is not None), claim.position)
+
+
 def noticed_at(claims: Iterable[Claim], mzxid: int | None) -> int | None:
-    """Return the lowest cut that claims have noted since the commit landed that stands in ZooKeeper; None: none has."""
+    """Return the lowest cut that claims have noted of what is committed in ZooKeeper; None: none has.
+
+    A commit that lands while the partition is held is of what was handed out before.
+    """
     noted: int | None = None
     landed: int | None = None
+    held = False
     for item in (item for claim in claims for item in claim.items):
         if isinstance(item, Event):
             cut = item.facts.get("cut") if item.kind == "truncated" else None
-            noted = noted if cut is None else int(cut) if noted is None else min(noted, int(cut))
-        elif item.last_mzxid is not None:
-            noted, landed = None, item.last_mzxid
+            if cut is not None:
+                noted = int(cut) if noted is None else min(noted, int(cut))
+                held = item.facts.get("to") is None
+            continue
+        held &= not item.batches
+        if item.last_mzxid is not None:
+            noted, landed = noted if held else None, item.last_mzxid
     return noted if landed == mzxid else None
 
 

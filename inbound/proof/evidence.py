@@ -77,6 +77,7 @@ class Evidence:
     over_cut: int | None = None  # where a log was cut, the commit may go back to here
     loose: bool = False  # where the next claim begins can't be told: lines are missing
     floor: int = 0  # below it all was committed, and nobody has asked for it again
+    answered: int = 0  # up to here processors have answered, whether or not that was committed
     high: int = 0  # highest offset handed out or committed since somebody moved the group back
     start: int | None = None
     late: bool = False  # the claim before it committed after others had: its last commit is none to begin at
@@ -136,6 +137,10 @@ class Evidence:
                 return claim
         return None
 
+    def unanswered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return what of these no answer has gone past, so that it was to be handed out again."""
+        return difference(ranges, [(0, max(self.floor, self.answered))])
+
     def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return what of these was neither handed out nor passed over for a reason."""
         return difference(difference(ranges, self.counts.ranges), self.excused.ranges)
@@ -156,6 +161,7 @@ class Evidence:
         new = reset.facts.get("new")
         if isinstance(new, int) and (self.reset is None or self.reset.facts != reset.facts):
             self.counts.cut(new, NO_END)
+            self.answered = min(self.answered, new)
             self.reset = reset
 
     def landed(self, commit: int) -> None:

@@ -91,10 +91,7 @@ def _without_a_line(evidence: Evidence, coordination: Coordination, since: int |
 
 
 def _never_committed(coordination: Coordination) -> bool:
-    """Whether a reset has set the group's first commit, and nobody came after it.
-
-    Who claimed before it was handed nothing: claims commit where they begin first.
-    """
+    """Whether a reset has set the group's first commit, and nobody is known to have claimed, before it or after."""
     moved = coordination.moved
     return moved is not None and not moved.claimed and moved.since is None and moved.new == coordination.committed
 
@@ -229,8 +226,13 @@ def deleted_unread(
     """The log begins above the commit: what lies between is gone, whoever comes. While somebody reads, he will say it."""
     if extent is None or committed is None or coordination is None or coordination.owner is not None:
         return
-    gone = evidence.never_handed([(committed, extent.start)]) if extent.start > committed else []
+    ahead = [(committed, extent.start)] if extent.start > committed else []
+    gone = evidence.never_handed(ahead)
     evidence.found("lost-to-retention", gone, "Kafka has deleted it, and nobody had been handed it", [], None)
+    again = evidence.unanswered(intersection(ahead, evidence.counts.ranges))
+    evidence.found(
+        "lost-to-retention", again, "it was handed out and not answered for, and Kafka has deleted it", [], None
+    )
 
 
 def in_flight(evidence: Evidence, claims: Sequence[Claim], committed: int | None) -> list[OffsetRange]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import COMMITTED, NO_END, PASSED, Evidence, LeftOut, unwritten
-from inbound.proof.intervals import Growing, difference, intersection
+from inbound.proof.intervals import Growing, difference, intersection, union
 from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
 
 #: How a claim ended that left behind what is handed out again, as part of a sentence.
@@ -169,6 +169,7 @@ class Walk:
             if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
                 self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
+            self.evidence.answered = max(self.evidence.answered, span.answered)
             if self.position is None and self._fresh:
                 self.evidence.anew = span.answered
         if span.landed is None:
@@ -200,7 +201,7 @@ class Walk:
         evidence = self.evidence
         if landed < evidence.floor:
             self.ask(landed, evidence.high)
-            evidence.floor = evidence.high = landed
+            evidence.floor = evidence.high = evidence.answered = landed
 
     def _committed_past(self, landed: int, span: Span) -> None:
         assert self.position is not None
@@ -260,6 +261,7 @@ class Walk:
             self.position = end
 
     def _deleted(self, first: int, end: int, event: Event) -> None:
+        self._deleted_in_hand(first, end, event)
         if self.position is not None:  # up to `first` there was nothing to read, and now there is no telling any more
             first = min(first, self.position)
         gone = difference(difference([(first, end)], self.evidence.counts.ranges), self.own.ranges)
@@ -274,6 +276,19 @@ class Walk:
         if self._given is not None and first <= self._given < end:
             self._given = end
 
+    def _deleted_in_hand(self, first: int, end: int, event: Event) -> None:
+        """Reading had come back to `first` for what was handed out without an answer that went past it."""
+        evidence = self.evidence
+        for low, high in evidence.unanswered(
+            intersection([(first, end)], union([*evidence.counts.ranges, *self.own.ranges]))
+        ):
+            owner = evidence.owner_of(low, high) or self.claim
+            evidence.found(
+                "lost-to-retention", [(low, high)],
+                f"{owner.consumer} (epoch {owner.epoch}) had been handed it and had not answered for it, and Kafka had deleted it "
+                f"when {self.claim.consumer} (epoch {self.claim.epoch}) came to read it again", [owner, self.claim], event.wall,
+            )  # fmt: skip
+
     def _reset(self, old: object, new: object, event: Event) -> None:
         if not isinstance(new, int):
             return
@@ -286,7 +301,7 @@ class Walk:
             cause = f"{event.facts.get('reason') or 'a reset'} moved {self.claim.consumer} from {before} to {new}"
             evidence.leave_out(LeftOut(before, new, "jumped", cause, self.claim, event.wall))
         self.ask(new, max(evidence.floor, before or 0, self.position or 0))
-        evidence.floor = evidence.high = self.position = self._given = new
+        evidence.floor = evidence.high = evidence.answered = self.position = self._given = new
         if self.landed is not None:
             self.landed = new
 

@@ -41,7 +41,7 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
             "ask whether the topic was deleted and made anew or the brokers lost their newest records; then reset the group",
         ),
         "lost-to-retention": Word(
-            "deleted by Kafka before it was handed out",
+            "deleted by Kafka before it was handed out, or before it was handed out again after a failure",
             "nothing brings these back from Kafka; raise the topic's retention above the longest outage, or watch the lag",
         ),
         "unfenced": Word(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from inbound.processors.batch import BatchResponse
@@ -14,7 +15,7 @@ from inbound.processors.dispatch.sending import Sender
 from inbound.processors.dispatch.transport import Answer
 from inbound.processors.dispatch.window import Entry, Lane, Part, Window
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, any_plan, storm_has
+from tests.simulation.planting import Plant, mutant_of, storm_has
 
 Original = Callable[..., Any]
 
@@ -193,27 +194,32 @@ def _busy_is_refused(plant: Plant) -> None:
     plant.around(Sender, "_came_back", came_back)
 
 
-_DRAWN = {"half-an-answer-is-one": storm_has("subscriber cuts", "replies cuts")}
-DISPATCH = tuple(
-    Mutant(name, "dispatch", breaks, plant, kind="dispatch", drawn=_DRAWN.get(name, any_plan))
-    for name, breaks, plant in (
-        ("front-over-what-is-open", "an event that is still open is committed past", _front_over_what_is_open),
-        ("half-an-answer-is-one", "an answer that broke off counts as a reply that is none", _half_an_answer_is_one),
-        ("refused-is-finished", "an event that is given up is in no dead letter sink", _refused_is_finished),
-        ("sink-not-waited-for", "a dead letter counts before the sink has it", _sink_not_waited_for),
-        ("order-until-it-fails", "others overtake an event that is sent again", _order_only_until_it_fails),
-        ("retry-after-unread", "a busy subscriber gets it all again at once", _retry_after_unread),
-        ("halves-at-once", "a busy subscriber gets the halves of a batch at once", _halves_at_once),
-        ("window-from-the-first-open", "a crash repeats more than the window", _window_from_the_first_open_event),
-        ("replies-not-waited-for", "an event counts before its reply is posted", _replies_not_waited_for),
-        ("replies-sent-once", "a reply that was not taken is not sent again", _replies_sent_once),
-        ("gives-up-with-everything", "a release commits what was sent and not answered", _gives_up_with_everything),
-        (
-            "waits-for-the-first-part",
-            "what a batch is taken apart into waits for another part",
-            _waits_for_the_first_part,
-        ),
-        ("gives-up-early", "an event is dead-lettered before its last attempt", _gives_up_early),
-        ("busy-is-refused", "an event is dead-lettered because the subscriber was busy", _busy_is_refused),
-    )
+_dispatch = partial(mutant_of, "dispatch")
+
+DISPATCH = (
+    _dispatch("front-over-what-is-open", "an event that is still open is committed past", _front_over_what_is_open),
+    _dispatch(
+        "half-an-answer-is-one",
+        "an answer that broke off counts as a reply that is none",
+        _half_an_answer_is_one,
+        storm_has("subscriber cuts", "replies cuts"),
+    ),
+    _dispatch("refused-is-finished", "an event that is given up is in no dead letter sink", _refused_is_finished),
+    _dispatch("sink-not-waited-for", "a dead letter counts before the sink has it", _sink_not_waited_for),
+    _dispatch("order-until-it-fails", "others overtake an event that is sent again", _order_only_until_it_fails),
+    _dispatch("retry-after-unread", "a busy subscriber gets it all again at once", _retry_after_unread),
+    _dispatch("halves-at-once", "a busy subscriber gets the halves of a batch at once", _halves_at_once),
+    _dispatch("window-from-the-first-open", "a crash repeats more than the window", _window_from_the_first_open_event),
+    _dispatch("replies-not-waited-for", "an event counts before its reply is posted", _replies_not_waited_for),
+    _dispatch("replies-sent-once", "a reply that was not taken is not sent again", _replies_sent_once),
+    _dispatch(
+        "gives-up-with-everything", "a release commits what was sent and not answered", _gives_up_with_everything
+    ),
+    _dispatch(
+        "waits-for-the-first-part",
+        "what a batch is taken apart into waits for another part",
+        _waits_for_the_first_part,
+    ),
+    _dispatch("gives-up-early", "an event is dead-lettered before its last attempt", _gives_up_early),
+    _dispatch("busy-is-refused", "an event is dead-lettered because the subscriber was busy", _busy_is_refused),
 )

@@ -314,10 +314,12 @@ LOGS = (
     Mutant(
         "recreation-untold", "R13: each claim says that the topic was recreated until something is committed",
         "the process that began the topic dies, and nobody is told", _recreation_untold,
+        drawn=storm_has("recreate"),
     ),
     Mutant(
         "recreation-begins-a-topic-each-time", "R13: claims that say the same are about one topic",
         "the proof names topics that never were", _recreation_begins_a_topic_each_time,
+        drawn=storm_has("recreate"),
     ),
     Mutant(
         "cut-moves-in-memory-only", "R13: over a cut, the new position is committed before the next batch",

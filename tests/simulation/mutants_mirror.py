@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from inbound.committer import Committer, Pending
@@ -11,7 +12,7 @@ from inbound.kafka.mirror_base import Answer, Kind
 from inbound.kafka.mirror_plan import Held, MirrorPlan
 from inbound.mirroring import Mirror
 from inbound.topic_partition import TopicPartition
-from tests.simulation.planting import Mutant, Plant, any_plan, storm_has
+from tests.simulation.planting import Plant, mutant_of, storm_has
 
 Original = Callable[..., Any]
 
@@ -29,12 +30,14 @@ def _doubtful_is_held(plant: Plant) -> None:
 
 def _released_is_ours(plant: Plant) -> None:
     def take(original: Original, self: MirrorPlan, held: Held, now: float) -> dict[TopicPartition, int]:
-        if any(
-            tp not in held.commits and now - noted > mirror_plan.RELEASED_KEPT for tp, (_, noted) in self._new.items()
-        ):
+        noted = dict(self._new)
+        given_up = noted.keys() - held.commits.keys() - held.doubtful - held.lost
+        if any(now - noted[tp][1] > mirror_plan.RELEASED_KEPT for tp in given_up):
             plant.bite()
-        self._new = {tp: (offset, now) for tp, (offset, _) in self._new.items()}
+        self._new = {tp: (offset, now) for tp, (offset, _) in noted.items()}
         taken: dict[TopicPartition, int] = original(self, held, now)
+        for waiting in (self._new, self._sent):
+            waiting.update({tp: noted[tp] for tp in waiting.keys() & noted.keys()})
         return taken
 
     plant.around(MirrorPlan, "take", take)
@@ -110,18 +113,21 @@ def _answers_not_waited_for(plant: Plant) -> None:
     plant.around(Mirror, "_take", take)
 
 
-_DRAWN = {"highest-counts": storm_has("reposition", "cut")}
-MIRROR = tuple(
-    Mutant(name, "mirror", breaks, plant, kind="mirror", drawn=_DRAWN.get(name, any_plan))
-    for name, breaks, plant in (
-        ("doubtful-is-held", "offsets of what another may have claimed are sent", _doubtful_is_held),
-        ("released-is-ours", "offsets of what was given up long ago are sent", _released_is_ours),
-        ("never-once-more", "what a late request has set back stays so", _never_once_more),
-        ("before-it-landed", "an offset is sent that ZooKeeper never had", _before_it_landed),
-        ("live-group-soon-again", "a group with members is asked all the time", _live_group_soon_again),
-        ("mirror-refused-is-taken", "what was not taken is not sent again", _refused_is_taken),
-        ("highest-counts", "the Kafka group does not follow a group that is set back", _highest_counts),
-        ("claims-are-not-told", "what others have sent stays after a claim", _claims_are_not_told),
-        ("answers-not-waited-for", "several requests of one member are on their way", _answers_not_waited_for),
-    )
+_mirror = partial(mutant_of, "mirror")
+
+MIRROR = (
+    _mirror("doubtful-is-held", "offsets of what another may have claimed are sent", _doubtful_is_held),
+    _mirror("released-is-ours", "offsets of what was given up long ago are sent", _released_is_ours),
+    _mirror("never-once-more", "what a late request has set back stays so", _never_once_more),
+    _mirror("before-it-landed", "an offset is sent that ZooKeeper never had", _before_it_landed),
+    _mirror("live-group-soon-again", "a group with members is asked all the time", _live_group_soon_again),
+    _mirror("mirror-refused-is-taken", "what was not taken is not sent again", _refused_is_taken),
+    _mirror(
+        "highest-counts",
+        "the Kafka group does not follow a group that is set back",
+        _highest_counts,
+        storm_has("reposition", "cut"),
+    ),
+    _mirror("claims-are-not-told", "what others have sent stays after a claim", _claims_are_not_told),
+    _mirror("answers-not-waited-for", "several requests of one member are on their way", _answers_not_waited_for),
 )

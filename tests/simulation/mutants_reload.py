@@ -16,7 +16,7 @@ from inbound.processors.base import BatchEventProcessor
 from inbound.reconfiguration import Reconfiguration
 from inbound.running import Running, RunningChannels
 from inbound.turn import Turns
-from tests.simulation.planting import Mutant, Plant, any_plan, storm_has
+from tests.simulation.planting import Mutant, Plant
 
 Original = Callable[..., Any]
 
@@ -54,21 +54,6 @@ def _name_not_free(plant: Plant) -> None:
             original(self, name, do)
 
     plant.around(Reconfiguration, "_take", take)
-
-
-def _registers_while_it_leaves(plant: Plant) -> None:
-    async def zk_reconnected(original: Original, self: GroupMembership) -> None:
-        if not self.leaving:
-            await original(self)
-            return
-        plant.bite()
-        leaving, self.holdings.leaving = self.holdings.leaving, False
-        try:
-            await original(self)
-        finally:
-            self.holdings.leaving = leaving
-
-    plant.around(GroupMembership, "zk_reconnected", zk_reconnected)
 
 
 def _closed_at_once(plant: Plant) -> None:
@@ -116,9 +101,8 @@ def _reconnects_at_the_commit(plant: Plant) -> None:
     plant.around(Reader, "reconnect", reconnect)
 
 
-_DRAWN = {"registers-while-it-leaves": storm_has("expire", "expire all", "freeze", "cut off", "outage")}
 RELOADS = tuple(
-    Mutant(name, "hot reload", breaks, plant, kind="reload", drawn=_DRAWN.get(name, any_plan))
+    Mutant(name, "hot reload", breaks, plant, kind="reload")
     for name, breaks, plant in (
         ("nothing-cleared", "who removes a channel leaves the owner nodes of its unanswered claims", _nothing_cleared),
         (
@@ -127,7 +111,6 @@ RELOADS = tuple(
             _leaves_amid_an_evaluation,
         ),
         ("name-not-free", "a group's next channel is made while the one before is leaving", _name_not_free),
-        ("registers-while-it-leaves", "a channel that leaves registers in a new session", _registers_while_it_leaves),
         ("closed-at-once", "a processor is closed while it has partitions", _closed_at_once),
         (
             "hands-over-where-it-is",

@@ -101,12 +101,12 @@ def _recovery_by_claim(plant: Plant) -> None:
 
 
 def _joined_not_kept(plant: Plant) -> None:
-    async def register(original: Original, self: Membership, **named: Any) -> Registration:
+    async def register(original: Original, self: Membership) -> Registration:
         connection = self.zk.connection
         if connection is not None and self.sessions and connection.session.id not in self.sessions:
             plant.bite()
             self.info = replace(self.info, joined=None)
-        registration: Registration = await original(self, **named)
+        registration: Registration = await original(self)
         return registration
 
     plant.around(Membership, "register", register)
@@ -161,9 +161,14 @@ def _no_join_delay(plant: Plant) -> None:
 
 
 def _id_taken_without_proof(plant: Plant) -> None:
-    async def register(original: Original, self: Membership, **named: Any) -> Registration:
-        known = set(self.dead_sessions)
-        registration: Registration = await original(self, owner_is_dead=lambda info: True)
+    async def register(original: Original, self: Membership) -> Registration:
+        known, proves = set(self.dead_sessions), self.owner_is_dead
+        if not self.registered:
+            self.owner_is_dead = lambda info: True
+        try:
+            registration: Registration = await original(self)
+        finally:
+            self.owner_is_dead = proves
         if self.dead_sessions != known:
             plant.bite()
         return registration
@@ -223,11 +228,11 @@ def _take_over_uncompared(plant: Plant) -> None:
 
 
 def _fights_for_its_id(plant: Plant) -> None:
-    async def register(original: Original, self: Membership, **named: Any) -> Registration:
+    async def register(original: Original, self: Membership) -> Registration:
         node = await self.zk.get(self.path) if self.registered else None
         if node is not None:
             self.sessions.add(node.stat.ephemeral_owner)
-        registration: Registration = await original(self, **named)
+        registration: Registration = await original(self)
         return registration
 
     async def check(original: Original, self: Membership) -> bool:

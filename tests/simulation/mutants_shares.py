@@ -87,7 +87,7 @@ def _each_topic_by_itself(plant: Plant) -> None:
 
 
 def _id_node_made_anew(plant: Plant) -> None:
-    async def register(original: Original, self: Membership, **named: Any) -> Registration:
+    async def register(original: Original, self: Membership) -> Registration:
         connection = self.zk.connection
         node = await self.zk.get(self.path) if self.registered else None
         if node is not None and connection is not None and node.stat.ephemeral_owner == connection.session.id:
@@ -95,7 +95,7 @@ def _id_node_made_anew(plant: Plant) -> None:
             await self.zk.transaction([Delete(self.path)])
         if self.registered:
             self.info = replace(self.info, joined=None)
-        registration: Registration = await original(self, **named)
+        registration: Registration = await original(self)
         return registration
 
     plant.around(Membership, "register", register)

@@ -43,6 +43,13 @@ class Mutant:
             yield plant
 
 
+def mutant_of(
+    kind: str, name: str, breaks: str, plant: Callable[[Plant], None], drawn: Callable[[Plan], bool] = any_plan
+) -> Mutant:
+    """Return one that is about the rules of one kind of plans, and is found by these."""
+    return Mutant(name, kind, breaks, plant, kind=kind, drawn=drawn)
+
+
 def storm_has(*kinds: str) -> Callable[[Plan], bool]:
     """Return what says whether one of these happens in a plan."""
     return lambda plan: any(action.kind in kinds for action in plan.storm)

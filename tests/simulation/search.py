@@ -51,12 +51,17 @@ SEARCHED = [name for name in MUTANTS if name not in SHOWN_BY_TRACES]
 class Kill:
     """The plan that kills a mutant: all of it, so that another way to draw plans makes no difference."""
 
-    #: The first seed that kills it, and the seed's kind; see `plan_of`.
-    seed: int
+    #: The first seed that kills it, and the seed's kind: see `plan_of`; None: the plan was written by hand.
+    seed: int | None
     kind: str
     #: What the run violates, without names and numbers: see `kind_of`.
     violation: str
     plan: Plan | Seed
+
+    @property
+    def origin(self) -> str:
+        """Where its plan comes from."""
+        return "by hand" if self.seed is None else f"seed {self.seed:5}"
 
 
 @dataclass

@@ -127,3 +127,15 @@ def test_a_bad_plugin_fails_with_its_story(
     """A processor that skips, and a coordinator that leaves partitions unread."""
     with pytest.raises(AssertionError, match=says):
         check(processor, coordinator=coordinator, seeds=range(10))
+
+
+def test_a_process_owes_nothing_to_a_configuration_that_it_never_read() -> None:
+    """It is stopped while a good one is written, and that is overwritten with a bad one: it goes on with what it has."""
+    setup = Setup(topics=(("orders", 1),), members=1, batch=1, work=0.02, traffic=0.1, channels=2)
+    storm = (
+        Action(0.12, "freeze", seconds=5.698, flag=True),
+        Action(1.055, "reload", who=2, where=1, size=2, seconds=2.0),
+        Action(0.187, "reload", who=1, where=0, size=2, seconds=2.0),
+        Action(1.163, "bad reload", who=1, where=1, size=2, seconds=2.0),
+    )
+    assert play(Plan(114, setup, storm)).violations == ()

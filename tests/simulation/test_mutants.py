@@ -48,8 +48,9 @@ def test_every_record_has_a_mutant() -> None:
 @pytest.mark.slow
 @pytest.mark.thorough("minutes on all cores; `make test` replays the plan that killed each mutant before")
 def test_every_mutant_is_found_from_the_first_seed_on() -> None:
-    """The simulator still comes by each of them, not only by the plans that are recorded."""
-    assert [name for name, kill, _ in find_all() if kill is None] == []
+    """The simulator still comes by each of them, not only by the plans that are recorded; some plans are written by hand."""
+    drawn = [name for name, kill in KILLS.items() if kill.seed is not None]
+    assert [name for name, kill, _ in find_all(drawn) if kill is None] == []
 
 
 @pytest.mark.parametrize("name", SHOWN_BY_TRACES)

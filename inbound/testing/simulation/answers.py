@@ -80,7 +80,7 @@ class Answers:
                 return False
             given.position = end if target is None else target
             if given.position > end:
-                self._witness.passes_over(given.tp, end, given.position)
+                self._witness.passes_over(given.tp, end, given.position, given.epoch)
                 known.done.update(range(end, given.position))
                 known.passed_over.update(dict.fromkeys(range(end, given.position), given.began))
             if advance or response.commit_within is not None:

@@ -288,7 +288,7 @@ class Reloading:
         self._classes: dict[str, type[BatchEventProcessor]] = {}
         self._news: Specs | ConfigError | None = None
         self._told: Specs = begun
-        #: What it was told that can be started, in order; and whether it was told something since that cannot.
+        #: What it was told that can be started, in order; and whether something since cannot, or has hidden the last of it.
         self._good = [begun]
         self._broken = False
         clock, wakeup = stage.world.clock, Wakeup()
@@ -326,7 +326,8 @@ class Reloading:
         self.reconfiguration.hurry()
 
     def break_it(self) -> None:
-        """Let the files hold something that cannot be used."""
+        """Let the files hold something that cannot be used; what they held before may never have been read."""
+        self._broken |= isinstance(self._news, dict)
         self._news = ConfigError("f:1: no good")
         self.reconfiguration.hurry()
 

@@ -57,6 +57,8 @@ class Event:
 
     tp: TopicPartition
     offset: int
+    #: How many were written before it, to any partition: where a log was cut, the lower offset may be the later one.
+    number: int
     lane: Lane | None
     decodable: bool
     arrived: bool = False
@@ -161,6 +163,9 @@ class Receivers:
         self._rng = Random(f"{stage.plan.seed} receivers")
         self._events: dict[str, Event] = {}
         self._commits: dict[TopicPartition, int] = {}
+        #: The claim that was handed something last, and its events by offset: what is committed answers for these, also where
+        #: the log was cut meanwhile, and others stand there.
+        self._held: dict[TopicPartition, tuple[object, dict[int, str]]] = {}
         self._under_way: list[Request] = []
         self._claims: dict[tuple[str, str], object] = {}  # by process and event
         self._sent: dict[tuple[object, SimulatedTransport, str], _Sent] = defaultdict(_Sent)
@@ -191,7 +196,11 @@ class Receivers:
 
     def handed(self, process: str, batch: Batch) -> None:
         """A dispatcher is handed a batch."""
-        self._claims.update({(process, _id_of(record.value)): batch.claim for record in batch.records})
+        names = {record.offset: _id_of(record.value) for record in batch.records}
+        self._claims.update({(process, name): batch.claim for name in names.values()})
+        tp = TopicPartition(batch.topic, batch.partition)
+        claim, held = self._held.get(tp, (None, {}))
+        self._held[tp] = batch.claim, (held if claim == batch.claim else {}) | names
 
     def open_topic(self, topic: str) -> _Writer:
         """Return what publishes dead letters."""
@@ -208,7 +217,7 @@ class Receivers:
             "key": (tp, key) if key is not None else None,
             "none": None,
         }
-        self._events[name] = Event(tp, record.offset, lanes[self._setup.ordering], decodable)
+        self._events[name] = Event(tp, record.offset, len(self._events), lanes[self._setup.ordering], decodable)
         headers = [
             ("ce_specversion", b"1.0"), ("ce_id", name.encode()), ("ce_source", b"/simulated"), ("ce_type", b"order"),
         ]  # fmt: skip
@@ -356,9 +365,8 @@ class Receivers:
             before = request.ids[:number]
             commit = judge.commit_of(event.tp) or 0
             names = [_id_of(r.value) for r in self.stage.kafka.records(event.tp) if commit <= r.offset < event.offset]
-            open_ = [
-                n for n in names if self._events[n].lane == event.lane and n not in before and not self._is_finished(n)
-            ]
+            earlier = [n for n in names if self._events[n].number < event.number and n not in before]
+            open_ = [n for n in earlier if self._events[n].lane == event.lane and not self._is_finished(n)]
             if open_:
                 judge.violated(f"{one} arrives before {', '.join(open_)}, which it must not overtake")
 
@@ -391,8 +399,11 @@ class Receivers:
             if new is None:
                 continue
             old, self._commits[tp] = self._commits.get(tp, new), new
-            names = [_id_of(record.value) for record in stage.kafka.records(tp) if old <= record.offset < new]
-            missing = [one for one in names if not self._is_finished(one)]
+            claim, held = self._held.get(tp, (None, {}))
+            names = {record.offset: _id_of(record.value) for record in stage.kafka.records(tp)} | held
+            missing = [one for offset, one in names.items() if old <= offset < new and not self._is_finished(one)]
+            if new <= old:  # what was handed out from there on counts no more: the log may have been cut there
+                self._held[tp] = claim, {offset: one for offset, one in held.items() if offset < new}
             if missing and commit.session:
                 stage.judge.violated(
                     f"{tp} is committed to {new}, and neither subscriber nor dead letter sink has taken {', '.join(missing)}"

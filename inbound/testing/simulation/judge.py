@@ -116,6 +116,7 @@ class Judge:
     def cut(self, tp: TopicPartition, end: int) -> None:
         """The log loses everything from `end` on: what stands there later are other records."""
         known = self._partitions[tp]
+        self.resets.cut(tp, end)
         begun = known.commit is not None or not known.may_start_late
         if not self.cuts.cut(tp, end, begun=begun, begins=not begun and known.holder is not None):
             self.witness.cannot_tell(tp)
@@ -179,15 +180,14 @@ class Judge:
         self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
-            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.cut_since(tp, began)}
-            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | passed_over)
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys(), known.passed_over)
         for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
                 self.repeated += 1
                 if not given.unaware:
                     self._judge_repeat(known, given, before, record.offset)
-            if not (given.unaware and before is not None and before.tenure == known.tenure):
+            if before is None or not before.tenure == known.tenure != given.tenure:
                 known.handed[record.offset] = given  # else it is the owner's answer that counts, not a zombie's
         return given
 
@@ -399,8 +399,12 @@ class Judge:
                 self._is_abandoned(known, known.current)
 
     def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
-        if given.position is None or given.advanced > (known.commit or 0):
+        commit = known.commit or 0
+        # What failed alone may be on its way to the dead letters.
+        if given.position is None or given.advanced > commit or given.failed_alone:
             given.abandoned = True
+            for offset, before in known.handed.items():  # what waits for its commit comes again with it
+                before.abandoned |= before.tenure == given.tenure and offset >= commit
             self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
@@ -432,8 +436,8 @@ class Judge:
             self.resets.exact(tp, note, before)
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
+            self.witness.reset(tp, new, known.epoch, self.cuts.at(tp))
             self.cuts.moved(tp)
-            self.witness.reset(tp, new, known.epoch)
             return
         if who is None:
             self.witness.set_from_outside(tp, new)

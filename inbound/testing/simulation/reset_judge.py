@@ -34,6 +34,8 @@ class _Command:
     moved: set[int] = field(default_factory=set)
     #: Where the targets may lie: log starts and ends, or offsets of a time, when the gate was closed.
     bounds: Ranges = field(default_factory=dict)
+    #: Where logs that were cut since then have ended at the least and at the most.
+    ends: Ranges = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,12 @@ class ResetJudge:
     def deleted(self, name: str) -> None:
         """Somebody deletes a command by hand."""
         self._commands[name].deleted = True
+
+    def cut(self, tp: TopicPartition, end: int) -> None:
+        """A log is about to lose everything from `end` on."""
+        for known in self._commands.values():
+            least, most = known.ends.get(tp, (end, end))
+            known.ends[tp] = min(least, end), max(most, self._world.kafka.end(tp))
 
     # -- transactions --------------------------------------------------------------------------------------------------
 
@@ -168,7 +176,7 @@ class ResetJudge:
         if command is None or command.info is None:
             return
         if state is State.STOPPING:
-            known.bounds = self._bounds(command)
+            known.bounds, known.ends = self._bounds(command), {}
             for other in after.children(CommandPaths.RESETS) or ():
                 rival = _read(other, after)
                 if other == name or rival is None or rival.info is None:
@@ -205,6 +213,8 @@ class ResetJudge:
             if tp not in now or tp not in known.bounds:
                 continue  # without a leader at one of these times, or added since
             (low_start, low_end), (start, end) = known.bounds[tp], now[tp]
+            least, most = known.ends.get(tp, (low_end, end))
+            low_end, end = min(low_end, least), max(end, most)
             spec = command.spec
             if spec.to is To.EARLIEST:
                 right = low_start <= new <= start

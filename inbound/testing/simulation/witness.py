@@ -89,9 +89,14 @@ class Witness:
         self._seen[tp].failed.discard(offset)
         self._seen[tp].given_up.discard(offset)
 
-    def passes_over(self, tp: TopicPartition, first: int, end: int) -> None:
-        """A processor says that nobody needs these."""
-        self._seen[tp].left_out.append(LeftOut(first, end, "passed-over"))
+    def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
+        """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
+        seen = self._seen[tp]
+        seen.left_out.append(LeftOut(first, end, "passed-over"))
+        still = range(max(first, seen.at or 0), end)
+        over = {at for at in seen.failed | seen.given_up if at in still and seen.newest.get(at, 0) < epoch}
+        seen.failed -= over
+        seen.given_up -= over
 
     def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
@@ -118,12 +123,16 @@ class Witness:
             seen.began_past.append((seen.at, offset))
         self.committed(tp, offset)
 
-    def reset(self, tp: TopicPartition, offset: int, epoch: int) -> None:
-        """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not."""
+    def reset(self, tp: TopicPartition, offset: int, epoch: int, cut: int | None = None) -> None:
+        """The group's offset is set by a command: what lies beyond is wanted, whether it was handed out before or not.
+
+        `cut`: where the log was cut, and the group has not gone back for that: the reset leaves out what stands there, too.
+        """
         seen = self._seen[tp]
         seen.wants_from(offset)
-        if seen.at is not None and seen.began and offset > seen.at:
-            seen.left_out.append(LeftOut(seen.at, offset, "jumped"))
+        low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
+        if low is not None and seen.began and offset > low:
+            seen.left_out.append(LeftOut(low, offset, "jumped"))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
@@ -218,6 +227,8 @@ class Witness:
         cut = facts["cut"]
         if facts["to"] is not None and cut is not None and cut > facts["start"]:
             seen.unnoticed |= any(end < cut for end in since)
+        if facts["to"] is not None and cut is None and seen.cuts:
+            seen.unaccountable.append(Unaccountable("where the log was cut nobody could tell", 0))
 
     def _known_again(self, seen: Seen, offset: int) -> None:
         """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
@@ -381,7 +392,9 @@ class Witness:
         if proof.verdict not in told if self.unclaimed(tp) else proof.verdict is Verdict.UNCLAIMED:
             yield f"{proof.verdict.name}, and somebody has {'' if seen.claimed else 'never '}claimed it"
         if not proof.missing:
-            if proof.committed != seen.at and seen.at is not None:
+            # In no node, it is where the ledger says: a commit can have landed whose line is not written yet.
+            at = {seen.at, seen.recorded} if seen.offset_taken else {seen.at}
+            if proof.committed not in at and seen.at is not None:
                 yield f"committed is {proof.committed} by the proof, {seen.at} in truth"
             return
         reasons = list(seen.unaccountable)
