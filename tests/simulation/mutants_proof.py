@@ -97,6 +97,48 @@ def _successors_unsaid(plant: Plant) -> None:
     plant.around(Parts, "note", note)
 
 
+def _handed_out_is_processed(plant: Plant) -> None:
+    """What was handed out and not answered for does not matter once retention has deleted it."""
+
+    def unanswered(original: Original, self: Evidence, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        if original(self, ranges):
+            plant.bite()
+        return []
+
+    plant.around(Evidence, "unanswered", unanswered)
+
+
+def _announced_counts_for_nothing(plant: Plant) -> None:
+    """A commit that was announced, and whose node was emptied, did not land."""
+
+    def begins_anew(original: Original, evidence: Evidence, *rest: Any, **named: Any) -> None:
+        if evidence.may_have_landed:
+            plant.bite()
+            evidence.may_have_landed = set()
+        original(evidence, *rest, **named)
+
+    plant.around(chain, "_begins_anew", begins_anew)
+
+
+def _cut_noticed_for_ever(plant: Plant) -> None:
+    """Once claims have noted a cut, the brokers' word for a later one counts for nothing."""
+
+    def noticed_at(original: Original, claims: list[Claim], mzxid: int | None) -> int | None:
+        found: int | None = original(claims, mzxid)
+        cuts = [
+            item.facts.get("cut")
+            for claim in claims
+            for item in claim.items
+            if getattr(item, "kind", "") == "truncated"
+        ]
+        if found is None and (known := [int(cut) for cut in cuts if cut is not None]):
+            plant.bite()
+            return min(known)
+        return found
+
+    plant.around(judge, "noticed_at", noticed_at)
+
+
 PROOFS = (
     Mutant(
         "proof-knows-no-unclaimed", "the proof: records for which nobody was ever responsible are named",
@@ -114,6 +156,21 @@ PROOFS = (
     Mutant(
         "proof-forgets-what-was-left-out", "the proof: what was given up is named, unless it is handed out again",
         "what failed, was gone back over, and passed, is nowhere to be found", _never_come_to,
+    ),
+    Mutant(
+        "proof-takes-handed-out-for-processed", "the proof: what nobody answered for was to be handed out again",
+        "PROVEN, although a batch failed, and retention deleted it before it came again", _handed_out_is_processed,
+        drawn=storm_has("retain"),
+    ),
+    Mutant(
+        "proof-forgets-what-was-announced", "the proof: a commit that was announced may have landed",
+        "what was committed and whose node was emptied looks lost", _announced_counts_for_nothing,
+        drawn=storm_has("offset emptied", "offset deleted"),
+    ),
+    Mutant(
+        "proof-knows-of-a-cut-for-ever", "the proof: a cut is noticed as long as nothing is committed after it",
+        "PROVEN, although the log was cut once more below the commit", _cut_noticed_for_ever,
+        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",

@@ -359,7 +359,7 @@ class Judge:
         if self._nodes.claimed(tp, known.tenure):
             known.outside.append(known.epoch)
         if who is not None:
-            self.witness.claimed(tp)
+            self.witness.claimed(tp, known.epoch)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
