@@ -11,8 +11,13 @@ from inbound.proof.model import Event
 from inbound.proof.walk import Walk
 
 
-def go_through(claims: Sequence[Claim]) -> Evidence:
+def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence:
+    """Go through the claims of one topic; `former` is the last one of the topic of that name that was deleted before it."""
     evidence = Evidence()
+    if former is not None or (claims and claims[0].created_anew):
+        evidence.expected = evidence.start = 0  # whose ledger lacks it or not: the group begins at the new topic's start
+    if former is not None:
+        evidence.last_epoch = former.last_epoch
     unfenced = _unfenced(claims, evidence)
     for before, claim in zip([None, *claims], claims, strict=False):
         position = _begins(evidence, claim, before)
@@ -70,8 +75,6 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     for gap in (event for event in claim.before if event.kind == "degraded"):
         evidence.lacks(unwritten(gap), expected)
         evidence.loose = True
-    if claim.created_anew and position is not None:  # the first claim of its topic
-        expected = evidence.expected = evidence.start = 0
     if position is not None:
         expected = _stood_at(evidence, claim, position)
     for event in claim.before:

@@ -79,8 +79,10 @@ def judge(
     chapters = _chapters(claims)
     told: list[Finding] = []
     former: list[FormerTopic] = []
+    before: Claim | None = None  # the last one of the topic that was deleted
     for chapter, following in pairwise(chapters):
-        evidence = go_through(without_cut_off(chapter, None).claims)
+        evidence = go_through(without_cut_off(chapter, None).claims, before)
+        before = chapter[-1]
         resolve_holes(evidence, evidence.floor)
         left_out(evidence, evidence.expected)
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
@@ -102,7 +104,7 @@ def judge(
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
     last += untold(coordination, last)
-    evidence = go_through(last)
+    evidence = go_through(last, before)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
     # Also of commits that a cut lies before: what is committed is theirs as long as nobody has written it since.
