@@ -86,17 +86,31 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
         evidence.may_have_landed, evidence.opens = evidence.opens, set()
         return None
     opens, evidence.opens = evidence.opens, set()
-    evidence.sure_from(position, explained=_reset_to(claim, position) is not None)
+    reset = _reset_to(claim, position)
+    evidence.sure_from(position, explained=reset is not None)
     evidence.wanted(position)
     evidence.given_back.cut(0, position)
     evidence.expected = position
-    if expected is None or position == expected or evidence.late:  # a late commit is not to be told from the last one
+    if expected is None or evidence.late:  # a late commit is not to be told from the last one
         return position
+    jumped_from = position
     if position > expected:
-        _began_past(evidence, claim, before, expected, position, opens)
-    elif not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
+        jumped_from = _began_past(evidence, claim, before, expected, position, opens)
+    elif position < expected and not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_epoch(evidence, claim, expected, position), position, expected)
+    if reset is not None:
+        _jumps(evidence, claim, reset, jumped_from, position)
     return position
+
+
+def _jumps(evidence: Evidence, claim: Claim, reset: Event, jumped_from: int, position: int) -> None:
+    """A reset leaves out what it passes. One before it that nobody has noted wanted again what lies behind where that ended."""
+    old = reset.facts.get("old")
+    if isinstance(old, int) and old < position and old != reset.facts.get("since", old):
+        evidence.wanted(old, position)
+        jumped_from = min(jumped_from, old)
+    cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {jumped_from} to {position}"
+    evidence.leave_out(LeftOut(jumped_from, position, "jumped", cause, claim, reset.wall))
 
 
 def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
@@ -117,8 +131,8 @@ def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
 
 def _began_past(
     evidence: Evidence, claim: Claim, before: Claim | None, expected: int, position: int, opens: set[int]
-) -> None:
-    """The commit has moved on, from `expected` to `position`: say who moved it, and what it passed."""
+) -> int:
+    """The commit has moved on, from `expected` to `position`: say who moved it. Returns from where on a reset did."""
     reset = _reset_to(claim, position)
     moved_to = position
     if reset is not None:  # from `old` on it is the reset's doing, before that another one's, or somebody else's
@@ -131,11 +145,9 @@ def _began_past(
             moved_to = expected
     if moved_to > expected:
         _moved_on(evidence, claim, before, expected, moved_to, opens)
-    if reset is not None:
-        cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {moved_to} to {position}"
-        evidence.leave_out(LeftOut(moved_to, position, "jumped", cause, claim, reset.wall))
     evidence.floor = max(evidence.floor, position)
     evidence.high = max(evidence.high, position)
+    return moved_to
 
 
 def _moved_on(
