@@ -114,19 +114,27 @@ def _jumps(evidence: Evidence, claim: Claim, reset: Event, jumped_from: int, pos
 
 
 def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
-    """Return the last commit before a claim: one that was announced has landed, if a reset found it."""
+    """Return the last commit before a claim: one that was announced has landed, if a reset found it.
+
+    So has the group's first one, as far as anybody knows, if the offset stands behind it and no reset says why.
+    """
     expected = evidence.expected
+    found: int | None = None
     for reset in claim.before:
-        found = reset.facts.get("since", reset.facts.get("old"))
-        if not isinstance(found, int) or found not in evidence.opens or (expected is not None and found <= expected):
-            continue
-        if expected is not None:
-            evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
-        elif evidence.start is None:  # a first position
-            evidence.start = min(found, position)
-        evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
-        return found
-    return expected
+        told = reset.facts.get("since", reset.facts.get("old"))
+        if isinstance(told, int) and told in evidence.opens and (expected is None or told > expected):
+            found = told
+            break
+    if found is None and expected is None and _reset_to(claim, position) is None:
+        found = min((commit for commit in evidence.opens if commit < position), default=None)
+    if found is None:
+        return expected
+    if expected is not None:
+        evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
+    elif evidence.start is None:  # a first position
+        evidence.start = min(found, position)
+    evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
+    return found
 
 
 def _began_past(
