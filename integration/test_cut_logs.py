@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ import pytest
 
 from inbound.embedded import EmbeddedCluster
 from inbound.proof.model import FindingKind, Verdict
+from inbound.topic_partition import TopicPartition
 from integration.brokers import await_election, leaders
 from integration.harness import Scene, Scenes
+from integration.kafka_stage import CLIENTS
 from integration.proving import proof_of
 from tests.waiting import until
 
@@ -114,6 +117,27 @@ def judged(scene: Scene) -> Judged:
     proof = proof_of(scene.config)
     (one,) = (one for one in proof.partitions if one.key.partition == 0)
     return Judged(proof.verdict, one.proven, {(finding.kind, finding.first, finding.next) for finding in one.findings})
+
+
+def test_who_reads_on_behind_what_it_has_read_is_told_where_that_ends_now(logs: CutLogs) -> None:
+    """Asked with the first leader, though others have written what is there; asked without, it is read."""
+    scene = logs.away
+    tp, told, read = TopicPartition(scene.topic, 0), Counter[int | None](), list[int]()
+    with closing(CLIENTS[scene.client](scene.bootstrap_servers, 100)) as client:
+
+        def polled() -> bool:
+            poll = client.poll(0.1)
+            told.update(poll.diverged.values())
+            read.extend(record.offset for fetched in poll.fetched.values() for record in fetched.records)
+            return bool(told if read == [] else len(read) == 2)
+
+        client.read({tp: 12}, {tp: 0})
+        until(polled, 30, "the cut is told")
+        before = (set(told), list(read))
+        told.clear()
+        client.read({tp: 12})
+        until(polled, 30, "what is there is read")
+    assert (before, read) == (({COPIED}, []), [12, 13])
 
 
 def test_a_group_that_comes_back_to_a_log_that_was_cut_and_has_grown_reads_all_that_stands_there(

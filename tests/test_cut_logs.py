@@ -302,6 +302,44 @@ def test_what_was_read_ahead_and_is_gone_is_not_handed_out(world: World) -> None
     assert (proof(world).verdict, found(world)) == (Verdict.PROVEN, [])
 
 
+@pytest.mark.parametrize(
+    ("end", "again"), [(4, [*range(3, 14)]), (9, [12, 13, 14, 15, 16, 17, 18])], ids=["cut", "whole"]
+)
+def test_a_cut_is_found_where_the_processor_goes_on_behind_what_was_read(
+    world: World, end: int, again: list[int]
+) -> None:
+    """Handed 3 to 8 of 9 records, it goes on at 12; meanwhile another leader has written ten: from 4 on, or from the end on."""
+
+    def answer(batch: Batch) -> BatchResponse:
+        if batch.next_offset != 9:
+            return BatchResponse.advance() if batch.next_offset == 3 else BatchResponse.next()
+        cut(world, end, grown=10)
+        return BatchResponse.next(12)
+
+    publish(world, 3)
+    processor = start(world, answer)
+    publish(world, 6)
+    world.run(3)
+    assert (offsets(processor), world.commits(), held(world)) == ([*range(9), *again], {0: 3}, None)
+
+
+def test_a_cut_is_found_where_on_claim_begins_behind_the_commit(world: World) -> None:
+    """The epoch node says under which leader what is before the commit was written, and on_claim says 12."""
+
+    class Beside(Recording):
+        def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+            return 12 if committed else None
+
+    publish(world, 9)
+    start(world)
+    world.leave("a")
+    cut(world, 4, grown=20)
+    successor = Beside()
+    world.join("b", successor)
+    world.run(4)
+    assert (offsets(successor), "the log was cut at 4" in (held(world, "b") or "")) == ([], True)
+
+
 def test_what_a_processor_finishes_of_a_log_that_was_cut_is_not_committed(world: World) -> None:
     """`Context.advance` for records that are gone, after the new ones at their offsets were handed out."""
     publish(world, 9)

@@ -358,10 +358,10 @@ class Reader:
         """Have the client read these partitions from these positions, and hold the log against what is known of it."""
         assert self._client is not None
         self._active_at = self._parts.clock.now()
-        epochs = {tp: partition.leader_epoch_at(position) for tp, (partition, position) in wanted.items()}
+        # Also where a processor goes on behind what was read, as the log may have been cut before that: see `_diverged`.
         self._client.read(
             {tp: position for tp, (_, position) in wanted.items()},
-            {tp: epoch for tp, epoch in epochs.items() if epoch is not None},
+            {tp: p.read_to.leader_epoch for tp, (p, _) in wanted.items() if p.read_to is not None},
         )
 
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
@@ -423,9 +423,8 @@ class Reader:
                 ready.append(stream.partition)
         for tp, offset in poll.out_of_range.items():
             self._set_outside(tp, Outside(offset))
-        for tp, cut in poll.diverged.items():
-            if tp in self._streams:
-                self._set_outside(tp, Outside(self._streams[tp].next_offset, cut))
+        for tp, end in poll.diverged.items():
+            self._diverged(tp, end)
         for tp, error in poll.failed.items():
             stream = self._streams.get(tp)
             if stream is not None:
@@ -440,6 +439,20 @@ class Reader:
             self._parts.schedule.hurry(ready)
 
     # -- positions that cannot be read on from ------------------------------------------------------------------------
+
+    def _diverged(self, tp: TopicPartition, end: int | None) -> None:
+        """What the leader that is known of the log has written ends before the position: the log was cut there, or
+        another leader has written what was passed over since.
+        """
+        stream = self._streams.get(tp)
+        if stream is None:
+            return
+        read, position = stream.partition.read_to, stream.next_offset
+        if read is not None and read.offset < position and (end is None or read.offset <= end):
+            assert self._client is not None
+            self._client.read({tp: position})
+        else:
+            self._set_outside(tp, Outside(position, end))
 
     def _set_outside(self, tp: TopicPartition, outside: Outside) -> None:
         """Leave a partition alone until it is found out what became of its log."""

@@ -11,8 +11,8 @@ ordinary one: see "Where this cannot be kept" in `docs/faults.md`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from inbound.processors.batch import Record
 from inbound.testing.scene import Scene
@@ -28,10 +28,14 @@ class _Cut:
     at: int | None = None
     began: int = 0  # where the log began then
     when: float = -1.0  # the last time; or when the group went back for that
+    ends: list[tuple[float, int]] = field(default_factory=list)  # when it was cut, and where
     old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     ended: int = 0  # where it ended, after a cut, before the next one
     told: bool = False  # a processor was told that its position cannot be read on from
+    later: int | None = (
+        None  # the lowest offset at which it was cut since: who moves over the first cut need not know of it
+    )
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
@@ -59,6 +63,9 @@ class CutJudge:
             if cut.at is None:
                 cut.began = self._world.kafka.start(tp)
             cut.at = end if cut.at is None else min(end, cut.at)
+        cut.ends.append((self._world.clock.now(), end))
+        if cut.told:
+            cut.later = end if cut.later is None else min(end, cut.later)
         cut.when = self._world.clock.now()
         cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
         return not cut.unseen
@@ -70,7 +77,7 @@ class CutJudge:
     def moved(self, tp: TopicPartition) -> None:
         """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""
         cut = self._cuts[tp]
-        cut.at, cut.blind, cut.unseen, cut.told = None, True, False, False
+        cut.at, cut.blind, cut.unseen, cut.told, cut.later = None, True, False, False, None
 
     def is_told(self, tp: TopicPartition) -> None:
         """A processor is told that its position cannot be read on from."""
@@ -104,13 +111,19 @@ class CutJudge:
             self._cuts[tp].old_at = self._world.clock.now()
         return held
 
-    def judge_reading(self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int]) -> None:
-        """What was published after a cut is handed out from its beginning; `handed`: or was passed over by a processor."""
+    def judge_reading(
+        self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int], passed_over: Mapping[int, float]
+    ) -> None:
+        """What was published after a cut is handed out from its beginning, or was passed over by a processor at some time."""
         at = self.at(tp)
         if at is None or first < at or self._cuts[tp].unseen:
             return
         offsets = self._world.kafka.offsets(*tp)
-        missing = [offset for offset in offsets if at <= offset < first and offset not in handed]
+        ends = self._cuts[tp].ends
+        passed = {o for o, began in passed_over.items() if not any(began <= when and end <= o for when, end in ends)}
+        missing = [
+            offset for offset in offsets if at <= offset < first and offset not in handed and offset not in passed
+        ]
         if missing:
             self._violated(
                 f"{consumer} reads on in {tp} at {first}, although the log was cut at {at}: {missing} were published since, and "
@@ -133,9 +146,10 @@ class CutJudge:
         goes = {"earliest": cut.began <= new <= kafka.start(tp), "latest": new <= max(kafka.end(tp), cut.ended)}
         if not any(goes.get(choice, False) for choice in choices):
             return None
+        later = cut.later
         self.moved(tp)
-        if new > kafka.end(tp):  # cut once more meanwhile
-            self._cuts[tp].at = kafka.end(tp)
+        if later is not None and new > later:  # cut once more meanwhile; who stands behind that may notice, or not
+            cut.at, cut.unseen = later, new <= kafka.end(tp)
         # What was handed out before anybody noticed comes again, too.
         self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at
@@ -155,4 +169,4 @@ class CutJudge:
         cut.blind = False
         offsets = [offset for offset in self._world.kafka.offsets(*tp) if cut.at is not None and cut.at <= offset < end]
         if offsets and all(offset in done for offset in offsets):
-            cut.at, cut.unseen = None, False
+            cut.at, cut.unseen, cut.told, cut.later = None, False, False, None

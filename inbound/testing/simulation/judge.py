@@ -180,8 +180,7 @@ class Judge:
         self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
-            passed_over = {at for at, began in known.passed_over.items() if not self.cuts.cut_since(tp, began)}
-            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys() | passed_over)
+            self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys(), known.passed_over)
         for record in there:
             before = known.handed.get(record.offset)
             if before is not None:

@@ -227,6 +227,8 @@ class Witness:
         cut = facts["cut"]
         if facts["to"] is not None and cut is not None and cut > facts["start"]:
             seen.unnoticed |= any(end < cut for end in since)
+        if facts["to"] is not None and cut is None and seen.cuts:
+            seen.unaccountable.append(Unaccountable("where the log was cut nobody could tell", 0))
 
     def _known_again(self, seen: Seen, offset: int) -> None:
         """A ledger says where something goes on: if that is lower, and nobody says why, who knows what was before."""
