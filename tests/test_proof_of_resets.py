@@ -98,6 +98,27 @@ def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
     assert brief(story.proof()) == (Verdict.PROVEN, 3, [])
 
 
+def test_a_reset_after_one_that_nobody_was_told_of_jumps_what_that_one_wanted_again() -> None:
+    """What the processor passed over is not, as that would have been handed out again; whether or not it was committed past."""
+    story = Story().log(80)
+    a = story.run("a").claim(1, at=0).batch(10).skip(12).batch(4).begin(4)
+    a.skip(22).settle("fenced", 22).loses()
+    told = {"old": 8, "since": 16, "new": 61, "reason": "offsets reset", "command": "/r2"}
+    story.run("b").note("reset", **told).claim(6, at=61).batch(19)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, [("jumped", 10, 12), ("jumped", 20, 61)])
+
+
+def test_two_resets_that_end_where_the_group_was_have_jumped_what_the_first_one_wanted_again() -> None:
+    """Nobody was told of the first one."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=0).batch(10).skip(12).batch(4).releases()
+    told = {"old": 8, "since": 16, "new": 16, "reason": "offsets reset", "command": "/r2"}
+    story.run("b").note("reset", **told).claim(6, at=16).batch(4)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 20, [("jumped", 10, 12)])
+
+
 def test_a_reset_tells_where_the_group_was_if_its_first_commit_went_unanswered() -> None:
     """It had begun at 2, and was moved to 5: what lies between was left out."""
     story = Story().log(10)

@@ -33,6 +33,8 @@ def held_against_zookeeper(
     if coordination is None or not coordination.known:
         return expected
     committed, mzxid, epoch = coordination.committed, coordination.mzxid, coordination.epoch
+    if expected is None and committed is not None and evidence.opens and committed > min(evidence.opens):
+        expected = evidence.start = min(evidence.opens)  # the group's first commit, which somebody has moved on since
     if expected is None:
         if not claims:
             _without_a_line(evidence, coordination, since)

@@ -423,9 +423,12 @@ class Witness:
             reasons.append(Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
             reasons.append(Unaccountable("retention has deleted the place of a cut", 0))
+        known_below = [seen.at or 0, *(reason.low for reason in reasons)]
+        if seen.untold_cut is not None:  # the brokers say where it is
+            known_below.append(seen.untold_cut)
         if not reasons:
             yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
-        elif (proof.proven or 0) < min(seen.at or 0, *(reason.low for reason in reasons)):
+        elif (proof.proven or 0) < min(known_below):
             what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
             yield f"proven up to {proof.proven} alone, although {what}"
 
