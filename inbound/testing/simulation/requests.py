@@ -41,8 +41,9 @@ class Requests:
         for name in [c.name for c in self._stage.living() if c.name in self._asked]:
             asked = self._so_far(name) - self._asked[name]
             if asked > MOST + OF_A_CLAIM * claims:
+                but = f" but {claims} claims" if claims else ""
                 self._stage.judge.violated(
-                    f"{name} has asked ZooKeeper {asked} times in {time:.1f} s, in which {claims} partitions were claimed"
+                    f"{name} has asked ZooKeeper {asked} times in {time:.1f} s, with nothing to do{but}"
                 )
 
     def _so_far(self, name: str) -> int:
