@@ -120,25 +120,6 @@ def _announced_counts_for_nothing(plant: Plant) -> None:
     plant.around(chain, "_begins_anew", begins_anew)
 
 
-def _cut_noticed_for_ever(plant: Plant) -> None:
-    """Once claims have noted a cut, the brokers' word for a later one counts for nothing."""
-
-    def noticed_at(original: Original, claims: list[Claim], mzxid: int | None) -> int | None:
-        found: int | None = original(claims, mzxid)
-        cuts = [
-            item.facts.get("cut")
-            for claim in claims
-            for item in claim.items
-            if getattr(item, "kind", "") == "truncated"
-        ]
-        if found is None and (known := [int(cut) for cut in cuts if cut is not None]):
-            plant.bite()
-            return min(known)
-        return found
-
-    plant.around(judge, "noticed_at", noticed_at)
-
-
 PROOFS = (
     Mutant(
         "proof-knows-no-unclaimed", "the proof: records for which nobody was ever responsible are named",
@@ -166,11 +147,6 @@ PROOFS = (
         "proof-forgets-what-was-announced", "the proof: a commit that was announced may have landed",
         "what was committed and whose node was emptied looks lost", _announced_counts_for_nothing,
         drawn=storm_has("offset emptied", "offset deleted"),
-    ),
-    Mutant(
-        "proof-knows-of-a-cut-for-ever", "the proof: a cut is noticed as long as nothing is committed after it",
-        "PROVEN, although the log was cut once more below the commit", _cut_noticed_for_ever,
-        drawn=storm_has("cut"),
     ),
     Mutant(
         "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",

@@ -179,7 +179,7 @@ RESETS = [
     Mutant("cancelled-after-the-move", "section 8", "it says cancelled, and has moved", _cancelled_too_late, "reset"),
     Mutant(
         "reset-forgets-claims", "section 8", "the proof takes what members had in hand for never claimed",
-        _claims_before_forgotten, "reset",
+        _claims_before_forgotten,
     ),
     Mutant("reset-untold", "section 8", "the processor does not hear of it", _nobody_told, "reset"),
 ]  # fmt: skip
