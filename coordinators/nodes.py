@@ -141,15 +141,21 @@ class EpochInfo:
         """Return this as it is once something is committed."""
         return self if self.noted_offset is None else replace(self, reset=None, recreated=None)
 
+    def is_about(self, topic_id: str | None) -> bool:
+        """Whether the offset is about that topic, as far as is known, and not about a former one of its name."""
+        return topic_id is None or self.topic_id is None or same_topic(self.topic_id, topic_id)
+
     def of_topic(self, topic_id: str | None) -> EpochInfo:
         """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.
 
         An id of the same topic stays as it is written: members of earlier releases compare the text.
         """
-        if topic_id is None or (self.topic_id is not None and same_topic(self.topic_id, topic_id)):
+        if topic_id is None:
             return self
         if self.topic_id is None:
             return replace(self, topic_id=topic_id, recreated=None)
+        if self.is_about(topic_id):
+            return self
         former = [self.topic_id, *(known for known in self.former if not same_topic(known, topic_id))]
         return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None)
 

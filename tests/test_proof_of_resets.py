@@ -9,8 +9,12 @@ import pytest
 from inbound.controller.reset_offset.model import To
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.zookeeper import SetData
+from inbound.offsets.changes import TopicOffsets
 from inbound.proof.model import Moved, PartitionProof, Verdict
 from inbound.testing.proofs import proofs_of
+from inbound.testing.world import GROUP, Recording
+from inbound.topic_partition import TopicPartition
+from tests.one_partition import publish
 from tests.proof_stories import Story
 from tests.reset_by_hand import Told
 from tests.reset_stage import Stage
@@ -85,6 +89,24 @@ def test_who_claimed_before_a_reset_and_committed_nothing_is_responsible() -> No
     stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
 
     assert brief(proof_of(stage)) == (Verdict.NOT_PROVABLE, None, [])
+
+
+@pytest.mark.parametrize("to", [0, 5, 10, 15])
+def test_an_import_into_a_topic_that_was_created_anew_has_jumped_its_beginning(to: int) -> None:
+    """The group's commit was 10, of the topic before: that is no offset of this one."""
+    stage = Stage("a", partitions=1)
+    world = stage.world
+    world.leave("a")
+    world.kafka.delete_topic("orders")
+    world.kafka.create_topic("orders", 1)
+    publish(world, 20)
+    offsets = TopicOffsets(stage.operator.zk, GROUP, "orders", topic_id=world.kafka.topics()["orders"].topic_id)
+    (change,) = stage.do(offsets.change({0: to}, 1))
+    world.join("b", Recording())
+    stage.run(10)
+    world.leave("b")
+    left_out = [("jumped", 0, to)] if to else []
+    assert (change.old, brief(proofs_of(world)[TopicPartition("orders", 0)])) == (None, (Verdict.PROVEN, 20, left_out))
 
 
 def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:

@@ -197,11 +197,14 @@ class Walk:
             evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
 
     def _went_back(self, landed: int) -> None:
-        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition."""
+        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition.
+
+        What was answered for below the cut stays so: should retention delete it first, it was processed.
+        """
         evidence = self.evidence
         if landed < evidence.floor:
             self.ask(landed, evidence.high)
-            evidence.floor = evidence.high = evidence.answered = landed
+            evidence.floor = evidence.high = landed
 
     def _committed_past(self, landed: int, span: Span) -> None:
         assert self.position is not None

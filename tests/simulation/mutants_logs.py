@@ -9,7 +9,6 @@ from typing import Any
 
 from inbound import failures, schedule
 from inbound.committer import Pending
-from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
 from inbound.coordinators.claim import Claim
 from inbound.coordinators.nodes import EpochInfo
@@ -50,7 +49,7 @@ def _ids_compared_as_text(plant: Plant) -> None:
         return one == other
 
     plant.around(kafka, "canonical", as_it_stands)
-    for module in (nodes, ownership, reader, group, judge):
+    for module in (nodes, ownership, reader, judge):
         plant.around(module, "same_topic", same)
 
 
