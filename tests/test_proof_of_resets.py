@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from inbound.controller.reset_offset.model import To
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.zookeeper import SetData
@@ -96,6 +98,22 @@ def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
     story.coordination = replace(story.coordination, moved=Moved("/r2", 2, 4, 3))
 
     assert brief(story.proof()) == (Verdict.PROVEN, 3, [])
+
+
+@pytest.mark.parametrize(
+    ("since", "verdict"), [(None, Verdict.PROVEN), (4, Verdict.NOT_PROVABLE)], ids=["resets", "more"]
+)
+def test_resets_between_two_claims_that_begin_where_one_before_them_ended_explain_the_move(
+    since: int | None, verdict: Verdict
+) -> None:
+    """The group had no commit; /r1 moved it to 2, /r2 to 6, of which nobody was told, /r3 to 7. Else a commit came between."""
+    story = Story().log(10)
+    first = {"old": None, "since": None, "new": 2, "reason": "offsets reset", "command": "/r1"}
+    story.run("a").note("reset", **first).claim(3, at=2).releases()
+    third = {"old": 6, "since": since, "new": 7, "reason": "offsets reset", "command": "/r3"}
+    story.run("b").note("reset", **third).claim(8, at=7).batch(3)
+
+    assert story.proof().verdict is verdict
 
 
 def test_a_reset_after_one_that_nobody_was_told_of_jumps_what_that_one_wanted_again() -> None:

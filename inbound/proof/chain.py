@@ -151,13 +151,21 @@ def _began_past(
         stood = {expected}
         if before is not None and before.committed is not None and not (before.unsure or evidence.loose):
             stood.add(before.committed)  # behind a cut
-        if reset.facts.get("since") in stood:
+        if reset.facts.get("since") in stood or _goes_on_from(before, expected, reset):
             moved_to = expected
     if moved_to > expected:
         _moved_on(evidence, claim, before, expected, moved_to, opens)
     evidence.floor = max(evidence.floor, position)
     evidence.high = max(evidence.high, position)
     return moved_to
+
+
+def _goes_on_from(before: Claim | None, expected: int, reset: Event) -> bool:
+    """Whether resets alone have moved the group since one that led to `before`, which has committed nothing behind it."""
+    earlier = None if before is None else _reset_to(before, expected)
+    if earlier is None or "since" not in earlier.facts or "since" not in reset.facts:
+        return False
+    return earlier.facts["since"] == reset.facts["since"]
 
 
 def _moved_on(

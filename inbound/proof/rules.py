@@ -43,7 +43,7 @@ def held_against_zookeeper(
             evidence.lacks(first_taken_away(announced, "it holds none"), announced)
         return committed
     known = evidence.last_mzxid
-    if committed == expected or (mzxid == known and committed == evidence.last_landed):
+    if committed == expected or (mzxid is not None and mzxid == known and committed == evidence.last_landed):
         return committed
     if mzxid is not None and known is not None and mzxid <= known:
         return expected  # the ledger was read later, and knows better

@@ -98,6 +98,29 @@ def _successors_unsaid(plant: Plant) -> None:
     plant.around(Parts, "note", note)
 
 
+def _handed_out_is_processed(plant: Plant) -> None:
+    """What was handed out and not answered for does not matter once retention has deleted it."""
+
+    def unanswered(original: Original, self: Evidence, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        if original(self, ranges):
+            plant.bite()
+        return []
+
+    plant.around(Evidence, "unanswered", unanswered)
+
+
+def _announced_counts_for_nothing(plant: Plant) -> None:
+    """A commit that was announced, and whose node was emptied, did not land."""
+
+    def begins_anew(original: Original, evidence: Evidence, *rest: Any, **named: Any) -> None:
+        if evidence.may_have_landed:
+            plant.bite()
+            evidence.may_have_landed = set()
+        original(evidence, *rest, **named)
+
+    plant.around(chain, "_begins_anew", begins_anew)
+
+
 def _topic_without_a_start(plant: Plant) -> None:
     """A topic that was created anew begins where the first claim of it does that has a line."""
 
@@ -163,6 +186,16 @@ PROOFS = (
     Mutant(
         "proof-forgets-what-was-left-out", "the proof: what was given up is named, unless it is handed out again",
         "what failed, was gone back over, and passed, is nowhere to be found", _never_come_to,
+    ),
+    Mutant(
+        "proof-takes-handed-out-for-processed", "the proof: what nobody answered for was to be handed out again",
+        "PROVEN, although a batch failed, and retention deleted it before it came again", _handed_out_is_processed,
+        drawn=storm_has("retain"),
+    ),
+    Mutant(
+        "proof-forgets-what-was-announced", "the proof: a commit that was announced may have landed",
+        "what was committed and whose node was emptied looks lost", _announced_counts_for_nothing,
+        drawn=storm_has("offset emptied", "offset deleted"),
     ),
     Mutant(
         "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",
