@@ -124,7 +124,7 @@ def _announced_counts_for_nothing(plant: Plant) -> None:
 def _topic_without_a_start(plant: Plant) -> None:
     """A topic that was created anew begins where the first claim of it does that has a line."""
 
-    def go_through(original: Original, claims: Sequence[Claim], former: Claim | None) -> Evidence:
+    def go_through(original: Callable[..., Evidence], claims: Sequence[Claim], former: Claim | None) -> Evidence:
         if former is not None and not claims[0].created_anew:
             plant.bite()
         return original(claims, None)
@@ -135,7 +135,7 @@ def _topic_without_a_start(plant: Plant) -> None:
 def _first_position_unknown(plant: Plant) -> None:
     """A first commit that was announced, and of which no line says that it landed, has not."""
 
-    def stood_at(original: Original, evidence: Evidence, claim: Claim, position: int) -> int | None:
+    def stood_at(original: Callable[..., int | None], evidence: Evidence, claim: Claim, position: int) -> int | None:
         if evidence.expected is None and evidence.opens:
             plant.bite()
             return None
@@ -159,7 +159,9 @@ def _one_reset_only(plant: Plant) -> None:
 def _put_back_is_another(plant: Plant) -> None:
     """A commit that a hand has put back is one that no ledger knows."""
 
-    def as_told(original: Original, claims: Sequence[Claim], coordination: Coordination) -> Coordination:
+    def as_told(
+        original: Callable[..., Coordination], claims: Sequence[Claim], coordination: Coordination
+    ) -> Coordination:
         if original(claims, coordination) != coordination:
             plant.bite()
         return coordination
