@@ -142,8 +142,8 @@ class EpochInfo:
         return self if self.noted_offset is None else replace(self, reset=None, recreated=None)
 
     def is_about(self, topic_id: str | None) -> bool:
-        """Whether the offset is about that topic, as far as is known, and not about a former one of its name."""
-        return topic_id is None or self.topic_id is None or same_topic(self.topic_id, topic_id)
+        """Whether the offset is about that topic: not if the ids differ, or cannot be compared; it is if one is not known."""
+        return topic_id is None or self.topic_id is None or bool(same_topic(self.topic_id, topic_id))
 
     def of_topic(self, topic_id: str | None) -> EpochInfo:
         """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.

@@ -165,7 +165,7 @@ def _goes_on_from(before: Claim | None, expected: int, reset: Event) -> bool:
     earlier = None if before is None else _reset_to(before, expected)
     if earlier is None or "since" not in earlier.facts or "since" not in reset.facts:
         return False
-    return earlier.facts["since"] == reset.facts["since"]
+    return bool(earlier.facts["since"] == reset.facts["since"])
 
 
 def _moved_on(
