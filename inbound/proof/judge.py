@@ -76,7 +76,8 @@ def judge(
     events, unusable = sound(event for event in events if event.key == key)
     claims = claims_of(runs, spans, events, [*damage, *unusable], coordination)
     log = Log(extent)
-    chapters = _chapters(claims)
+    moved = untold(coordination, claims)
+    chapters = _chapters([*claims, *moved])
     told: list[Finding] = []
     former: list[FormerTopic] = []
     before: Claim | None = None  # the last one of the topic that was deleted
@@ -91,7 +92,8 @@ def judge(
                 following[0].epoch, evidence.start, evidence.expected, evidence.handed.end, following[0].items[0].wall
             )
         )
-    now = chapters[-1] if chapters else []
+    now = chapters.pop() if chapters else []
+    now, moved = now[: len(now) - len(moved)], now[len(now) - len(moved) :]
     coordination = as_told(now, coordination) if coordination is not None else None
     last, uncertain, lowest = without_cut_off(now, coordination.committed if coordination is not None else None)
     if coordination is not None and (cut := coordination.cut) is not None:
@@ -103,7 +105,7 @@ def judge(
         lowest = min(cut, cut if lowest is None else lowest)
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
-    last += untold(coordination, last)
+    last += moved
     evidence = go_through(last, before)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
