@@ -71,6 +71,7 @@ class Witness:
                 seen.newest[record.offset] = batch.epoch
                 seen.failed.discard(record.offset)
                 seen.given_up.discard(record.offset)
+                seen.given_up_before.discard(record.offset)
                 seen.undecided.discard(record.offset)
 
     def answered(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
@@ -140,6 +141,7 @@ class Witness:
         `cut`: where the log was cut, and the group has not gone back for that: the reset leaves out what stands there, too.
         """
         seen = self._seen[tp]
+        seen.given_up_before |= {at for at in seen.given_up if offset <= at < (seen.at or 0)}
         seen.wants_from(offset)
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
         if low is not None and seen.began and offset > low:
@@ -278,6 +280,7 @@ class Witness:
             for record in gone.records:
                 seen.cut_off.setdefault(record.offset, []).append(record)
             seen.wants_from(gone.end)
+            seen.given_up_before = {at for at in seen.given_up_before if at < gone.end}
             if seen.at is not None:  # also where the group began behind that: others stand there now
                 seen.passed = union([*seen.passed, (gone.end, seen.at)])
 
@@ -308,7 +311,7 @@ class Witness:
         there = {record.offset for record in self._kafka.records(tp)}
         if kind in ("given-up", "dead-lettered"):
             return (
-                {offset for offset in seen.given_up & there if offset < (seen.at or 0)}
+                {offset for offset in (seen.given_up | seen.given_up_before) & there if offset < (seen.at or 0)}
                 if kind == self.gives_up
                 else set()
             )
