@@ -101,6 +101,13 @@ class Witness:
         self._seen[tp].failed.discard(offset)
         self._seen[tp].given_up.discard(offset)
 
+    def abandons(self, tp: TopicPartition, offset: int) -> None:
+        """Its owner lets go of a record that failed: whether it had time to give it up cannot be seen from outside."""
+        seen = self._seen[tp]
+        seen.undecided.add(offset)
+        seen.failed.discard(offset)
+        seen.given_up.discard(offset)
+
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
         seen = self._seen[tp]
