@@ -149,6 +149,23 @@ def test_a_reset_after_one_that_nobody_was_told_of_jumps_what_that_one_wanted_ag
     assert brief(story.proof()) == (Verdict.PROVEN, 80, [("jumped", 10, 12), ("jumped", 20, 61)])
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["each was told", "the last one was"])
+def test_what_was_given_up_and_is_jumped_when_it_was_wanted_again_is_still_named(told: bool) -> None:
+    """It failed, and nobody was handed it again; once somebody is, it is not named any more."""
+    story = Story().log(80)
+    a = story.run("a").claim(1, at=0).batch(10).begin(1)
+    a.note("skip", **{"from": 10, "to": 11, "reason": "dead-letter: ValueError"}).answer(11).land().batch(5).releases()
+    back = {"old": 16, "since": 16, "new": 8, "reason": "offsets reset", "command": "/r1"}
+    if told:
+        story.run("b").note("reset", **back).claim(4, at=8).releases()
+    story.run("c").note("reset", **{**back, "old": 8, "new": 61, "command": "/r2"}).claim(6, at=61).batch(19)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, [("dead-lettered", 10, 11), ("jumped", 16, 61)])
+    again = {**back, "old": 80, "since": 80, "command": "/r3"}
+    story.run("d").note("reset", **again).claim(9, at=8).batch(72)
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, [])
+
+
 def test_two_resets_that_end_where_the_group_was_have_jumped_what_the_first_one_wanted_again() -> None:
     """Nobody was told of the first one."""
     story = Story().log(20)

@@ -90,7 +90,7 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     opens, evidence.opens = evidence.opens, set()
     reset = _reset_to(claim, position)
     evidence.sure_from(position, explained=reset is not None)
-    evidence.wanted(position)
+    evidence.begins_again(position, expected)
     evidence.given_back.cut(0, position)
     evidence.expected = position
     if expected is None or evidence.late:  # a late commit is not to be told from the last one
@@ -101,15 +101,15 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     elif position < expected and not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_epoch(evidence, claim, expected, position), position, expected)
     if reset is not None:
-        _jumps(evidence, claim, reset, jumped_from, position)
+        _jumps(evidence, claim, reset, expected, jumped_from)
     return position
 
 
-def _jumps(evidence: Evidence, claim: Claim, reset: Event, jumped_from: int, position: int) -> None:
+def _jumps(evidence: Evidence, claim: Claim, reset: Event, expected: int, jumped_from: int) -> None:
     """A reset leaves out what it passes. One before it that nobody has noted wanted again what lies behind where that ended."""
-    old = reset.facts.get("old")
+    old, position = reset.facts.get("old"), int(reset.facts["new"])
     if isinstance(old, int) and old < position and old != reset.facts.get("since", old):
-        evidence.wanted(old, position)
+        evidence.begins_again(old, expected)
         jumped_from = min(jumped_from, old)
     cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {jumped_from} to {position}"
     evidence.leave_out(LeftOut(jumped_from, position, "jumped", cause, claim, reset.wall))

@@ -38,6 +38,8 @@ class LeftOut:
     cause: str
     claim: Claim
     wall: float
+    #: It had failed, and was committed past: that stays so until it is handed out again.
+    failed: bool = False
 
 
 def unwritten(gap: Event) -> str:
@@ -178,6 +180,17 @@ class Evidence:
             self.left_out = _outside(self.left_out, first, end)
         if self._suspended_left_out:
             self._suspended_left_out = _outside(self._suspended_left_out, first, end)
+
+    def begins_again(self, first: int, committed: int | None) -> None:
+        """Note that a claim begins at `first`, when `committed` was the commit: the same, of what is to be handed out again."""
+        failed = [
+            replace(left, first=max(left.first, first), next=end, failed=True)
+            for left in self.left_out
+            if left.failed or left.kind in ("given-up", "dead-lettered")
+            if (end := left.next if left.failed else min(left.next, committed or 0)) > max(left.first, first)
+        ]
+        self.wanted(first)
+        self.left_out += failed
 
     def wanted_from(self, first: int) -> None:
         """Note that reading goes back to `first`: what it comes to again before its claim ends is wanted again."""

@@ -399,6 +399,8 @@ class Judge:
         # What failed alone may be on its way to the dead letters.
         if given.position is None or given.advanced > commit or given.failed_alone:
             given.abandoned = True
+            if given.failed_alone:
+                self.witness.abandons(given.tp, given.first_record)
             for offset, before in known.handed.items():  # what waits for its commit comes again with it
                 before.abandoned |= before.tenure == given.tenure and offset >= commit
             self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")

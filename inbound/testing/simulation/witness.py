@@ -71,6 +71,7 @@ class Witness:
                 seen.newest[record.offset] = batch.epoch
                 seen.failed.discard(record.offset)
                 seen.given_up.discard(record.offset)
+                seen.given_up_before.discard(record.offset)
                 seen.undecided.discard(record.offset)
 
     def answered(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
@@ -99,6 +100,13 @@ class Witness:
         """It says after the failure what is to be done."""
         self._seen[tp].failed.discard(offset)
         self._seen[tp].given_up.discard(offset)
+
+    def abandons(self, tp: TopicPartition, offset: int) -> None:
+        """Its owner lets go of a record that failed: whether it had time to give it up cannot be seen from outside."""
+        seen = self._seen[tp]
+        seen.undecided.add(offset)
+        seen.failed.discard(offset)
+        seen.given_up.discard(offset)
 
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
@@ -140,6 +148,7 @@ class Witness:
         `cut`: where the log was cut, and the group has not gone back for that: the reset leaves out what stands there, too.
         """
         seen = self._seen[tp]
+        seen.given_up_before |= {at for at in seen.given_up if offset <= at < (seen.at or 0)}
         seen.wants_from(offset)
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
         if low is not None and seen.began and offset > low:
@@ -278,6 +287,7 @@ class Witness:
             for record in gone.records:
                 seen.cut_off.setdefault(record.offset, []).append(record)
             seen.wants_from(gone.end)
+            seen.given_up_before = {at for at in seen.given_up_before if at < gone.end}
             if seen.at is not None:  # also where the group began behind that: others stand there now
                 seen.passed = union([*seen.passed, (gone.end, seen.at)])
 
@@ -308,7 +318,7 @@ class Witness:
         there = {record.offset for record in self._kafka.records(tp)}
         if kind in ("given-up", "dead-lettered"):
             return (
-                {offset for offset in seen.given_up & there if offset < (seen.at or 0)}
+                {offset for offset in (seen.given_up | seen.given_up_before) & there if offset < (seen.at or 0)}
                 if kind == self.gives_up
                 else set()
             )

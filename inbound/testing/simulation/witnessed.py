@@ -51,7 +51,9 @@ class Seen:
     newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
     failed: set[int] = field(default_factory=set)  # what failed alone then
     given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
-    #: What a reset has jumped just then: whether its owner had time to give it up cannot be seen from outside.
+    #: What was given up and committed past when a reset wanted it again, and nobody has been handed again.
+    given_up_before: set[int] = field(default_factory=set)
+    #: What a reset has jumped, or its owner abandoned, just then: whether it had time to give it up cannot be seen from outside.
     undecided: set[int] = field(default_factory=set)
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     cuts: list[int] = field(default_factory=list)  # where the log was cut
