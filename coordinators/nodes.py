@@ -157,7 +157,11 @@ class EpochInfo:
         if self.is_about(topic_id):
             return self
         former = [self.topic_id, *(known for known in self.former if not same_topic(known, topic_id))]
-        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None)
+        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None, claimed=False)
+
+    def before_a_move(self, topic_id: str | None) -> EpochInfo:
+        """Return what a move of the offset to one of that topic has before it: of a former topic no claim, and no note."""
+        return self if self.is_about(topic_id) else replace(self.of_topic(topic_id), session=0, reset=None)
 
     def knows_as_former(self, topic_id: str) -> bool:
         """Whether the group knows that the topic with that id was deleted.

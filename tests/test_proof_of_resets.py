@@ -91,6 +91,34 @@ def test_who_claimed_before_a_reset_and_committed_nothing_is_responsible() -> No
     assert brief(proof_of(stage)) == (Verdict.NOT_PROVABLE, None, [])
 
 
+@pytest.mark.parametrize("to", [5, 10, 15])
+def test_what_a_reset_of_a_topic_that_was_created_anew_passes_is_named_before_anybody_claims_it(to: int) -> None:
+    """The group's commit was 10, of the topic before, and what was handed out of that says nothing of this one."""
+    stage = Stage("a", partitions=1)
+    stage.world.leave("a")
+    stage.world.kafka.delete_topic("orders")
+    stage.world.kafka.create_topic("orders", 1)
+    publish(stage.world, 20)
+    stage.lead("leader")
+    stage.ended(stage.submit(To.OFFSET, offset=to), within=5)
+
+    assert brief(proof_of(stage)) == (Verdict.PROVEN, to, [("jumped", 0, to)])
+
+
+def test_a_claim_of_a_deleted_topic_makes_nobody_responsible_for_the_new_one() -> None:
+    """Its ledgers are gone, as they were old; a reset has set the offset of the new one."""
+    stage = Stage("a", partitions=1)
+    stage.world.leave("a")
+    stage.world.kafka.delete_topic("orders")
+    stage.world.kafka.create_topic("orders", 1)
+    publish(stage.world, 20)
+    stage.lead("leader")
+    stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
+    stage.world.ledgers = list  # type: ignore[method-assign]
+
+    assert proof_of(stage).verdict is Verdict.UNCLAIMED
+
+
 @pytest.mark.parametrize("to", [0, 5, 10, 15])
 def test_an_import_into_a_topic_that_was_created_anew_has_jumped_its_beginning(to: int) -> None:
     """The group's commit was 10, of the topic before: that is no offset of this one."""

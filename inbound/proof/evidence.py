@@ -79,7 +79,8 @@ class Evidence:
     over_cut: int | None = None  # where a log was cut, the commit may go back to here
     loose: bool = False  # where the next claim begins can't be told: lines are missing
     floor: int = 0  # below it all was committed, and nobody has asked for it again
-    answered: int = 0  # up to here processors have answered, whether or not that was committed
+    #: What processors have answered for that had been handed it, whether or not that was committed.
+    answered: Growing = field(default_factory=Growing)
     high: int = 0  # highest offset handed out or committed since somebody moved the group back
     start: int | None = None
     late: bool = False  # the claim before it committed after others had: its last commit is none to begin at
@@ -140,8 +141,15 @@ class Evidence:
         return None
 
     def unanswered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return what of these no answer has gone past, so that it was to be handed out again."""
-        return difference(ranges, [(0, max(self.floor, self.answered))])
+        """Return what of these nobody has answered for, so that it was to be handed out again.
+
+        Where lines of whoever had it are missing, the answer may be among them.
+        """
+        left = difference(difference(ranges, [(0, self.floor)]), self.answered.ranges)
+        return [(first, end) for first, end in left if not self._may_have_gaps(first, end)]
+
+    def _may_have_gaps(self, first: int, end: int) -> bool:
+        return any(claim.has_gaps or claim.unsure for claim, handed in self.by_claim if handed.overlaps(first, end))
 
     def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return what of these was neither handed out nor passed over for a reason."""
@@ -163,7 +171,7 @@ class Evidence:
         new = reset.facts.get("new")
         if isinstance(new, int) and (self.reset is None or self.reset.facts != reset.facts):
             self.counts.cut(new, NO_END)
-            self.answered = min(self.answered, new)
+            self.answered.cut(new, NO_END)
             self.reset = reset
 
     def landed(self, commit: int) -> None:
