@@ -114,7 +114,7 @@ def test_a_claim_of_a_deleted_topic_makes_nobody_responsible_for_the_new_one() -
     publish(stage.world, 20)
     stage.lead("leader")
     stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
-    stage.world.ledgers = list  # type: ignore[method-assign]
+    stage.world.ledgers = list  # type: ignore[assignment]
 
     assert proof_of(stage).verdict is Verdict.UNCLAIMED
 
