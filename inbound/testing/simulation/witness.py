@@ -149,7 +149,9 @@ class Witness:
         """
         seen = self._seen[tp]
         seen.given_up_before |= {at for at in seen.given_up if offset <= at < (seen.at or 0)}
+        undecided = set(seen.undecided)
         seen.wants_from(offset)
+        seen.undecided |= undecided
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
         if low is not None and seen.began and offset > low:
             seen.left_out.append(LeftOut(low, offset, "jumped"))
