@@ -11,6 +11,7 @@ from inbound.coordinators.nodes import OPEN, EpochInfo
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
 from inbound.processors.batch import PlainRecord
 from inbound.testing.kafka import ID_FORMS
+from inbound.testing.simulation.databases import Database
 from inbound.testing.simulation.judge import AWARE, Judge
 from inbound.testing.simulation.plan import Plan, Setup
 from inbound.testing.simulation.requests import Requests
@@ -55,6 +56,11 @@ class Judged:
 
     def gate(self, data: bytes) -> None:
         self._does(None, SetData(self.world.paths.gate("orders"), data))
+
+    def group_is_set_to(self, offset: int) -> None:
+        self.judge.moved(ORDERS_0)
+        epoch, path = self.world.paths.epoch(*ORDERS_0), self.world.paths.offset(*ORDERS_0)
+        self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("somebody", 0, "").encode()))
 
     def handed(self, to: Consumer, epoch: int, answer: BatchResponse | None = None) -> None:
         records = [PlainRecord(offset, value=b"x") for offset in (0, 1)]
@@ -155,3 +161,18 @@ def test_requests_of_a_member_at_rest_are_few(
     stage.world.clock.advance(4.0)
     requests.check()
     assert stage.judge.violations == [text.format(member.name) for text in violations]
+
+
+@pytest.mark.parametrize(
+    ("begins", "violations"),
+    [(2, []), (1, ["the database gets orders/0 from 2 on, and never got [1]"])],
+)
+def test_a_database_begins_where_the_group_stands(begins: int, violations: list[str]) -> None:
+    """Somebody has set the group's offset before anything was written: of what is before that, the database knows nothing."""
+    judged = Judged()
+    judged.world.kafka.publish("orders", 0, [b"x", b"x"])
+    judged.group_is_set_to(begins)
+    database = Database(judged.judge, judged.world.kafka)
+    database.next_offset(ORDERS_0)
+    database.write(Batch("orders", 0, 2, 4, [PlainRecord(offset, value=b"x") for offset in (2, 3)], 3))
+    assert judged.judge.violations == violations
