@@ -141,17 +141,27 @@ class EpochInfo:
         """Return this as it is once something is committed."""
         return self if self.noted_offset is None else replace(self, reset=None, recreated=None)
 
+    def is_about(self, topic_id: str | None) -> bool:
+        """Whether the offset is about that topic: not if the ids differ, or cannot be compared; it is if one is not known."""
+        return topic_id is None or self.topic_id is None or bool(same_topic(self.topic_id, topic_id))
+
     def of_topic(self, topic_id: str | None) -> EpochInfo:
         """Return this as it is once the offset is about `topic_id`, as the brokers named it; None: they named none.
 
         An id of the same topic stays as it is written: members of earlier releases compare the text.
         """
-        if topic_id is None or (self.topic_id is not None and same_topic(self.topic_id, topic_id)):
+        if topic_id is None:
             return self
         if self.topic_id is None:
             return replace(self, topic_id=topic_id, recreated=None)
+        if self.is_about(topic_id):
+            return self
         former = [self.topic_id, *(known for known in self.former if not same_topic(known, topic_id))]
-        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None)
+        return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None, claimed=False)
+
+    def before_a_move(self, topic_id: str | None) -> EpochInfo:
+        """Return what a move of the offset to one of that topic has before it: of a former topic no claim, and no note."""
+        return self if self.is_about(topic_id) else replace(self.of_topic(topic_id), session=0, reset=None)
 
     def knows_as_former(self, topic_id: str) -> bool:
         """Whether the group knows that the topic with that id was deleted.

@@ -172,10 +172,21 @@ class OutOfRange:
     # -- what is told --------------------------------------------------------------------------------------------------
 
     def _note_cut(self, partition: Partition, error: OffsetOutOfRangeError, target: int | None) -> None:
-        """Tell the ledger: from the cut on, what was handed out says nothing of what the log holds now."""
-        self._note(
-            "truncated", partition, position=error.offset, to=target, cut=error.cut, start=error.start, end=error.end
-        )
+        """Tell the ledger: from the cut on, what was handed out says nothing of what the log holds now.
+
+        Where on_claim alone is beyond the log's end, nothing says that the log was cut.
+        """
+        wrong = partition.given_start == error.offset and error.cut is None and (partition.committed or 0) <= error.end
+        if not wrong:
+            self._note(
+                "truncated",
+                partition,
+                position=error.offset,
+                to=target,
+                cut=error.cut,
+                start=error.start,
+                end=error.end,
+            )
         if target is not None and target < partition.position:
             self._note("revert", partition, from_=partition.position, to=target, reason="truncation")
 

@@ -9,6 +9,7 @@ import pytest
 from inbound import Batch, BatchResponse
 from inbound.coordinators.nodes import EpochInfo, decode_epoch
 from inbound.coordinators.zookeeper import SetData
+from inbound.errors import OffsetOutOfRangeError
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note
 from inbound.proof.model import PartitionProof, Verdict
@@ -288,6 +289,25 @@ def test_a_cut_behind_the_commit_goes_back_to_the_commit_and_holds_nothing(world
     world.join("b", successor)
     world.run(4)
     assert (offsets(successor), found(world)) == ([*range(3, 14)], [("repeated", 3, 14)])
+
+
+def test_what_was_processed_before_a_cut_is_not_lost_though_retention_deletes_it_before_it_is_read_again(
+    world: World,
+) -> None:
+    """Reading goes back to where the log began when the leader was asked; 0 to 2 are deleted before it comes there."""
+
+    class Meanwhile(Recording):
+        def on_exception(self, partition: TopicPartition, error: Exception) -> BatchResponse | None:
+            if isinstance(error, OffsetOutOfRangeError):
+                world.kafka.retain("orders", 0, 3)
+            return super().on_exception(partition, error)
+
+    publish(world, 9)
+    processor = start(world, kind=Meanwhile, on_truncation="earliest")
+    cut(world, 4, grown=10)
+    world.run(6)
+    assert (offsets(processor), world.commits()) == ([*range(9), *range(3, 14)], {0: 14})
+    assert (proof(world).verdict, found(world)) == (Verdict.PROVEN, [])
 
 
 def test_what_was_read_ahead_and_is_gone_is_not_handed_out(world: World) -> None:

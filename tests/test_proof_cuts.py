@@ -146,6 +146,25 @@ def test_a_cut_that_a_held_partition_has_noted_is_none_that_nobody_has_noticed()
     assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
 
 
+@pytest.mark.parametrize("on_failure", ["stop", "degrade"])
+def test_a_cut_is_noted_also_of_a_commit_that_a_hand_has_put_back(on_failure: str) -> None:
+    """The node was emptied, and holds what it held: its number (mzxid) is another, and the ledger knows the commit all the same."""
+    story = Story().log(14)
+    notices(story.run("a").claim(1, at=0, on_failure=on_failure).batch(9), cut=4, to=None, end=4)
+    story.coordination = Coordination(9, story.zxid.next(), 1, "a", cut=4)
+
+    assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
+
+
+def test_a_commit_that_a_hand_has_moved_is_none_of_which_a_cut_was_noted() -> None:
+    """It is not known by whom, nor what it passed."""
+    story = Story().log(14)
+    notices(story.run("a").claim(1, at=0, on_failure="degrade").batch(9), cut=4, to=None, end=4)
+    story.coordination = Coordination(10, story.zxid.next(), 1, "a", cut=4)
+
+    assert (story.proof().verdict, story.proof().proven) == (Verdict.NOT_PROVABLE, 4)
+
+
 def test_a_commit_that_waited_while_the_partition_came_to_be_held_does_not_hide_that_the_cut_is_noted() -> None:
     """It is about what was handed out before (`commit_within`)."""
     story = Story().log(14)

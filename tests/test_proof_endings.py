@@ -41,6 +41,17 @@ def test_an_open_commit_that_zookeeper_has_did_land() -> None:
     assert (story.proof().committed, story.proof().findings) == (15, ())
 
 
+def test_an_offset_node_that_is_gone_is_said_also_where_the_commits_number_is_not_known() -> None:
+    """Its answer was lost, and it was read back. Somebody has deleted the node since."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=0).begin(3).answer(3).settle("landed", 3)
+    story.coordination = Coordination(None, None, 1, "a")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.committed) == (Verdict.NOT_PROVABLE, 3)
+
+
 def test_zookeeper_read_before_the_ledger_is_no_contradiction() -> None:
     """A running group commits meanwhile: an older change of the node says nothing."""
     story = Story()

@@ -174,6 +174,27 @@ def test_a_first_position_that_was_taken_away_before_its_line_is_not_left_out(
     assert (proof.verdict, proof.start, proof.findings) == (verdict, judged_from, ())
 
 
+@pytest.mark.parametrize("claimed", [True, False], ids=["by who claims it next", "by ZooKeeper"])
+@pytest.mark.parametrize(
+    ("epochs", "verdict", "found"), [(2, Verdict.NOT_PROVABLE, []), (1, Verdict.ANOMALIES, [("lost", 0, 3)])]
+)
+def test_what_the_group_was_to_begin_with_is_known_to_be_passed_over(
+    epochs: int, verdict: Verdict, found: list[tuple[str, int, int]], claimed: bool
+) -> None:
+    """Killed between its first commit and that one's line; then somebody moved the offset from outside."""
+    story = Story().log(8)
+    story.run("a").claim(1, at=None).leave(0)
+    if claimed:
+        story.run("b").claim(1 + epochs, at=3).batch(5)
+        story.zookeeper(8, epoch=1 + epochs, owner="b")
+    else:
+        story.zookeeper(3, epoch=epochs)
+
+    proof = story.proof()
+
+    assert (proof.verdict, story.found(), proof.start) == (verdict, found, 0)
+
+
 @pytest.mark.parametrize(
     ("epoch", "verdict"), [(2, Verdict.NOT_PROVABLE), (1, Verdict.PROVEN)], ids=["landed", "did not"]
 )

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from inbound.controller.reset_offset.model import To
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.zookeeper import SetData
+from inbound.offsets.changes import TopicOffsets
 from inbound.proof.model import Moved, PartitionProof, Verdict
 from inbound.testing.proofs import proofs_of
+from inbound.testing.world import GROUP, Recording
+from inbound.topic_partition import TopicPartition
+from tests.one_partition import publish
 from tests.proof_stories import Story
 from tests.reset_by_hand import Told
 from tests.reset_stage import Stage
@@ -85,6 +91,52 @@ def test_who_claimed_before_a_reset_and_committed_nothing_is_responsible() -> No
     assert brief(proof_of(stage)) == (Verdict.NOT_PROVABLE, None, [])
 
 
+@pytest.mark.parametrize("to", [5, 10, 15])
+def test_what_a_reset_of_a_topic_that_was_created_anew_passes_is_named_before_anybody_claims_it(to: int) -> None:
+    """The group's commit was 10, of the topic before, and what was handed out of that says nothing of this one."""
+    stage = Stage("a", partitions=1)
+    stage.world.leave("a")
+    stage.world.kafka.delete_topic("orders")
+    stage.world.kafka.create_topic("orders", 1)
+    publish(stage.world, 20)
+    stage.lead("leader")
+    stage.ended(stage.submit(To.OFFSET, offset=to), within=5)
+
+    assert brief(proof_of(stage)) == (Verdict.PROVEN, to, [("jumped", 0, to)])
+
+
+def test_a_claim_of_a_deleted_topic_makes_nobody_responsible_for_the_new_one() -> None:
+    """Its ledgers are gone, as they were old; a reset has set the offset of the new one."""
+    stage = Stage("a", partitions=1)
+    stage.world.leave("a")
+    stage.world.kafka.delete_topic("orders")
+    stage.world.kafka.create_topic("orders", 1)
+    publish(stage.world, 20)
+    stage.lead("leader")
+    stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
+    stage.world.ledgers = list  # type: ignore[assignment]
+
+    assert proof_of(stage).verdict is Verdict.UNCLAIMED
+
+
+@pytest.mark.parametrize("to", [0, 5, 10, 15])
+def test_an_import_into_a_topic_that_was_created_anew_has_jumped_its_beginning(to: int) -> None:
+    """The group's commit was 10, of the topic before: that is no offset of this one."""
+    stage = Stage("a", partitions=1)
+    world = stage.world
+    world.leave("a")
+    world.kafka.delete_topic("orders")
+    world.kafka.create_topic("orders", 1)
+    publish(world, 20)
+    offsets = TopicOffsets(stage.operator.zk, GROUP, "orders", topic_id=world.kafka.topics()["orders"].topic_id)
+    (change,) = stage.do(offsets.change({0: to}, 1))
+    world.join("b", Recording())
+    stage.run(10)
+    world.leave("b")
+    left_out = [("jumped", 0, to)] if to else []
+    assert (change.old, brief(proofs_of(world)[TopicPartition("orders", 0)])) == (None, (Verdict.PROVEN, 20, left_out))
+
+
 def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
     """Nothing was committed between the two: the second begins where the first one, which the ledger knows, has ended."""
     story = Story().log(10)
@@ -96,6 +148,60 @@ def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
     story.coordination = replace(story.coordination, moved=Moved("/r2", 2, 4, 3))
 
     assert brief(story.proof()) == (Verdict.PROVEN, 3, [])
+
+
+@pytest.mark.parametrize(
+    ("since", "verdict"), [(None, Verdict.PROVEN), (4, Verdict.NOT_PROVABLE)], ids=["resets", "more"]
+)
+def test_resets_between_two_claims_that_begin_where_one_before_them_ended_explain_the_move(
+    since: int | None, verdict: Verdict
+) -> None:
+    """The group had no commit; /r1 moved it to 2, /r2 to 6, of which nobody was told, /r3 to 7. Else a commit came between."""
+    story = Story().log(10)
+    first = {"old": None, "since": None, "new": 2, "reason": "offsets reset", "command": "/r1"}
+    story.run("a").note("reset", **first).claim(3, at=2).releases()
+    third = {"old": 6, "since": since, "new": 7, "reason": "offsets reset", "command": "/r3"}
+    story.run("b").note("reset", **third).claim(8, at=7).batch(3)
+
+    assert story.proof().verdict is verdict
+
+
+def test_a_reset_after_one_that_nobody_was_told_of_jumps_what_that_one_wanted_again() -> None:
+    """What the processor passed over is not, as that would have been handed out again; whether or not it was committed past."""
+    story = Story().log(80)
+    a = story.run("a").claim(1, at=0).batch(10).skip(12).batch(4).begin(4)
+    a.skip(22).settle("fenced", 22).loses()
+    told = {"old": 8, "since": 16, "new": 61, "reason": "offsets reset", "command": "/r2"}
+    story.run("b").note("reset", **told).claim(6, at=61).batch(19)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, [("jumped", 10, 12), ("jumped", 20, 61)])
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["each was told", "the last one was"])
+def test_what_was_given_up_and_is_jumped_when_it_was_wanted_again_is_still_named(told: bool) -> None:
+    """It failed, and nobody was handed it again; once somebody is, it is not named any more."""
+    story = Story().log(80)
+    a = story.run("a").claim(1, at=0).batch(10).begin(1)
+    a.note("skip", **{"from": 10, "to": 11, "reason": "dead-letter: ValueError"}).answer(11).land().batch(5).releases()
+    back = {"old": 16, "since": 16, "new": 8, "reason": "offsets reset", "command": "/r1"}
+    if told:
+        story.run("b").note("reset", **back).claim(4, at=8).releases()
+    story.run("c").note("reset", **{**back, "old": 8, "new": 61, "command": "/r2"}).claim(6, at=61).batch(19)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, [("dead-lettered", 10, 11), ("jumped", 16, 61)])
+    again = {**back, "old": 80, "since": 80, "command": "/r3"}
+    story.run("d").note("reset", **again).claim(9, at=8).batch(72)
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, [])
+
+
+def test_two_resets_that_end_where_the_group_was_have_jumped_what_the_first_one_wanted_again() -> None:
+    """Nobody was told of the first one."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=0).batch(10).skip(12).batch(4).releases()
+    told = {"old": 8, "since": 16, "new": 16, "reason": "offsets reset", "command": "/r2"}
+    story.run("b").note("reset", **told).claim(6, at=16).batch(4)
+
+    assert brief(story.proof()) == (Verdict.PROVEN, 20, [("jumped", 10, 12)])
 
 
 def test_a_reset_tells_where_the_group_was_if_its_first_commit_went_unanswered() -> None:

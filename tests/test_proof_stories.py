@@ -394,6 +394,29 @@ def test_who_began_a_topic_anew_may_have_died_before_its_ledger_said_so(before: 
     assert (proof.verdict, proof.findings, [former.committed for former in proof.former]) == (Verdict.PROVEN, (), [30])
 
 
+def test_who_begins_behind_the_start_of_a_topic_that_somebody_else_began_anew_has_passed_over_it() -> None:
+    """That one died before its ledger said so, and its commit was moved on under an epoch that no ledger knows."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=0, topic_id=ONE).batch(30).loses()
+    story.run("b").claim(4, at=9, topic_id=TWO).batch(11)
+    story.zookeeper(20, epoch=4, owner="b")
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.findings, proof.start, proof.proven) == (Verdict.NOT_PROVABLE, (), 0, 0)
+    assert "moved from 0 to 9 under epochs 2 to 3, of which the ledger has no line" in proof.missing[0]
+
+
+def test_who_begins_behind_the_start_of_a_topic_under_the_next_epoch_has_lost_what_stands_before() -> None:
+    """Nobody can have committed that between the two."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=0, topic_id=ONE).batch(30).loses()
+    story.run("b").claim(2, at=9, topic_id=TWO).batch(11)
+    story.zookeeper(20, epoch=2, owner="b")
+
+    assert (story.found(), story.proof().verdict) == ([("lost", 0, 9)], Verdict.ANOMALIES)
+
+
 def test_one_topic_by_two_clients_is_no_other_one() -> None:
     """Each client writes the id in its own way."""
     story = Story().log(35)

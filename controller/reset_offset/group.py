@@ -12,7 +12,6 @@ from inbound.controller.reset_offset.states import FINISHED, HOLDING
 from inbound.coordinators.nodes import OPEN, BadNodeError, decode_offset
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.paths import GroupPaths, path_part
-from inbound.coordinators.topic_ids import same_topic
 from inbound.coordinators.zookeeper import Node, RefusedError, SetData, ZooKeeper
 from inbound.errors import ConfigError, ResetError
 
@@ -105,13 +104,8 @@ class GroupNodes:
 
 def about(committed: dict[int, int | None], epochs: dict[int, Epoch], topic_id: str | None) -> dict[int, int | None]:
     """Return the offsets that are about the topic with that id; those about a former one of its name count as none."""
-    ids = {p: epoch.info.topic_id for p, epoch in epochs.items()}
-    return {
-        p: None
-        if topic_id is not None and (own := ids.get(p)) is not None and not same_topic(own, topic_id)
-        else offset
-        for p, offset in committed.items()
-    }
+    former = {p for p, epoch in epochs.items() if not epoch.info.is_about(topic_id)}
+    return {p: None if p in former else offset for p, offset in committed.items()}
 
 
 def heard_of_a_former(epochs: dict[int, Epoch], topic_id: str | None) -> bool:

@@ -12,6 +12,7 @@ import kafka.errors
 from kafka.structs import TopicPartition as KafkaPartition
 
 from inbound.kafka.base import LogRange
+from inbound.kafka.metadata import Metadata
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +21,6 @@ SILENT_AFTER = 1.0
 #: How often metadata are asked for while a leader is away or silent: this bounds how long after an election its
 #: partitions are read again, whatever the back-off to the dead broker is. Seconds.
 LOOK_INTERVAL = 0.25
-#: How long one broker may take to answer for metadata before another one is asked. Seconds.
-METADATA_TIMEOUT = 1.0
 #: How long a broker may take to accept a connection and say what it can, growing with each failure.
 CONNECTING = {"socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 10_000}
 #: How long the reading of all partitions waits for the answer to a question that was just sent. A healthy broker needs
@@ -53,13 +52,13 @@ class Brokers:
         #: How long a broker may keep a fetch waiting for records, in seconds.
         self.fetch_wait = fetch_wait
         self._look_at = 0.0
-        self._looking: Any = None
         self._all_led = False
         #: Those of the last look whose leader does not answer, or is not known.
         self.unled: frozenset[KafkaPartition] = frozenset()
         # Its own choice prefers whoever has the fewest requests in flight: the dead broker that it is not connected to,
         # or the frozen one. A metadata request then waits there for up to `request.timeout.ms`, and with it all others.
         self._manager.least_loaded_node = self.best
+        self.metadata = Metadata(consumer, self.best)
         # A frozen broker takes connections and says nothing; the defaults of 10 and 30 s are no consumer's settings.
         self._manager.config.update(CONNECTING)
 
@@ -124,34 +123,9 @@ class Brokers:
         self.unled = (
             frozenset(partition for partition, node in leaders.items() if node in away) if away else frozenset()
         )
-        if not self._all_led and (self._looking is None or self._looking.is_done):
-            self._looking = self._manager.call_soon(self._refresh)
+        if not self._all_led:
+            self.metadata.look()
         return self._all_led
-
-    def ask(self) -> Any:
-        """Ask one broker for all topics. The future ends when the answer is known, or with why there is none.
-
-        Not by kafka-python's own refresh, which is one at a time and waits for whom it has asked; and whose loop ends for ever
-        at the error of a request that somebody else has sent (3.0.12): what is asked by `request_update` is never answered then.
-        """
-        return self._manager.call_soon(self._ask_one)
-
-    async def _refresh(self) -> None:
-        try:
-            await self._ask_one()
-        except kafka.errors.KafkaError as error:
-            log.debug("kafka: no answer for metadata: %s", error)
-
-    async def _ask_one(self) -> None:
-        """If it does not answer in time it counts as silent, and the next time another one is asked.
-
-        Not with a shorter timeout of the request, since that closes the connection, also one on which a large answer is on its way.
-        """
-        node = self.best()
-        if node is None:
-            raise kafka.errors.NodeNotReadyError("no broker is to be asked now")
-        answer = self._manager.send(self._cluster.metadata_request(), node)
-        self._cluster.update_metadata(await self._manager.wait_for(answer, METADATA_TIMEOUT * 1000))
 
 
 class RangeQuestions:
@@ -160,7 +134,8 @@ class RangeQuestions:
     `watching`: nobody waits for the answers at all, and a question that is not answered is nothing to be told.
     """
 
-    def __init__(self, consumer: Any, *, watching: bool = False) -> None:
+    def __init__(self, consumer: Any, metadata: Metadata, *, watching: bool = False) -> None:
+        self._metadata = metadata
         self._watching = watching
         self._timeout = WATCH_TIMEOUT if watching else RANGE_TIMEOUT
         self._manager = consumer._manager
@@ -205,7 +180,7 @@ class RangeQuestions:
         """Ask for metadata, without waiting: a partition that was just created is not known yet, or has no leader yet."""
         if now >= self._look_at:
             self._look_at = now + LOOK_INTERVAL
-            self._cluster.request_update()
+            self._metadata.look()
 
     async def _limits(self, leader: int, partitions: Collection[KafkaPartition]) -> dict[KafkaPartition, LogRange]:
         ask = self._fetcher._send_list_offsets_request
@@ -244,7 +219,7 @@ class RangeQuestions:
             self._again_at[leader] = now + RANGE_AGAIN
             if self._watching:
                 continue
-            self._cluster.request_update()
+            self._metadata.look()
             if leader not in self._silent:
                 self._silent.add(leader)
                 said = future.exception or "it does not lead them any more"

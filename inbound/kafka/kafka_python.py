@@ -104,9 +104,10 @@ class KafkaPythonClient(LogClient):
         self._brokers = Brokers(self._consumer, self._fetch_wait)
         self._waits_for: list[Any] = []  # fetches that wake the reader when they are answered
         self._patient_until: dict[int, float] = {}  # brokers that were sent a fetch that may wait long, and till when
-        self._questions = RangeQuestions(self._consumer)
-        self._watching = RangeQuestions(self._consumer, watching=True)
+        self._questions = RangeQuestions(self._consumer, self._brokers.metadata)
+        self._watching = RangeQuestions(self._consumer, self._brokers.metadata, watching=True)
         self._update: Any = None  # the future of the metadata that was asked for last
+        self._listed = False  # it was answered once
         self._reachable = True
         self._keys: dict[TopicPartition, KafkaPartition] = {}
         self._ours: dict[KafkaPartition, TopicPartition] = {}
@@ -118,25 +119,21 @@ class KafkaPythonClient(LogClient):
         bounded_parts(self._fetcher, self._consumer._subscription, max_decompressed_bytes)
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        last, first = self._update, self._update is None
-        if first:
-            self._update = self._cluster.request_update()
-        elif last.is_done:
-            self._update = self._brokers.ask()
+        last = self._update
+        if last is None or last.is_done:
+            self._update = self._brokers.metadata.ask()
         # Failed or not answered, with others alive: then it was the dead one that was asked. An error here would keep
         # all partitions from being read until the retry.
-        good = first or (last.is_done and last.exception is None)
+        good = last is None or (last.is_done and last.exception is None)
         self._reachable = good or self._brokers.any_answers()
         if not self._reachable:
             said = last.exception if last.is_done else "the question for the list of topics was not answered"
             if is_refused(self._settings):
                 raise BrokerRefusedError(f"Kafka at {self._where}: {why(self._settings, last.exception)}")
             raise BrokerUnavailableError(f"Kafka at {self._where} does not answer: {said}")
-        if first:
-            # The first answer can be to what the client itself had asked when it was made, which was for no topics.
+        if not self._listed:
             self._wait_for_update()
-            self._update = self._cluster.request_update()
-            self._wait_for_update()
+            self._listed = True
         known = self._cluster.topics()
         wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
         found = {}
@@ -151,10 +148,7 @@ class KafkaPythonClient(LogClient):
         return {name: meta for name, meta in found.items() if meta.partitions}
 
     def _wait_for_update(self) -> None:
-        """Wait for the list of topics, and ask again where one connection fails: the next may be to a broker that lives.
-
-        kafka-python asks no sooner than after its `retry_backoff_ms`.
-        """
+        """Wait for the list of topics, and ask again where no broker could be asked: the next may be one that lives."""
         deadline = time.monotonic() + ANSWER_TIMEOUT
         manager, net = self._consumer._manager, self._consumer._net
 
@@ -163,22 +157,22 @@ class KafkaPythonClient(LogClient):
                 try:
                     net.run(manager.wait_for, self._update, max(0.0, deadline - time.monotonic()) * 1000)
                     return
-                except kafka.errors.KafkaConnectionError:
+                except (kafka.errors.KafkaConnectionError, kafka.errors.MetadataEmptyBrokerList):
                     if is_refused(self._settings) or time.monotonic() >= deadline:
                         raise
-                    self._update = self._cluster.request_update()
+                    self._update = self._brokers.metadata.ask()
 
         self._ask(wait, "the list of topics")
 
     def ask_topics(self) -> Callable[[], bool]:
-        question = self._brokers.ask()
+        question = self._brokers.metadata.ask()
 
         def answered() -> bool:
             nonlocal question
             if not question.is_done:
                 return False
             if question.exception is not None:
-                question = self._brokers.ask()
+                question = self._brokers.metadata.ask()
             return bool(question.is_done and question.exception is None)
 
         return answered
@@ -217,7 +211,7 @@ class KafkaPythonClient(LogClient):
         self, read: Mapping[TopicPartition, ReadTo], seconds: float
     ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
         """See `inbound.kafka.leader_epochs.cuts`; for who only looks, as it waits for the brokers."""
-        return cuts(self._consumer, read, seconds)
+        return cuts(self._consumer, self._brokers.metadata, read, seconds)
 
     def unled(self) -> Collection[TopicPartition]:
         return [self._ours[key] for key in self._brokers.unled if key in self._ours]

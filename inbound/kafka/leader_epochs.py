@@ -11,6 +11,7 @@ import kafka.errors
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
+from inbound.kafka.metadata import Metadata
 from inbound.partition import ReadTo
 from inbound.topic_partition import TopicPartition
 
@@ -20,7 +21,7 @@ ASK_AGAIN = 0.1
 
 
 def cuts(
-    consumer: Any, read: Mapping[TopicPartition, ReadTo], seconds: float
+    consumer: Any, metadata: Metadata, read: Mapping[TopicPartition, ReadTo], seconds: float
 ) -> tuple[dict[TopicPartition, int], set[TopicPartition]]:
     """Return from which offset on logs hold other records than were read up to there, for those that were cut below it.
 
@@ -38,7 +39,7 @@ def cuts(
         if left and time.monotonic() > deadline:
             break
         if left:
-            consumer._cluster.request_update()
+            metadata.look()
             time.sleep(ASK_AGAIN)
     return found, {TopicPartition(*key) for key in left}
 

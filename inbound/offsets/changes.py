@@ -171,8 +171,9 @@ class TopicOffsets:
             Check(paths.gate(topic), gate.stat.version if gate is not None else 0),
         ]
         for p, epoch, offset in zip(numbers, epochs, offsets, strict=True):
-            old, to = self._offset(p, offset), new[p]
-            info = self._epoch(p, epoch, nonce, old, to)
+            before, to = self._info(p, epoch), new[p]
+            old = self._offset(p, offset) if before.is_about(self._topic_id) else None
+            info = self._moved(before, nonce, old, to)
             ops += [
                 SetData(paths.epoch(topic, p), info.encode(), epoch.stat.version if epoch is not None else 0),
                 SetData(
@@ -184,14 +185,17 @@ class TopicOffsets:
             changes.append(Change(topic, p, old, to))
         return changes, ops
 
-    def _epoch(self, p: int, node: Node | None, nonce: str, old: int | None, new: int | None) -> EpochInfo:
-        """Return what the epoch node is to hold: ours, with the topic ids that stood there, and a note of the move."""
-        before = EpochInfo("", 0, "")
+    def _info(self, p: int, node: Node | None) -> EpochInfo:
         path = self._paths.epoch(self._topic, p)
         try:
-            before = (decode_epoch(path, node.data) if node is not None else None) or before
+            return (decode_epoch(path, node.data) if node is not None else None) or EpochInfo("", 0, "")
         except BadNodeError as error:
             log.warning("%s; what it held is overwritten", error)
+            return EpochInfo("", 0, "")
+
+    def _moved(self, before: EpochInfo, nonce: str, old: int | None, new: int | None) -> EpochInfo:
+        """Return what the epoch node is to hold: ours, with the topic ids that stood there, and a note of the move."""
+        before = before.before_a_move(self._topic_id)
         before = before if before.noted_offset == old else before.without_notes()
         note = before.noted() if old == new else None
         if new is not None and new != old:

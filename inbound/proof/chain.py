@@ -11,8 +11,15 @@ from inbound.proof.model import Event
 from inbound.proof.walk import Walk
 
 
-def go_through(claims: Sequence[Claim]) -> Evidence:
+def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence:
+    """Go through the claims of one topic; `former` is the last one of the topic of that name that was deleted before it."""
     evidence = Evidence()
+    if former is not None or (claims and claims[0].created_anew):
+        evidence.expected = evidence.start = (
+            0  # whose ledger lacks it or not: the group begins at the new topic's start
+        )
+    if former is not None:
+        evidence.last_epoch = former.last_epoch
     unfenced = _unfenced(claims, evidence)
     for before, claim in zip([None, *claims], claims, strict=False):
         position = _begins(evidence, claim, before)
@@ -70,8 +77,6 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     for gap in (event for event in claim.before if event.kind == "degraded"):
         evidence.lacks(unwritten(gap), expected)
         evidence.loose = True
-    if claim.created_anew and position is not None:  # the first claim of its topic
-        expected = evidence.expected = evidence.start = 0
     if position is not None:
         expected = _stood_at(evidence, claim, position)
     for event in claim.before:
@@ -83,39 +88,61 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
         evidence.may_have_landed, evidence.opens = evidence.opens, set()
         return None
     opens, evidence.opens = evidence.opens, set()
-    evidence.sure_from(position, explained=_reset_to(claim, position) is not None)
-    evidence.wanted(position)
+    reset = _reset_to(claim, position)
+    evidence.sure_from(position, explained=reset is not None)
+    evidence.begins_again(position, expected)
     evidence.given_back.cut(0, position)
     evidence.expected = position
-    if expected is None or position == expected or evidence.late:  # a late commit is not to be told from the last one
+    if expected is None or evidence.late:  # a late commit is not to be told from the last one
         return position
+    jumped_from = position
     if position > expected:
-        _began_past(evidence, claim, before, expected, position, opens)
-    elif not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
+        jumped_from = _began_past(evidence, claim, before, expected, position, opens)
+    elif position < expected and not _moved_on_purpose(evidence, claim, position) and _unknown_epochs(evidence, claim):
         evidence.lacks(_unknown_epoch(evidence, claim, expected, position), position, expected)
+    if reset is not None:
+        _jumps(evidence, claim, reset, expected, jumped_from)
     return position
 
 
+def _jumps(evidence: Evidence, claim: Claim, reset: Event, expected: int, jumped_from: int) -> None:
+    """A reset leaves out what it passes. One before it that nobody has noted wanted again what lies behind where that ended."""
+    old, position = reset.facts.get("old"), int(reset.facts["new"])
+    if isinstance(old, int) and old < position and old != reset.facts.get("since", old):
+        evidence.begins_again(old, expected)
+        jumped_from = min(jumped_from, old)
+    cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {jumped_from} to {position}"
+    evidence.leave_out(LeftOut(jumped_from, position, "jumped", cause, claim, reset.wall))
+
+
 def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
-    """Return the last commit before a claim: one that was announced has landed, if a reset found it."""
+    """Return the last commit before a claim: one that was announced has landed, if a reset found it.
+
+    So has the group's first one, as far as anybody knows, if the offset stands behind it and no reset says why.
+    """
     expected = evidence.expected
+    found: int | None = None
     for reset in claim.before:
-        found = reset.facts.get("since", reset.facts.get("old"))
-        if not isinstance(found, int) or found not in evidence.opens or (expected is not None and found <= expected):
-            continue
-        if expected is not None:
-            evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
-        elif evidence.start is None:  # a first position
-            evidence.start = min(found, position)
-        evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
-        return found
-    return expected
+        told = reset.facts.get("since", reset.facts.get("old"))
+        if isinstance(told, int) and told in evidence.opens and (expected is None or told > expected):
+            found = told
+            break
+    if found is None and expected is None and _reset_to(claim, position) is None:
+        found = min((commit for commit in evidence.opens if commit < position), default=None)
+    if found is None:
+        return expected
+    if expected is not None:
+        evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
+    elif evidence.start is None:  # a first position
+        evidence.start = min(found, position)
+    evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
+    return found
 
 
 def _began_past(
     evidence: Evidence, claim: Claim, before: Claim | None, expected: int, position: int, opens: set[int]
-) -> None:
-    """The commit has moved on, from `expected` to `position`: say who moved it, and what it passed."""
+) -> int:
+    """The commit has moved on, from `expected` to `position`: say who moved it. Returns from where on a reset did."""
     reset = _reset_to(claim, position)
     moved_to = position
     if reset is not None:  # from `old` on it is the reset's doing, before that another one's, or somebody else's
@@ -124,15 +151,21 @@ def _began_past(
         stood = {expected}
         if before is not None and before.committed is not None and not (before.unsure or evidence.loose):
             stood.add(before.committed)  # behind a cut
-        if reset.facts.get("since") in stood:
+        if reset.facts.get("since") in stood or _goes_on_from(before, expected, reset):
             moved_to = expected
     if moved_to > expected:
         _moved_on(evidence, claim, before, expected, moved_to, opens)
-    if reset is not None:
-        cause = f"reset {reset.facts.get('command') or reset.facts.get('reason')} moved the group from {moved_to} to {position}"
-        evidence.leave_out(LeftOut(moved_to, position, "jumped", cause, claim, reset.wall))
     evidence.floor = max(evidence.floor, position)
     evidence.high = max(evidence.high, position)
+    return moved_to
+
+
+def _goes_on_from(before: Claim | None, expected: int, reset: Event) -> bool:
+    """Whether resets alone have moved the group since one that led to `before`, which has committed nothing behind it."""
+    earlier = None if before is None else _reset_to(before, expected)
+    if earlier is None or "since" not in earlier.facts or "since" not in reset.facts:
+        return False
+    return bool(earlier.facts["since"] == reset.facts["since"])
 
 
 def _moved_on(

@@ -126,7 +126,10 @@ def untold(coordination: Coordination | None, claims: Sequence[Claim]) -> list[C
         return []
     facts = {"old": moved.old, "since": moved.since, "new": moved.new, "command": moved.command}
     reset = Event(last.key, "", "", epoch, 0, "reset", last.wall, MappingProxyType(facts))
-    return [Claim("", "", epoch, epoch, True, moved.new, items=[replace(reset, kind="claimed")], before=[reset])]
+    topic_id = coordination.topic_id
+    return [
+        Claim("", "", epoch, epoch, True, moved.new, topic_id, items=[replace(reset, kind="claimed")], before=[reset])
+    ]
 
 
 def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Missing
 from inbound.proof.intervals import difference, union
-from inbound.proof.model import Event, Span
+from inbound.proof.model import Coordination, Event, Span
 
 #: Where the facts of events have offsets.
 _OFFSETS = frozenset({"position", "from", "to", "first", "next", "old", "new", "since", "commit"})
@@ -55,6 +55,23 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
 
 def _last_commit(claim: Claim) -> int | None:
     return next((span.landed for span in reversed(claim.spans) if span.landed is not None), claim.position)
+
+
+def as_told(claims: Iterable[Claim], coordination: Coordination) -> Coordination:
+    """Return what ZooKeeper says with the number (mzxid) of the last commit, where somebody has put that back by hand.
+
+    Its node was emptied or deleted, and holds it again: what the claims have noted of it holds, too.
+    """
+    at: int | None = None
+    mzxid: int | None = None
+    for claim in claims:
+        if claim.known and claim.position != at:
+            at, mzxid = claim.position, None
+        for span in claim.spans:
+            if span.landed is not None:
+                at, mzxid = span.landed, span.last_mzxid
+    same = mzxid is not None and coordination.known and coordination.committed == at
+    return replace(coordination, mzxid=mzxid) if same else coordination
 
 
 def noticed_at(claims: Iterable[Claim], mzxid: int | None) -> int | None:

@@ -38,6 +38,8 @@ class LeftOut:
     cause: str
     claim: Claim
     wall: float
+    #: It had failed, and was committed past: that stays so until it is handed out again.
+    failed: bool = False
 
 
 def unwritten(gap: Event) -> str:
@@ -77,7 +79,8 @@ class Evidence:
     over_cut: int | None = None  # where a log was cut, the commit may go back to here
     loose: bool = False  # where the next claim begins can't be told: lines are missing
     floor: int = 0  # below it all was committed, and nobody has asked for it again
-    answered: int = 0  # up to here processors have answered, whether or not that was committed
+    #: What processors have answered for that had been handed it, whether or not that was committed.
+    answered: Growing = field(default_factory=Growing)
     high: int = 0  # highest offset handed out or committed since somebody moved the group back
     start: int | None = None
     late: bool = False  # the claim before it committed after others had: its last commit is none to begin at
@@ -138,8 +141,15 @@ class Evidence:
         return None
 
     def unanswered(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return what of these no answer has gone past, so that it was to be handed out again."""
-        return difference(ranges, [(0, max(self.floor, self.answered))])
+        """Return what of these nobody has answered for, so that it was to be handed out again.
+
+        Where lines of whoever had it are missing, the answer may be among them.
+        """
+        left = difference(difference(ranges, [(0, self.floor)]), self.answered.ranges)
+        return [(first, end) for first, end in left if not self._may_have_gaps(first, end)]
+
+    def _may_have_gaps(self, first: int, end: int) -> bool:
+        return any(claim.has_gaps or claim.unsure for claim, handed in self.by_claim if handed.overlaps(first, end))
 
     def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return what of these was neither handed out nor passed over for a reason."""
@@ -161,7 +171,7 @@ class Evidence:
         new = reset.facts.get("new")
         if isinstance(new, int) and (self.reset is None or self.reset.facts != reset.facts):
             self.counts.cut(new, NO_END)
-            self.answered = min(self.answered, new)
+            self.answered.cut(new, NO_END)
             self.reset = reset
 
     def landed(self, commit: int) -> None:
@@ -178,6 +188,17 @@ class Evidence:
             self.left_out = _outside(self.left_out, first, end)
         if self._suspended_left_out:
             self._suspended_left_out = _outside(self._suspended_left_out, first, end)
+
+    def begins_again(self, first: int, committed: int | None) -> None:
+        """Note that a claim begins at `first`, when `committed` was the commit: the same, of what is to be handed out again."""
+        failed = [
+            replace(left, first=max(left.first, first), next=end, failed=True)
+            for left in self.left_out
+            if left.failed or left.kind in ("given-up", "dead-lettered")
+            if (end := left.next if left.failed else min(left.next, committed or 0)) > max(left.first, first)
+        ]
+        self.wanted(first)
+        self.left_out += failed
 
     def wanted_from(self, first: int) -> None:
         """Note that reading goes back to `first`: what it comes to again before its claim ends is wanted again."""

@@ -12,7 +12,7 @@ from itertools import pairwise
 from inbound.coordinators.topic_ids import same_topic
 from inbound.proof.chain import go_through
 from inbound.proof.claims import Claim, claims_of, untold
-from inbound.proof.cuts import ended_at, noticed_at, without_cut_off
+from inbound.proof.cuts import as_told, ended_at, noticed_at, without_cut_off
 from inbound.proof.evidence import Log, grouped, in_order
 from inbound.proof.facts import sound
 from inbound.proof.intervals import intersection, union
@@ -76,11 +76,14 @@ def judge(
     events, unusable = sound(event for event in events if event.key == key)
     claims = claims_of(runs, spans, events, [*damage, *unusable], coordination)
     log = Log(extent)
-    chapters = _chapters(claims)
+    moved = untold(coordination, claims)
+    chapters = _chapters([*claims, *moved])
     told: list[Finding] = []
     former: list[FormerTopic] = []
+    before: Claim | None = None  # the last one of the topic that was deleted
     for chapter, following in pairwise(chapters):
-        evidence = go_through(without_cut_off(chapter, None).claims)
+        evidence = go_through(without_cut_off(chapter, None).claims, before)
+        before = chapter[-1]
         resolve_holes(evidence, evidence.floor)
         left_out(evidence, evidence.expected)
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
@@ -89,11 +92,12 @@ def judge(
                 following[0].epoch, evidence.start, evidence.expected, evidence.handed.end, following[0].items[0].wall
             )
         )
-    last, uncertain, lowest = without_cut_off(
-        chapters[-1] if chapters else [], coordination.committed if coordination is not None else None
-    )
+    now = chapters.pop() if chapters else []
+    now, moved = now[: len(now) - len(moved)], now[len(now) - len(moved) :]
+    coordination = as_told(now, coordination) if coordination is not None else None
+    last, uncertain, lowest = without_cut_off(now, coordination.committed if coordination is not None else None)
     if coordination is not None and (cut := coordination.cut) is not None:
-        noticed = noticed_at(chapters[-1] if chapters else [], coordination.mzxid)
+        noticed = noticed_at(now, coordination.mzxid)
         if noticed is None:
             uncertain.append(unnoticed_cut(coordination))
         elif 0 < cut < noticed:  # what is held is not looked at again: it may have been cut once more
@@ -101,12 +105,12 @@ def judge(
         lowest = min(cut, cut if lowest is None else lowest)
     if since is not None and lowest is not None:
         since = min(since, lowest)  # what was proven from there on was about other records
-    last += untold(coordination, last)
-    evidence = go_through(last)
+    last += moved
+    evidence = go_through(last, before)
     evidence.missing += uncertain
     other_damage(evidence, key, damage)
     # Also of commits that a cut lies before: what is committed is theirs as long as nobody has written it since.
-    told_of = {span.last_mzxid for claim in chapters[-1] for span in claim.spans} if chapters else set()
+    told_of = {span.last_mzxid for claim in now for span in claim.spans}
     committed = held_against_zookeeper(evidence, last, coordination, since, told_of - {None})
     start_of_evidence(evidence, since)
     resolve_holes(evidence, committed if committed is not None else evidence.floor)

@@ -139,6 +139,7 @@ class Coordination:
     #: From where on the log holds other records than the group has committed, as the brokers say; 0: they cannot tell. None:
     #: it was not cut, or the group does not know under which leader they were written.
     cut: int | None = None
+    topic_id: str | None = None  # of the topic that the commit is about, as the epoch node names it
 
 
 # -- what it says --------------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ def held_against_zookeeper(
     if coordination is None or not coordination.known:
         return expected
     committed, mzxid, epoch = coordination.committed, coordination.mzxid, coordination.epoch
+    if expected is None and committed is not None and evidence.opens and committed > min(evidence.opens):
+        expected = evidence.start = min(evidence.opens)  # the group's first commit, which somebody has moved on since
     if expected is None:
         if not claims:
             _without_a_line(evidence, coordination, since)
@@ -41,7 +43,7 @@ def held_against_zookeeper(
             evidence.lacks(first_taken_away(announced, "it holds none"), announced)
         return committed
     known = evidence.last_mzxid
-    if committed == expected or (mzxid == known and committed == evidence.last_landed):
+    if committed == expected or (mzxid is not None and mzxid == known and committed == evidence.last_landed):
         return committed
     if mzxid is not None and known is not None and mzxid <= known:
         return expected  # the ledger was read later, and knows better

@@ -169,7 +169,8 @@ class Walk:
             if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
                 self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
             self.unsettled.add(span.answered)
-            self.evidence.answered = max(self.evidence.answered, span.answered)
+            for first, end in self.own.overlaps(0, span.answered):
+                self.evidence.answered.add(first, end)
             if self.position is None and self._fresh:
                 self.evidence.anew = span.answered
         if span.landed is None:
@@ -197,11 +198,14 @@ class Walk:
             evidence.last_mzxid, evidence.last_landed = span.last_mzxid, landed
 
     def _went_back(self, landed: int) -> None:
-        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition."""
+        """The commit goes over a cut: what lies behind it is read again, by whoever has the partition.
+
+        What was answered for below the cut stays so: should retention delete it first, it was processed.
+        """
         evidence = self.evidence
         if landed < evidence.floor:
             self.ask(landed, evidence.high)
-            evidence.floor = evidence.high = evidence.answered = landed
+            evidence.floor = evidence.high = landed
 
     def _committed_past(self, landed: int, span: Span) -> None:
         assert self.position is not None
@@ -279,6 +283,8 @@ class Walk:
     def _deleted_in_hand(self, first: int, end: int, event: Event) -> None:
         """Reading had come back to `first` for what was handed out without an answer that went past it."""
         evidence = self.evidence
+        if self.claim.has_gaps or self.claim.unsure:
+            return  # the answer may be in lines that are missing
         for low, high in evidence.unanswered(
             intersection([(first, end)], union([*evidence.counts.ranges, *self.own.ranges]))
         ):
@@ -301,7 +307,10 @@ class Walk:
             cause = f"{event.facts.get('reason') or 'a reset'} moved {self.claim.consumer} from {before} to {new}"
             evidence.leave_out(LeftOut(before, new, "jumped", cause, self.claim, event.wall))
         self.ask(new, max(evidence.floor, before or 0, self.position or 0))
-        evidence.floor = evidence.high = evidence.answered = self.position = self._given = new
+        # Further on, it counts when it is committed.
+        evidence.floor, evidence.high = min(evidence.floor, new), min(evidence.high, new)
+        self.position = self._given = new
+        evidence.answered.cut(new, NO_END)
         if self.landed is not None:
             self.landed = new
 

@@ -120,6 +120,7 @@ def _coordinated(
             epoch=None if epoch is None else epoch.stat.version,
             owner=None if owner is None else owner.data.decode(errors="replace"),
             moved=Moved.noted_in(claim),
+            topic_id=None if claim is None else claim.topic_id,
         ),
         None if claim is None else claim.topic_id,
         read_to=None if claim is None else read_to(committed, claim.leader_epoch),

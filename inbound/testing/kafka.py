@@ -303,7 +303,8 @@ class FakeKafka:
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
         next_offset = records[-1].offset + 1 if len(records) < len(waiting) else stop
-        told = log.epoch_of(next_offset - 1) if self.tells_epochs and records else None  # it stands in the records
+        passed = next_offset > position  # what fills offsets without a record says it, too: markers, aborted records
+        told = log.epoch_of(next_offset - 1) if self.tells_epochs and passed else None
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
 
     def _answering(self, tp: TopicPartition) -> _Log | None:

@@ -78,6 +78,7 @@ def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
         known,
         Moved.noted_in(claim),
         _cut(world, tp, committed, claim),
+        claim.topic_id if claim is not None else None,
     )
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from inbound import failures, schedule
 from inbound.committer import Pending
-from inbound.controller.reset_offset import group
 from inbound.coordinators import nodes, ownership
 from inbound.coordinators.claim import Claim
 from inbound.coordinators.nodes import EpochInfo
@@ -50,7 +49,7 @@ def _ids_compared_as_text(plant: Plant) -> None:
         return one == other
 
     plant.around(kafka, "canonical", as_it_stands)
-    for module in (nodes, ownership, reader, group, judge):
+    for module in (nodes, ownership, reader, judge):
         plant.around(module, "same_topic", same)
 
 
@@ -183,6 +182,22 @@ def _leader_committed_for_what_is_gone(plant: Plant) -> None:
             partition.read_to = before
 
     plant.around(OutOfRange, "face", face)
+
+
+def _cut_unseen_behind_a_jump(plant: Plant) -> None:
+    """Where reading goes on behind what was read, no leader is named."""
+
+    def read(original: Original, self: Reader, wanted: Mapping[TopicPartition, tuple[Partition, int]]) -> None:
+        known = {partition: partition.read_to for partition, _ in wanted.values()}
+        for partition, position in wanted.values():
+            if partition.read_to is not None and partition.read_to.offset < position:
+                plant.bite()
+                partition.read_to = None
+        original(self, wanted)
+        for partition, read_to in known.items():
+            partition.read_to = read_to
+
+    plant.around(Reader, "_read", read)
 
 
 def _proof_counts_what_is_gone(plant: Plant) -> None:
@@ -324,6 +339,11 @@ LOGS = (
     Mutant(
         "cut-moves-in-memory-only", "R13: over a cut, the new position is committed before the next batch",
         "the next owner begins behind what was published since", _cut_moves_in_memory_only,
+        drawn=storm_has("cut"),
+    ),
+    Mutant(
+        "cut-unseen-behind-a-jump", "R13: where a processor goes on behind what was read, the leader of that is named",
+        "what was published since the cut is passed over", _cut_unseen_behind_a_jump,
         drawn=storm_has("cut"),
     ),
     Mutant(

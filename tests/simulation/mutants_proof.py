@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from inbound.ledger.memory import MemoryLedger
@@ -11,7 +12,7 @@ from inbound.proof import chain, judge
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Evidence
 from inbound.proof.intervals import Growing
-from inbound.proof.model import OffsetRange
+from inbound.proof.model import Coordination, Event, OffsetRange
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
@@ -97,6 +98,77 @@ def _successors_unsaid(plant: Plant) -> None:
     plant.around(Parts, "note", note)
 
 
+def _handed_out_is_processed(plant: Plant) -> None:
+    """What was handed out and not answered for does not matter once retention has deleted it."""
+
+    def unanswered(original: Original, self: Evidence, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        if original(self, ranges):
+            plant.bite()
+        return []
+
+    plant.around(Evidence, "unanswered", unanswered)
+
+
+def _announced_counts_for_nothing(plant: Plant) -> None:
+    """A commit that was announced, and whose node was emptied, did not land."""
+
+    def begins_anew(original: Original, evidence: Evidence, *rest: Any, **named: Any) -> None:
+        if evidence.may_have_landed:
+            plant.bite()
+            evidence.may_have_landed = set()
+        original(evidence, *rest, **named)
+
+    plant.around(chain, "_begins_anew", begins_anew)
+
+
+def _topic_without_a_start(plant: Plant) -> None:
+    """A topic that was created anew begins where the first claim of it does that has a line."""
+
+    def go_through(original: Callable[..., Evidence], claims: Sequence[Claim], former: Claim | None) -> Evidence:
+        if former is not None and not claims[0].created_anew:
+            plant.bite()
+        return original(claims, None)
+
+    plant.around(judge, "go_through", go_through)
+
+
+def _first_position_unknown(plant: Plant) -> None:
+    """A first commit that was announced, and of which no line says that it landed, has not."""
+
+    def stood_at(original: Callable[..., int | None], evidence: Evidence, claim: Claim, position: int) -> int | None:
+        if evidence.expected is None and evidence.opens:
+            plant.bite()
+            return None
+        return original(evidence, claim, position)
+
+    plant.around(chain, "_stood_at", stood_at)
+
+
+def _one_reset_only(plant: Plant) -> None:
+    """Of two resets between which nobody came, the last one's word alone counts."""
+
+    def jumps(original: Original, evidence: Evidence, claim: Claim, reset: Event, *rest: int) -> None:
+        facts = {name: value for name, value in reset.facts.items() if name != "since"}
+        if facts.get("old") != reset.facts.get("since"):
+            plant.bite()
+        original(evidence, claim, replace(reset, facts=facts), *rest)
+
+    plant.around(chain, "_jumps", jumps)
+
+
+def _put_back_is_another(plant: Plant) -> None:
+    """A commit that a hand has put back is one that no ledger knows."""
+
+    def as_told(
+        original: Callable[..., Coordination], claims: Sequence[Claim], coordination: Coordination
+    ) -> Coordination:
+        if original(claims, coordination) != coordination:
+            plant.bite()
+        return coordination
+
+    plant.around(judge, "as_told", as_told)
+
+
 PROOFS = (
     Mutant(
         "proof-knows-no-unclaimed", "the proof: records for which nobody was ever responsible are named",
@@ -116,12 +188,40 @@ PROOFS = (
         "what failed, was gone back over, and passed, is nowhere to be found", _never_come_to,
     ),
     Mutant(
+        "proof-takes-handed-out-for-processed", "the proof: what nobody answered for was to be handed out again",
+        "PROVEN, although a batch failed, and retention deleted it before it came again", _handed_out_is_processed,
+        drawn=storm_has("retain"),
+    ),
+    Mutant(
+        "proof-forgets-what-was-announced", "the proof: a commit that was announced may have landed",
+        "what was committed and whose node was emptied looks lost", _announced_counts_for_nothing,
+        drawn=storm_has("offset emptied", "offset deleted"),
+    ),
+    Mutant(
         "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",
         "records that were given up count as processed", _skipped_counts,
     ),
     Mutant(
         "gaps-unsaid", "the ledger says of which claims lines are missing",
         "PROVEN, although what was done is in no ledger", _gaps_unsaid, drawn=storm_has("ledger fails"),
+    ),
+    Mutant(
+        "proof-begins-a-topic-anywhere", "the proof: a topic that was created anew begins at its offset 0",
+        "PROVEN, although its first records were handed to nobody", _topic_without_a_start,
+        drawn=storm_has("recreate"),
+    ),
+    Mutant(
+        "proof-knows-no-first-position", "the proof: a first position that was announced counts",
+        "PROVEN, although what stands behind it was handed to nobody", _first_position_unknown,
+        drawn=storm_has("reposition"),
+    ),
+    Mutant(
+        "proof-knows-the-last-reset-alone", "the proof: a reset that nobody was told of wants again what lies behind it",
+        "what was passed over counts, although it was wanted again", _one_reset_only, "reset",
+    ),
+    Mutant(
+        "proof-takes-what-is-put-back-for-another", "the proof: a commit that a hand has put back is the ledger's",
+        "a cut that is noted counts as one that nobody has noticed", _put_back_is_another, drawn=storm_has("cut"),
     ),
     Mutant(
         "successors-unsaid", "the ledger says where a processor's successor begins",

@@ -12,7 +12,7 @@ from inbound.controller.reset_offset.data_plane import Replica, ZkDataPlane
 from inbound.controller.reset_offset.group import GroupNodes
 from inbound.controller.reset_offset.reconciler import Reconciler
 from inbound.controller.reset_offset.states import Event, State
-from inbound.coordinators.nodes import OPEN
+from inbound.coordinators.nodes import OPEN, EpochInfo
 from inbound.coordinators.paths import CommandPaths
 from inbound.coordinators.zookeeper import Check, Create, Op, RefusedError, SetData, ZooKeeper
 from inbound.holdings import Holdings
@@ -151,6 +151,17 @@ def _nobody_told(plant: Plant) -> None:
     plant.around(Holdings, "_tell_reset", tell)
 
 
+def _claims_before_forgotten(plant: Plant) -> None:
+    """A move does not carry on that somebody had claimed the partition."""
+
+    def was_claimed(info: EpochInfo) -> bool:
+        if info.claimed:
+            plant.bite()
+        return bool(info.session)
+
+    plant.put(EpochInfo, "was_claimed", property(was_claimed))
+
+
 RESETS = [
     Mutant("reset-moves-unchecked", "section 8", "a late move is done again", _moves_unchecked),
     Mutant("abandoned-gate-left-closed", "section 8", "the group stands still for ever", _abandoned_gate_left_closed),
@@ -166,5 +177,9 @@ RESETS = [
     Mutant("gate-opened-with-first-chunk", "section 8", "a part is seen moved", _opened_with_the_first_chunk, "reset"),
     Mutant("gate-opened-by-anybody", "section 8", "the group runs while it is moved", _opened_by_anybody, "reset"),
     Mutant("cancelled-after-the-move", "section 8", "it says cancelled, and has moved", _cancelled_too_late, "reset"),
+    Mutant(
+        "reset-forgets-claims", "section 8", "the proof takes what members had in hand for never claimed",
+        _claims_before_forgotten,
+    ),
     Mutant("reset-untold", "section 8", "the processor does not hear of it", _nobody_told, "reset"),
 ]  # fmt: skip

@@ -51,7 +51,8 @@ SEARCHED = [name for name in MUTANTS if name not in SHOWN_BY_TRACES]
 class Kill:
     """The plan that kills a mutant: all of it, so that another way to draw plans makes no difference."""
 
-    #: The first seed that kills it, and the seed's kind: see `plan_of`; None: the plan was written by hand.
+    #: The first seed that kills it, and the seed's kind: see `plan_of`; None: the plan was written by hand,
+    #: or is of a seed that the search does not come to.
     seed: int | None
     kind: str
     #: What the run violates, without names and numbers: see `kind_of`.

@@ -97,6 +97,7 @@ class Answers:
         """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
         known = self._partitions[given.tp]
         given.advanced = end
+        self._witness.answered(given.tp, given.first, end, given.epoch)
         known.answered = max(known.answered, (given.tenure, end))
         for offset in range(known.commit or 0, end):
             before = known.handed.get(offset)

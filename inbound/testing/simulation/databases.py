@@ -31,15 +31,20 @@ class Database:
         self._judge = judge
         self._kafka = kafka
         self._rows: dict[TopicPartition, _Row] = {}
+        #: Where claims began of which nothing is written: somebody may have set the group's offset by hand before.
+        self._begins: dict[TopicPartition, int] = {}
 
     def next_offset(self, tp: TopicPartition) -> int | None:
-        """Return where to read on; None: nothing was written of that partition yet."""
-        return self._rows[tp].next_offset if tp in self._rows else None
+        """Return where a claim reads on; None: at the group's offset, as nothing was written of that partition yet."""
+        if tp in self._rows:
+            return self._rows[tp].next_offset
+        self._begins[tp] = max(self._begins.get(tp, 0), self._judge.commit_of(tp) or 0)
+        return None
 
     def write(self, batch: Batch) -> bool:
         """Write what is new in a batch. Returns False, and writes nothing: a later claim has written already."""
         tp = TopicPartition(batch.topic, batch.partition)
-        row = self._rows.get(tp, _Row())
+        row = self._rows.get(tp) or _Row(next_offset=self._begins.get(tp, 0))
         if batch.epoch < row.epoch:
             return False
         missing = [o for o in self._kafka.offsets(*tp) if row.next_offset <= o < batch.first_offset]

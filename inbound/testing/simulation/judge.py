@@ -38,7 +38,6 @@ class Judge:
         self.repeated = 0
         self._latest = latest
         self.patience = float("inf")  # how long a reset or a shutdown waits for what is in hand, in seconds
-        self._closed_at: dict[str, float] = {}  # gates
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
         #: Partitions of which a node was refused to the group, or was of no use: it leaves them alone ever longer.
@@ -223,7 +222,9 @@ class Judge:
         if given.consumer in overtaken and self.world.clock.now() < self._calm_from + AWARE:
             return False
         known_soon = self.world.clock.now() < self._calm_from + AWARE or given.tp in self.refused
-        if (known.disowned or known.epoch in known.outside) and known_soon:
+        # Who came first after it counts: of what they and others do then it cannot know more.
+        overtaken_in = next((epoch for epoch in known.claims if epoch > given.epoch), known.epoch)
+        if (known.disowned or overtaken_in in known.outside) and known_soon:
             return False
         if known.holder is not None or known.epoch == given.epoch or known.resets:
             self.violated(
@@ -309,12 +310,6 @@ class Judge:
             topic, _, number = rest.rpartition("/")
             if family == "ids" and rest:
                 self._id_changed(commit, path, rest, who)
-            elif family == "gates":
-                gate = commit.after.get(path)
-                if gate is None or gate.data == OPEN:
-                    self._closed_at.pop(rest, None)
-                else:
-                    self._closed_at.setdefault(rest, self.world.clock.now())
             elif number.isdigit() and topic and family in ("owners", "offsets", "epochs"):
                 change = {"owners": self._owner_changed, "offsets": self._offset_changed, "epochs": self._epoch_changed}
                 change[family](commit, path, TopicPartition(topic, int(number)), who)
@@ -343,6 +338,7 @@ class Judge:
             taken = ("data", self.world.paths.owner(*tp)) in commit.changed
             known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
             known.tenure += 1
+            known.claims.append(known.epoch)
             known.holder = known.current = None
             self.witness.fenced(tp)
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
@@ -355,11 +351,12 @@ class Judge:
             self.say(f"{who} moves {tp} on to epoch {known.epoch}")
             return
         known.tenure += 1
+        known.claims.append(known.epoch)
         known.holder, known.current = who, None
         if self._nodes.claimed(tp, known.tenure):
             known.outside.append(known.epoch)
         if who is not None:
-            self.witness.claimed(tp)
+            self.witness.claimed(tp, known.epoch)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
     def _topic_id(self, path: str, data: bytes) -> str | None:
@@ -394,8 +391,7 @@ class Judge:
             self.violated(f"{who} takes down the owner node of {tp}, which is {before}'s")
         if node is None:
             self.releases += 1
-            closed_at = self._closed_at.get(tp.topic, float("inf"))
-            if known.current is not None and self.world.clock.now() >= closed_at + self.patience:
+            if known.current is not None and self.resets.waited(tp, known.current.began, self.patience):
                 self._is_abandoned(known, known.current)
 
     def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
@@ -403,6 +399,8 @@ class Judge:
         # What failed alone may be on its way to the dead letters.
         if given.position is None or given.advanced > commit or given.failed_alone:
             given.abandoned = True
+            if given.failed_alone:
+                self.witness.abandons(given.tp, given.first_record)
             for offset, before in known.handed.items():  # what waits for its commit comes again with it
                 before.abandoned |= before.tenure == given.tenure and offset >= commit
             self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")

@@ -50,8 +50,9 @@ class JudgedPartition:
     #: What processors have passed over without being handed it, and when they were handed the batch that led there.
     passed_over: dict[int, float] = field(default_factory=dict)
     answered: tuple[int, int] = (0, 0)  # the claim, and up to where it may commit
-    #: Epochs that were made from outside: what was handed out before may come again after.
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
+    claims: list[int] = field(default_factory=list)  # the epoch with which each began
+    #: Epochs that were made from outside: what was handed out before may come again after.
     outside: list[int] = field(default_factory=list)
     resets: list[ByReset] = field(default_factory=list)
     moved_at: float = -1.0  # by a reset

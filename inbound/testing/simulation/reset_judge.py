@@ -6,6 +6,7 @@ and its gate is closed; the gate opens when all are moved, or none is and none w
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,9 @@ from inbound.topic_partition import TopicPartition
 
 _COMMANDS = f"{CommandPaths.RESETS}/"
 _GROUPS = f"{GroupPaths.GROUPS}/"
+
+#: When something will happen of which nobody knows.
+NOT_YET = float("inf")
 
 Ranges = dict[TopicPartition, tuple[int, int]]
 
@@ -62,6 +66,8 @@ class ResetJudge:
         self._say = say
         self._commands: dict[str, _Command] = {}
         self._gates: dict[str, bytes] = {}
+        #: When each gate was closed, and opened again: at no time yet, where it is closed.
+        self._closures: dict[str, list[tuple[float, float]]] = defaultdict(list)
         #: What was moved in the group that is simulated: told to `on_reset` it is right, anything else is not.
         self.moves: set[tuple[TopicPartition, int | None, int]] = set()
         #: Where the group was when something of it was committed last, and where the last move has brought it.
@@ -88,6 +94,15 @@ class ResetJudge:
     def closed(self) -> list[str]:
         """Return the gates that are closed."""
         return [path for path, data in self._gates.items() if data != OPEN]
+
+    def waited(self, tp: TopicPartition, began: float, patience: float) -> bool:
+        """Whether a gate was closed for so long while a batch was in hand that was handed out then.
+
+        Its partition is released later than that where its nodes are refused, maybe when the gate is open again.
+        """
+        now = self._world.clock.now()
+        closures = self._closures[self._world.paths.gate(tp.topic)]
+        return any(began <= opened and closed + patience <= min(opened, now) for closed, opened in closures)
 
     def deleted(self, name: str) -> None:
         """Somebody deletes a command by hand."""
@@ -274,6 +289,7 @@ class ResetJudge:
 
     def _gate_changed(self, path: str, after: Snapshot, *, by_hand: bool) -> None:
         node = after.get(path)
+        self._note_closure(path, closed=node is not None and node.data != OPEN)
         if node is None:
             self._violated(f"{path} is deleted")
             return
@@ -296,6 +312,14 @@ class ResetJudge:
             return
         if known.state not in (State.STARTING, State.CANCELLING, State.REFUSING, State.CANCELLED, State.REFUSED):
             self._violated(f"{path} is opened while reset {name} is {known.state.value if known.state else 'unknown'}")
+
+    def _note_closure(self, path: str, *, closed: bool) -> None:
+        now, closures = self._world.clock.now(), self._closures[path]
+        was_closed = bool(closures) and closures[-1][1] == NOT_YET
+        if closed and not was_closed:
+            closures.append((now, NOT_YET))
+        elif was_closed and not closed:
+            closures[-1] = closures[-1][0], now
 
 
 def _name(path: str) -> str:

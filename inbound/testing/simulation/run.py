@@ -18,9 +18,9 @@ from inbound.testing.simulation.mirrors import SETTLED
 from inbound.testing.simulation.node_faults import REFUSALS
 from inbound.testing.simulation.plan import Action, Plan
 from inbound.testing.simulation.probes import PROBE, Probes
+from inbound.testing.simulation.requests import Requests
 from inbound.testing.simulation.reset_faults import EVERY_KIND
 from inbound.testing.simulation.stage import Stage
-from inbound.testing.world import Consumer
 from inbound.topic_partition import TopicPartition
 
 #: A partition is read again so long after the fault's end: the session, and this. Seconds of virtual time.
@@ -32,8 +32,6 @@ BALANCED = 4.0
 RESET, ENDED, ENDED_WITHOUT = 4.0, 12.0, 40.0
 #: Who was refused a node tries it again after as long as it was refused, and so much; but after the second at the latest.
 TRIED, TRIED_AT_LEAST = 6.0, 61.0
-#: So many requests are enough for members at rest, in `BALANCED` seconds: some are refused, and rarely tried again.
-MOST_REQUESTS = 70
 #: Of those faults that last so long, some end only when all else is well: what they do not concern goes on beside them.
 LONG = 3.0
 #: A storm waits for the end of its faults at most so long.
@@ -79,7 +77,7 @@ class Run:
         self._ends: list[Callable[[], None]] = []
         self._long_ends: list[Callable[[], None]] = []
         self._all_right = False  # no node is refused any more, and nobody waits for that
-        self._requests: dict[str, int] = {}  # of each process, `BALANCED` before they are looked at
+        self._requests = Requests(stage)
         self._unread: list[TopicPartition] = []
         self._calm_from = 0.0
         self._met: Counter[tuple[str, str]] = Counter()
@@ -118,7 +116,7 @@ class Run:
             at += ENDED_WITHOUT if plan.setup.others else ENDED
             self.stage.scheduler.at(at, self._check_resets)
         if refused := [action for action in plan.storm if action.kind in REFUSALS]:
-            self.stage.scheduler.at(at - BALANCED, self._count_requests)
+            self.stage.scheduler.at(at - BALANCED, self._requests.begin)
             self.stage.scheduler.at(at, self._check_others)
             refused_until = at if any(map(self._lasts_long, refused)) else refused_until
             at = max(at, refused_until + min(refused_until - begins + TRIED, TRIED_AT_LEAST))
@@ -273,25 +271,13 @@ class Run:
                 f"not read {self.stage.plan.setup.session + GRACE} s after the last fault's end: {', '.join(unread)}"
             )
 
-    def _count_requests(self) -> None:
-        self._requests = {c.name: self._asked(c) for c in self.stage.living()}
-
-    def _asked(self, consumer: Consumer) -> int:
-        """Return how many requests a process has sent that were no commit."""
-        return consumer.zk.requests - consumer.channel.committer.commits
-
     def _check_others(self) -> None:
         """What is refused for the nodes of some partitions concerns no other one. Then nothing is refused any more."""
         refused = set(map(str, self.stage.judge.refused))
         stalled = [tp for tp in self.stage.stalled() if tp not in refused]
         if stalled and not any(c.controller.fatal for c in self.stage.living()):
             self.stage.judge.violated(f"not committed, although nodes of others are refused: {', '.join(stalled)}")
-        for consumer in self.stage.living():
-            asked = self._asked(consumer) - self._requests.get(consumer.name, self._asked(consumer))
-            if asked > MOST_REQUESTS:
-                self.stage.judge.violated(
-                    f"{consumer.name} has asked ZooKeeper {asked} times in {BALANCED} s, with nothing to do"
-                )
+        self._requests.check()
         for end in self._long_ends:
             end()
         self._all_right = True

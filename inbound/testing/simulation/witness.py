@@ -14,7 +14,7 @@ from typing import Any
 
 from inbound.ledger.base import Done, Range, Settled
 from inbound.ledger.memory import Note, Recorded
-from inbound.processors.batch import Batch, Record
+from inbound.processors.batch import Batch
 from inbound.proof.claims import CREATED_ANEW
 from inbound.proof.evidence import NO_END
 from inbound.proof.intervals import contains, difference, intersection, union
@@ -44,9 +44,10 @@ class Witness:
 
     # -- what it sees --------------------------------------------------------------------------------------------------
 
-    def claimed(self, tp: TopicPartition) -> None:
+    def claimed(self, tp: TopicPartition, epoch: int) -> None:
         """A consumer of the group has claimed the partition; its ledger will say so, unless it dies before."""
         seen = self._seen[tp]
+        seen.claim = epoch
         seen.claimed, seen.noted, seen.silent = True, False, seen.silent + 1
 
     def fenced(self, tp: TopicPartition) -> None:
@@ -64,12 +65,23 @@ class Witness:
         seen.times.update(record.offset for record in there)
         if batch.epoch >= seen.counts_from:
             seen.handed.update((record.offset, record) for record in there)
+            seen.answered.update((record.offset, record) for record in there if record.offset < (seen.at or 0))
         for record in there:
             if seen.newest.get(record.offset, 0) <= batch.epoch:
                 seen.newest[record.offset] = batch.epoch
                 seen.failed.discard(record.offset)
                 seen.given_up.discard(record.offset)
+                seen.given_up_before.discard(record.offset)
                 seen.undecided.discard(record.offset)
+
+    def answered(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
+        """A processor that was handed what is from `first` on says that what is before `end` may be committed: also what its
+        claim was handed before.
+        """
+        seen = self._seen[tp]
+        for offset, record in seen.handed.items():
+            if offset < end and (first <= offset or epoch >= seen.newest[offset] >= seen.claim):
+                seen.answered[offset] = record
 
     def fails_alone(self, tp: TopicPartition, offset: int, epoch: int) -> None:
         """A processor failed on this one record, and had nothing to say to that."""
@@ -88,6 +100,13 @@ class Witness:
         """It says after the failure what is to be done."""
         self._seen[tp].failed.discard(offset)
         self._seen[tp].given_up.discard(offset)
+
+    def abandons(self, tp: TopicPartition, offset: int) -> None:
+        """Its owner lets go of a record that failed: whether it had time to give it up cannot be seen from outside."""
+        seen = self._seen[tp]
+        seen.undecided.add(offset)
+        seen.failed.discard(offset)
+        seen.given_up.discard(offset)
 
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
@@ -129,7 +148,10 @@ class Witness:
         `cut`: where the log was cut, and the group has not gone back for that: the reset leaves out what stands there, too.
         """
         seen = self._seen[tp]
+        seen.given_up_before |= {at for at in seen.given_up if offset <= at < (seen.at or 0)}
+        undecided = set(seen.undecided)
         seen.wants_from(offset)
+        seen.undecided |= undecided
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
         if low is not None and seen.began and offset > low:
             seen.left_out.append(LeftOut(low, offset, "jumped"))
@@ -267,6 +289,7 @@ class Witness:
             for record in gone.records:
                 seen.cut_off.setdefault(record.offset, []).append(record)
             seen.wants_from(gone.end)
+            seen.given_up_before = {at for at in seen.given_up_before if at < gone.end}
             if seen.at is not None:  # also where the group began behind that: others stand there now
                 seen.passed = union([*seen.passed, (gone.end, seen.at)])
 
@@ -274,20 +297,22 @@ class Witness:
 
     def lost(self, tp: TopicPartition) -> list[int]:
         """Return the offsets that are committed past and in the log, and whose record nobody was handed."""
-        return self._never_handed(tp, self._kafka.records(tp), self._seen[tp].passed)
+        seen = self._seen[tp]
+        return seen.lacking(self._kafka.records(tp), seen.passed, seen.handed)
 
-    def deleted(self, tp: TopicPartition, owner: str | None) -> list[int]:
+    def deleted(self, tp: TopicPartition, owner: str | None, *, unanswered: bool = False) -> list[int]:
         """Return the offsets that retention took before anybody was handed them, and that are committed past; without an
-        owner also those that whoever comes next will not find."""
+        owner also those that whoever comes next will not find.
+
+        `unanswered`: or was handed them, and had answered for them, so that they were to be handed out again.
+        """
         seen = self._seen[tp]
         ahead = [(seen.at, NO_END)] if owner is None and seen.at is not None else []
-        return self._never_handed(tp, seen.deleted.values(), union([*seen.passed, *ahead]))
-
-    def _never_handed(self, tp: TopicPartition, records: Iterable[Record], passed: Sequence[OffsetRange]) -> list[int]:
-        """Return the offsets of those that nobody was handed, although nobody said that nobody need be."""
-        seen = self._seen[tp]
-        wanted = difference(passed, union((left.first, left.next) for left in seen.left_out))
-        return sorted(r.offset for r in records if contains(wanted, r.offset) and seen.handed.get(r.offset) is not r)
+        passed = union([*seen.passed, *ahead])
+        if not unanswered:
+            return seen.lacking(seen.deleted.values(), passed, seen.handed)
+        over = seen.failed | seen.given_up | seen.undecided
+        return [at for at in seen.lacking(seen.deleted.values(), passed, seen.answered) if at not in over]
 
     def left_out(self, tp: TopicPartition, kind: LeftOutKind) -> set[int]:
         """Return the offsets that are committed past on purpose, of those that the log has."""
@@ -295,7 +320,7 @@ class Witness:
         there = {record.offset for record in self._kafka.records(tp)}
         if kind in ("given-up", "dead-lettered"):
             return (
-                {offset for offset in seen.given_up & there if offset < (seen.at or 0)}
+                {offset for offset in (seen.given_up | seen.given_up_before) & there if offset < (seen.at or 0)}
                 if kind == self.gives_up
                 else set()
             )
@@ -329,7 +354,9 @@ class Witness:
         # somebody has noticed it before.
         behind = [offset for offset in deleted if any(offset >= end for end in seen.cuts)]
         deleted = [offset for offset in deleted if offset not in behind]
-        yield from self._verdict(tp, proof, lost or deleted or (behind if seen.noticed == len(seen.cuts) else []))
+        yield from self._verdict(
+            tp, proof, owner, lost or deleted or (behind if seen.noticed == len(seen.cuts) else [])
+        )
         known = proof.proven or 0 if proof.missing else NO_END  # from there on, the proof does not say that it knows
         unwritten = any(one.unwritten for one in seen.unaccountable)
         offsets = [record.offset for record in self._kafka.records(tp) if record.offset < known]
@@ -347,6 +374,9 @@ class Witness:
             yield f"lost {named} by the proof, {lost} in truth"
         # Whichever came first: that the commit went past it, or that it was deleted.
         gone = union((f.first, f.next) for f in proof.findings if f.kind in ("lost", "lost-to-retention"))
+        in_hand = [o for o in self.deleted(tp, owner, unanswered=True) if o < known and o not in behind]
+        if not (unwritten or all(contains(gone, offset) for offset in in_hand)):
+            yield f"deleted before anybody had answered for it {gone} by the proof, {in_hand} in truth"
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
@@ -377,7 +407,7 @@ class Witness:
             if not seen.told_anew:
                 yield "the topic was recreated, and no ledger says so"
 
-    def _verdict(self, tp: TopicPartition, proof: PartitionProof, wrong: list[int]) -> Iterator[str]:
+    def _verdict(self, tp: TopicPartition, proof: PartitionProof, owner: str | None, wrong: list[int]) -> Iterator[str]:
         seen = self._seen[tp]
         if proof.verdict is Verdict.PROVEN:
             if wrong:
@@ -405,9 +435,12 @@ class Witness:
             reasons.append(Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
             reasons.append(Unaccountable("retention has deleted the place of a cut", 0))
+        known_below = [seen.at or 0, *(reason.low for reason in reasons)]
+        if seen.untold_cut is not None:  # the brokers say where it is
+            known_below.append(seen.untold_cut)
         if not reasons:
             yield f"not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
-        elif (proof.proven or 0) < min(seen.at or 0, *(reason.low for reason in reasons)):
+        elif (proof.proven or 0) < min(known_below):
             what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
             yield f"proven up to {proof.proven} alone, although {what}"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inbound.processors.batch import Record
-from inbound.proof.intervals import intersection
+from inbound.proof.intervals import contains, difference, intersection, union
 from inbound.proof.model import Finding, LeftOutKind, OffsetRange
 
 
@@ -42,6 +42,8 @@ class Seen:
     #: What commits have gone past: each record of it was handed out, or somebody said why not.
     passed: list[OffsetRange] = field(default_factory=list)
     handed: dict[int, Record] = field(default_factory=dict)
+    #: Of that, what a processor has answered for, or what was committed before it was handed out.
+    answered: dict[int, Record] = field(default_factory=dict)
     times: Counter[int] = field(default_factory=Counter)  # how often an offset was handed out
     left_out: list[LeftOut] = field(default_factory=list)
     #: What claims that found no offset of the group have begun behind: nobody has committed what was handed out of it.
@@ -49,7 +51,9 @@ class Seen:
     newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
     failed: set[int] = field(default_factory=set)  # what failed alone then
     given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
-    #: What a reset has jumped just then: whether its owner had time to give it up cannot be seen from outside.
+    #: What was given up and committed past when a reset wanted it again, and nobody has been handed again.
+    given_up_before: set[int] = field(default_factory=set)
+    #: What a reset has jumped, or its owner abandoned, just then: whether it had time to give it up cannot be seen from outside.
     undecided: set[int] = field(default_factory=set)
     deleted: dict[int, Record] = field(default_factory=dict)  # by retention
     cuts: list[int] = field(default_factory=list)  # where the log was cut
@@ -61,6 +65,7 @@ class Seen:
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     unaccountable: list[Unaccountable] = field(default_factory=list)
     claimed: bool = False  # by a consumer of the group
+    claim: int = 0  # the epoch that the last claim made
     noted: bool = True  # no ledger lacks the last claim
     handed_to: int = 0  # one past the highest offset that was handed out
     recorded: int = 0  # the last commit that a ledger knows
@@ -86,6 +91,13 @@ class Seen:
         self.given_up = {at for at in self.given_up if at < offset}
         self.failed = {at for at in self.failed if at < offset}
         self.undecided = {at for at in self.undecided if at < offset}
+
+    def lacking(
+        self, records: Iterable[Record], passed: Sequence[OffsetRange], known: Mapping[int, Record]
+    ) -> list[int]:
+        """Return the offsets of those of `records` that are passed and not known, although nobody said that nobody need be."""
+        wanted = difference(passed, union((left.first, left.next) for left in self.left_out))
+        return sorted(r.offset for r in records if contains(wanted, r.offset) and known.get(r.offset) is not r)
 
     def explains(self, finding: Finding) -> bool:
         """Whether what was passed over was passed over because a claim found no offset of the group."""

@@ -1,0 +1,178 @@
+"""What the judge of simulated runs holds against a member, and what it does not: single histories, made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from inbound import Batch, BatchResponse, TopicPartition
+from inbound.coordinators.nodes import OPEN, EpochInfo
+from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
+from inbound.processors.batch import PlainRecord
+from inbound.testing.kafka import ID_FORMS
+from inbound.testing.simulation.databases import Database
+from inbound.testing.simulation.judge import AWARE, Judge
+from inbound.testing.simulation.plan import Plan, Setup
+from inbound.testing.simulation.requests import Requests
+from inbound.testing.simulation.stage import Stage
+from inbound.testing.world import Consumer, World
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+class Judged:
+    """Two members, of which k1 has claimed the only partition in epoch 1; then things happen one by one."""
+
+    def __init__(self) -> None:
+        self.world = World(session_timeout=4.0)
+        self.world.kafka.id_forms = ID_FORMS
+        self.world.kafka.create_topic("orders", 1)
+        self.judge = Judge(self.world, latest=False)
+        self.judge.patience = 1.5
+        self.k1 = self.world.join("k1")
+        self.world.run(4)
+        self.x3 = self.world.join("x3")
+        self.world.run(1)
+        self.world.kafka.publish("orders", 0, [b"x", b"x"])
+
+    def claimed(self, by: Consumer) -> None:
+        epoch, owner = self.world.paths.epoch(*ORDERS_0), self.world.paths.owner(*ORDERS_0)
+        ops: list[Op] = [
+            SetData(epoch, EpochInfo(by.name, 0, "").encode()),
+            Create(owner, by.name.encode(), ephemeral=True),
+        ]
+        self._does(by, *ops)
+
+    def moves_epoch_on(self, owner: Consumer) -> None:
+        self._does(owner, SetData(self.world.paths.epoch(*ORDERS_0), EpochInfo(owner.name, 0, "").encode()))
+
+    def releases(self, owner: Consumer) -> None:
+        self._does(owner, Delete(self.world.paths.owner(*ORDERS_0)))
+
+    def owner_node_is_deleted(self) -> None:
+        self.judge.disowned(ORDERS_0)
+        self._does(None, Delete(self.world.paths.owner(*ORDERS_0)))
+
+    def gate(self, data: bytes) -> None:
+        self._does(None, SetData(self.world.paths.gate("orders"), data))
+
+    def group_is_set_to(self, offset: int) -> None:
+        self.judge.moved(ORDERS_0)
+        epoch, path = self.world.paths.epoch(*ORDERS_0), self.world.paths.offset(*ORDERS_0)
+        self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("somebody", 0, "").encode()))
+
+    def handed(self, to: Consumer, epoch: int, answer: BatchResponse | None = None) -> None:
+        records = [PlainRecord(offset, value=b"x") for offset in (0, 1)]
+        given = self.judge.begins(to, Batch("orders", 0, 0, 2, records, epoch), to.processor)
+        self.judge.answers.ends(given, answer)
+
+    def _does(self, who: Consumer | None, *ops: Op) -> None:
+        session = who.zk.session if who is not None else None
+        self.world.ensemble.tree.transaction(ops, session=session.id if session is not None else 0)
+
+
+@pytest.mark.parametrize(
+    ("later", "violations"),
+    [(0.5, []), (AWARE + 0.5, ["k1 is handed orders/0 in epoch 1; epoch 3 is x3's and the owner node x3's"])],
+)
+def test_who_was_overtaken_by_hand_has_time_to_find_out(later: float, violations: list[str]) -> None:
+    """However far its successor has moved the epoch on by then."""
+    judged = Judged()
+    judged.judge.calm()
+    judged.owner_node_is_deleted()
+    judged.claimed(judged.x3)
+    judged.moves_epoch_on(judged.x3)
+    judged.world.clock.advance(later)
+    judged.handed(judged.k1, epoch=1)
+    assert judged.judge.violations == violations
+
+
+@pytest.mark.parametrize(
+    ("closed", "violations"),
+    [
+        (2.0, []),
+        (1.0, [f"orders/0 offset {n} is handed out again, to k1 in epoch 2, because it gave it up by itself" for n in (0, 1)]),
+    ],
+)  # fmt: skip
+def test_what_was_abandoned_behind_a_gate_may_be_released_after_it_opens(closed: float, violations: list[str]) -> None:
+    """Its nodes were refused until then. A gate that was closed for less than `shutdown_timeout` is no reason to abandon it."""
+    judged = Judged()
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.gate(b"/inbound/commands/reset-offset/r1")
+    judged.world.clock.advance(closed)
+    judged.gate(OPEN)
+    judged.world.clock.advance(2.0)
+    judged.releases(judged.k1)
+    judged.claimed(judged.k1)
+    judged.handed(judged.k1, epoch=2)
+    assert judged.judge.violations == violations
+
+
+def _reads(stage: Stage, member: Consumer) -> None:
+    member.zk.get("/")
+
+
+def _commits(stage: Stage, member: Consumer) -> None:
+    member.zk.transaction([SetData("/consumers/audit/offsets/orders/0", b"7")])
+
+
+def _claims(stage: Stage, member: Consumer) -> None:
+    owner = stage.paths.owner(*ORDERS_0)
+    data = EpochInfo(member.consumer_id, 0, "").encode()
+    claim: list[Op] = [
+        SetData(stage.paths.epoch(*ORDERS_0), data),
+        Delete(owner),
+        Create(owner, member.consumer_id.encode(), ephemeral=True),
+    ]
+    member.zk.transaction(claim)
+    for _ in range(10):
+        member.zk.get("/")
+
+
+def _claims_what_is_refused(stage: Stage, member: Consumer) -> None:
+    stage.judge.refused.add(ORDERS_0)
+    _claims(stage, member)
+
+
+@pytest.mark.parametrize(
+    ("does", "times", "violations"),
+    [
+        (_reads, 71, ["{} has asked ZooKeeper 71 times in 4.0 s, with nothing to do"]),
+        (_commits, 200, []),
+        (_claims, 20, []),
+        (_claims_what_is_refused, 20, ["{} has asked ZooKeeper 220 times in 4.0 s, with nothing to do but 1 claims"]),
+    ],
+)  # fmt: skip
+def test_requests_of_a_member_at_rest_are_few(
+    does: Callable[[Stage, Consumer], None], times: int, violations: list[str]
+) -> None:
+    """Commits of any channel are something to do, and claims: but of what is refused to it, not again and again."""
+    stage = Stage(Plan(1, Setup(topics=(("orders", 1),), members=1), ()))
+    stage.scheduler.run(stage.world.clock.now() + 4.0)
+    folders = ("/consumers/audit", "/consumers/audit/offsets", "/consumers/audit/offsets/orders")
+    stage.ensemble.tree.transaction([Create(path) for path in (*folders, f"{folders[-1]}/0")], session=0)
+    (member,) = stage.living()
+    requests = Requests(stage)
+    requests.begin()
+    for _ in range(times):
+        does(stage, member)
+    stage.ensemble.deliver_all()
+    stage.world.clock.advance(4.0)
+    requests.check()
+    assert stage.judge.violations == [text.format(member.name) for text in violations]
+
+
+@pytest.mark.parametrize(
+    ("begins", "violations"),
+    [(2, []), (1, ["the database gets orders/0 from 2 on, and never got [1]"])],
+)
+def test_a_database_begins_where_the_group_stands(begins: int, violations: list[str]) -> None:
+    """Somebody has set the group's offset before anything was written: of what is before that, the database knows nothing."""
+    judged = Judged()
+    judged.world.kafka.publish("orders", 0, [b"x", b"x"])
+    judged.group_is_set_to(begins)
+    database = Database(judged.judge, judged.world.kafka)
+    database.next_offset(ORDERS_0)
+    database.write(Batch("orders", 0, 2, 4, [PlainRecord(offset, value=b"x") for offset in (2, 3)], 3))
+    assert judged.judge.violations == violations
