@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Unpack
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its hints forget it
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from inbound.embedded import EmbeddedCluster
@@ -100,10 +101,22 @@ class RealStage(Stage):
     def publish_committed(self, tp: TopicPartition, values: Sequence[bytes]) -> None:
         self._begin(tp, values)
         self.publisher.transactions.commit_transaction(30)
+        self._await_marker(tp)
 
     def publish_aborted(self, tp: TopicPartition, values: Sequence[bytes]) -> None:
         self._begin(tp, values)
         self.publisher.transactions.abort_transaction(30)
+        self._await_marker(tp)
+
+    def _await_marker(self, tp: TopicPartition) -> None:
+        """The coordinator answers before the end of a transaction is in the log: until then what can be read ends before it."""
+        latest = {confluent_kafka.TopicPartition(*tp): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+
+        def end(level: IsolationLevel) -> int:
+            (answer,) = self.publisher.admin.list_offsets(latest, isolation_level=level).values()
+            return int(answer.result(30).offset)
+
+        self.until(lambda: end(IsolationLevel.READ_COMMITTED) == end(IsolationLevel.READ_UNCOMMITTED))
 
     def _begin(self, tp: TopicPartition, values: Sequence[bytes]) -> None:
         producer = self.publisher.transactions

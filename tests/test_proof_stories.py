@@ -417,6 +417,22 @@ def test_who_begins_behind_the_start_of_a_topic_under_the_next_epoch_has_lost_wh
     assert (story.found(), story.proof().verdict) == ([("lost", 0, 9)], Verdict.ANOMALIES)
 
 
+def test_who_begins_behind_the_start_of_a_topic_after_lines_are_missing_has_lost_nothing_for_sure() -> None:
+    """The claim before it went on where its ledger could not be written: it may have begun the new topic."""
+    story = Story().log(20)
+    story.run("a").claim(1, at=0, topic_id=ONE).batch(30).loses()
+    b = story.run("b").note("degraded", **{"from": 1.0, "to": 2.0})
+    b.epoch, b.position = 2, 5
+    b.batch(4).releases()
+    story.run("c").claim(3, at=9, topic_id=TWO).batch(11)
+    story.zookeeper(20, epoch=3, owner="c")
+
+    proof = story.proof()
+
+    assert (proof.verdict, [f.kind for f in proof.findings], proof.proven) == (Verdict.NOT_PROVABLE, [], 0)
+    assert "what it did with the topic that was created anew is not known" in "".join(proof.missing)
+
+
 def test_one_topic_by_two_clients_is_no_other_one() -> None:
     """Each client writes the id in its own way."""
     story = Story().log(35)

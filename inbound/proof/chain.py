@@ -19,7 +19,7 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
             0  # whose ledger lacks it or not: the group begins at the new topic's start
         )
     if former is not None:
-        evidence.last_epoch = former.last_epoch
+        _follow(evidence, former, claims)
     unfenced = _unfenced(claims, evidence)
     for before, claim in zip([None, *claims], claims, strict=False):
         position = _begins(evidence, claim, before)
@@ -44,6 +44,18 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
         evidence.opens |= walk.unsettled
         evidence.last_epoch = max(evidence.last_epoch, claim.last_epoch)
     return evidence
+
+
+def _follow(evidence: Evidence, former: Claim, claims: Sequence[Claim]) -> None:
+    """The topic was deleted under `former`, or after it: where lines of that are missing, it may have begun the new one."""
+    evidence.last_epoch = former.last_epoch
+    at = claims[0].position if claims and not claims[0].created_anew else None
+    if at and (former.has_gaps or former.unsure or not former.known):
+        evidence.loose = True
+        evidence.lacks(
+            f"{former.consumer} (epoch {former.epoch}) could not write its ledger, or lines of it are missing: what it did with "
+            "the topic that was created anew is not known", 0, at,
+        )  # fmt: skip
 
 
 def _unfenced(claims: Sequence[Claim], evidence: Evidence) -> set[Claim]:
