@@ -159,9 +159,13 @@ class EpochInfo:
         former = [self.topic_id, *(known for known in self.former if not same_topic(known, topic_id))]
         return replace(self, topic_id=topic_id, former=tuple(former[:FORMER_IDS]), recreated=None, claimed=False)
 
-    def before_a_move(self, topic_id: str | None) -> EpochInfo:
-        """Return what a move of the offset to one of that topic has before it: of a former topic no claim, and no note."""
-        return self if self.is_about(topic_id) else replace(self.of_topic(topic_id), session=0, reset=None)
+    def before_a_move(self, topic_id: str | None, old: int | None) -> EpochInfo:
+        """Return what a move of the offset to one of that topic has before it, where `old` stands.
+
+        Of a former topic no claim and no note; and no note of a move to elsewhere than `old`.
+        """
+        mine = self if self.is_about(topic_id) else replace(self.of_topic(topic_id), session=0, reset=None)
+        return mine if mine.noted_offset == old else mine.without_notes()
 
     def knows_as_former(self, topic_id: str) -> bool:
         """Whether the group knows that the topic with that id was deleted.

@@ -25,6 +25,16 @@ def proof_of(stage: Stage) -> PartitionProof:
     return proof
 
 
+def created_anew() -> Stage:
+    """Return a group that has committed 10 of a topic that was deleted, and left; the new one has 20 records."""
+    stage = Stage("a", partitions=1)
+    stage.world.leave("a")
+    stage.world.kafka.delete_topic("orders")
+    stage.world.kafka.create_topic("orders", 1)
+    publish(stage.world, 20)
+    return stage
+
+
 def brief(proof: PartitionProof) -> tuple[Verdict, int | None, list[tuple[str, int, int]]]:
     return proof.verdict, proof.proven, [(f.kind, f.first, f.next) for f in proof.findings]
 
@@ -94,11 +104,7 @@ def test_who_claimed_before_a_reset_and_committed_nothing_is_responsible() -> No
 @pytest.mark.parametrize("to", [5, 10, 15])
 def test_what_a_reset_of_a_topic_that_was_created_anew_passes_is_named_before_anybody_claims_it(to: int) -> None:
     """The group's commit was 10, of the topic before, and what was handed out of that says nothing of this one."""
-    stage = Stage("a", partitions=1)
-    stage.world.leave("a")
-    stage.world.kafka.delete_topic("orders")
-    stage.world.kafka.create_topic("orders", 1)
-    publish(stage.world, 20)
+    stage = created_anew()
     stage.lead("leader")
     stage.ended(stage.submit(To.OFFSET, offset=to), within=5)
 
@@ -107,11 +113,7 @@ def test_what_a_reset_of_a_topic_that_was_created_anew_passes_is_named_before_an
 
 def test_a_claim_of_a_deleted_topic_makes_nobody_responsible_for_the_new_one() -> None:
     """Its ledgers are gone, as they were old; a reset has set the offset of the new one."""
-    stage = Stage("a", partitions=1)
-    stage.world.leave("a")
-    stage.world.kafka.delete_topic("orders")
-    stage.world.kafka.create_topic("orders", 1)
-    publish(stage.world, 20)
+    stage = created_anew()
     stage.lead("leader")
     stage.ended(stage.submit(To.OFFSET, offset=5), within=5)
     stage.world.ledgers = list  # type: ignore[assignment]
@@ -122,12 +124,8 @@ def test_a_claim_of_a_deleted_topic_makes_nobody_responsible_for_the_new_one() -
 @pytest.mark.parametrize("to", [0, 5, 10, 15])
 def test_an_import_into_a_topic_that_was_created_anew_has_jumped_its_beginning(to: int) -> None:
     """The group's commit was 10, of the topic before: that is no offset of this one."""
-    stage = Stage("a", partitions=1)
+    stage = created_anew()
     world = stage.world
-    world.leave("a")
-    world.kafka.delete_topic("orders")
-    world.kafka.create_topic("orders", 1)
-    publish(world, 20)
     offsets = TopicOffsets(stage.operator.zk, GROUP, "orders", topic_id=world.kafka.topics()["orders"].topic_id)
     (change,) = stage.do(offsets.change({0: to}, 1))
     world.join("b", Recording())

@@ -87,8 +87,7 @@ def move_ops(
     ops: list[Op] = []
     for moved in targets:
         epoch = epochs[moved.partition]
-        before = epoch.info.before_a_move(command.topic_id)
-        before = before if before.noted_offset == moved.old else before.without_notes()
+        before = epoch.info.before_a_move(command.topic_id, moved.old)
         note = before.moved(command.path, moved.old, moved.new)
         notes = replace(before, reset=note, claimed=before.was_claimed, leader_epoch=None)
         moved_on = replace(notes, consumer=CLAIMANT, session=0, nonce=_nonce())

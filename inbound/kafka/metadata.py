@@ -6,11 +6,14 @@ error of a request that somebody else has sent (3.0.12): what is asked by `reque
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import kafka.errors
 from kafka.future import Future
+
+log = logging.getLogger(__name__)
 
 #: How long one broker may take to answer before another one is asked, too. Seconds.
 ASK_ANOTHER_AFTER = 1.0
@@ -39,6 +42,7 @@ class Metadata:
         """Have what is known of leaders renewed, by one question at a time. By the one thread that uses the client."""
         if self._looking is None or self._looking.is_done:
             self._looking = self.ask()
+            self._looking.add_errback(lambda error: log.debug("kafka: no answer for metadata: %s", error))
 
     async def _ask(self) -> None:
         """One broker after the other is asked, until one answers or all that were asked cannot.

@@ -195,8 +195,7 @@ class TopicOffsets:
 
     def _moved(self, before: EpochInfo, nonce: str, old: int | None, new: int | None) -> EpochInfo:
         """Return what the epoch node is to hold: ours, with the topic ids that stood there, and a note of the move."""
-        before = before.before_a_move(self._topic_id)
-        before = before if before.noted_offset == old else before.without_notes()
+        before = before.before_a_move(self._topic_id, old)
         note = before.noted() if old == new else None
         if new is not None and new != old:
             # The next owner tells processor and ledger that the group was moved.

@@ -15,9 +15,8 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
     """Go through the claims of one topic; `former` is the last one of the topic of that name that was deleted before it."""
     evidence = Evidence()
     if former is not None or (claims and claims[0].created_anew):
-        evidence.expected = evidence.start = (
-            0  # whose ledger lacks it or not: the group begins at the new topic's start
-        )
+        # Whose ledger lacks it or not: the group begins at the new topic's start.
+        evidence.expected = evidence.start = 0
     if former is not None:
         _follow(evidence, former, claims)
     unfenced = _unfenced(claims, evidence)

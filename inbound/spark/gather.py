@@ -60,10 +60,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Coordinated:
-    """What ZooKeeper says of a partition, and of which topic of that name it says so."""
+    """What ZooKeeper says of a partition."""
 
     coordination: Coordination
-    topic_id: str | None
     #: Why a node of it cannot be used; then all of it counts for nothing.
     problem: str | None = None
     #: Up to where the log was read, and under which leader that was written; None: not known.
@@ -95,7 +94,7 @@ async def read_group(zk: ZooKeeper, group: str, partitions: Collection[TopicPart
             try:
                 answer = _coordinated(paths, tp, await offset, await epoch, await owner)
             except (BadNodeError, ZkNodeError) as error:
-                answer = Coordinated(Coordination(None, None, None, None, known=False), None, str(error))
+                answer = Coordinated(Coordination(None, None, None, None, known=False), str(error))
             if answer is not None:
                 found[tp] = answer
     return Group(True, found)
@@ -122,7 +121,6 @@ def _coordinated(
             moved=Moved.noted_in(claim),
             topic_id=None if claim is None else claim.topic_id,
         ),
-        None if claim is None else claim.topic_id,
         read_to=None if claim is None else read_to(committed, claim.leader_epoch),
     )
 

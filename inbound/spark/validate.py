@@ -327,15 +327,16 @@ def _unread(coordinated: Coordinated | None) -> str | None:
 def _of_former_topic(scene: _Scene, tp: TopicPartition, coordinated: Coordinated | None) -> str | None:
     """Say so where the group's offset is about another topic than the one of that name now."""
     now = scene.topics[tp.topic].topic_id
-    if coordinated is None or coordinated.topic_id is None or now is None or same_topic(coordinated.topic_id, now):
+    known = coordinated.coordination.topic_id if coordinated is not None else None
+    if known is None or now is None or same_topic(known, now):
         return None
-    if same_topic(coordinated.topic_id, now) is None:
+    if same_topic(known, now) is None:
         return (
-            f"the group's offset is about topic {coordinated.topic_id}, the topic's id is {now}: whether that is one topic "
+            f"the group's offset is about topic {known}, the topic's id is {now}: whether that is one topic "
             "cannot be told; set the offset with `inbound offsets reset`, and validate again"
         )
     return (
-        f"the topic was deleted and made again (its id is {now}, the group's offset is about {coordinated.topic_id}); "
+        f"the topic was deleted and made again (its id is {now}, the group's offset is about {known}); "
         "start a consumer of the group, which begins with the new one, and validate again"
     )
 
