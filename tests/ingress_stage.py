@@ -164,7 +164,7 @@ class Stage:
             self.producer,
             self.watch,
             lambda: None,
-            lambda work, done: done(work()),
+            lambda work, done: done(work),
             clock=lambda: self.loop.now,
         )
         self.look()

@@ -182,14 +182,14 @@ def test_the_size_of_a_body_is_looked_at_before_the_body() -> None:
 def test_a_large_body_is_taken_apart_beside_the_loop() -> None:
     """While it is, others are answered; a small one takes no thread."""
     stage = Stage(IngressConfig(max_event_bytes=8 * MIB))
-    aside: list[tuple[Callable[[], Any], Callable[[Any], object]]] = []
+    aside: list[tuple[Callable[[], Any], Callable[[Callable[[], Any]], object]]] = []
     stage.receiver._aside = lambda work, done: aside.append((work, done))
     connection, wire = stage.connect()
     connection.data_received(request(body=b"x" * 100_000))
     others = statuses(stage.post(request()))
     before = wire.written
     (work, done), *more = aside
-    done(work())
+    done(work)
     stage.settle(2)
 
     assert (others, before, statuses(wire.written), more) == ([202], b"", [202], [])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +42,40 @@ def test_pipelined_requests_are_answered_in_order_once_kafka_has_them() -> None:
 
     assert before == b""
     assert statuses(wire.written) == [202, 404, 202]
+
+
+def test_a_small_event_does_not_overtake_a_large_one_before_it() -> None:
+    """The large one is taken apart by another thread: what comes behind it on the same connection waits for it."""
+    stage = Stage()
+    aside: list[tuple[Callable[[], Any], Callable[[Callable[[], Any]], object]]] = []
+    stage.receiver._aside = lambda work, done: aside.append((work, done))
+    connection, wire = stage.connect()
+    connection.data_received(request(body=b"x" * 70_000) + request(body=b"second") + request(body=b"third"))
+    stage.settle(2)
+    for work, done in aside:
+        done(work)
+    connection.data_received(request(body=b"fourth"))
+    stage.settle(2)
+
+    assert [len(record.value or b"") for _, record in stage.producer.written] == [70_000, 6, 5, 6]
+    assert (statuses(wire.written), len(aside)) == ([202] * 4, 3)
+
+
+def test_a_body_that_cannot_be_taken_apart_beside_the_loop_is_answered() -> None:
+    """Such as for want of memory: else the connection would wait for ever, and nothing of what it holds be free again."""
+    stage = Stage()
+
+    def fails(work: Callable[[], Any], done: Callable[[Callable[[], Any]], object]) -> None:
+        def ends() -> Any:
+            raise MemoryError
+
+        with pytest.raises(MemoryError):  # the loop logs it
+            done(ends)
+
+    stage.receiver._aside = fails
+    answer = stage.post(request(body=b"x" * 70_000))
+
+    assert (statuses(answer), stage.receiver.counters.in_flight_bytes) == ([500], 0)
 
 
 def test_many_pipelined_requests_are_not_read_before_the_first_are_answered() -> None:
@@ -222,6 +259,34 @@ def test_who_has_the_most_connections_and_waits_longest_makes_room() -> None:
         wires.append(stage.connect(address)[1])
 
     assert [wire.closed for wire in wires] == [True, False, True, False, False, False]
+
+
+def test_who_is_being_answered_makes_no_room_though_it_has_begun_to_ask_again() -> None:
+    """Its event is written; without the answer it would be sent again."""
+    stage = Stage(limits=Limits(connections=1))
+    stage.producer.held = True
+    connection, first = stage.connect()
+    connection.data_received(request() + b"POST /topics")
+    _, second = stage.connect()
+    stage.producer.held = False
+    stage.settle()
+
+    assert (statuses(first.written), statuses(second.written)) == ([202], [503])
+
+
+@pytest.mark.parametrize("then", [b"POST /topics", b"no HTTP\r\n\r\n"], ids=["half a request", "no request"])
+def test_what_was_read_is_answered_however_long_kafka_takes(then: bytes) -> None:
+    """The time of what came behind it, and will never be a request, is not its own."""
+    stage = Stage(limits=Limits(request_seconds=30))
+    stage.producer.held = True
+    connection, wire = stage.connect()
+    connection.data_received(request() + then)
+    connection.eof_received()
+    stage.advance(31)
+    stage.producer.held = False
+    stage.settle(2)
+
+    assert statuses(wire.written)[:1] == [202]
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind() -> None:

@@ -101,8 +101,8 @@ class Connection(asyncio.Protocol):
     @property
     def waits(self) -> Waits:
         """What it waits for."""
-        if self._pending:
-            return Waits.FOR_US if self._reading is None or len(self._pending) > 1 else Waits.FOR_ITS_CLIENT
+        if self._pending and self._pending[0] is not self._reading:  # also while the next request comes
+            return Waits.FOR_US
         return Waits.FOR_ITS_CLIENT_TO_READ if self._blocked else Waits.FOR_ITS_CLIENT
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
@@ -130,6 +130,7 @@ class Connection(asyncio.Protocol):
         """A client may end its side and still wait for answers (but not with TLS, which knows no half of an end)."""
         self._deaf = self.hung_up = True
         self._give_up_reading()
+        self._await_answers()
         return bool(self._pending) and bool(self._transport.can_write_eof())
 
     def data_received(self, data: bytes) -> None:
@@ -358,8 +359,10 @@ class Connection(asyncio.Protocol):
                 self._pending.append(request)
             self._handler.count(answer)
             self._refuse(request, answer)
+            self._await_answers()
         elif request in self._pending and request.answer is not None:
             request.answer = request.answer._replace(last=True)
+            self._await_answers()
         else:
             self._ended = True
             self._finish()
@@ -388,6 +391,11 @@ class Connection(asyncio.Protocol):
             self._handler.over(request)
             if request in self._pending and not request.refused:
                 self._pending.remove(request)
+
+    def _await_answers(self) -> None:
+        """Nothing more is read: what was read is answered, however long that takes. The deadline was the next request's."""
+        if self._pending and not self._blocked:
+            self.deadline = float("inf")
 
     def _set_deadline(self) -> None:
         if self._reading is None and not self._blocked and not self._deaf:

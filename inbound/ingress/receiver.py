@@ -15,7 +15,7 @@ from typing import Any
 
 from inbound.config import IngressConfig
 from inbound.http.answers import ACCEPTED, Answer
-from inbound.http.connection import Incoming
+from inbound.http.connection import Connection, Incoming
 from inbound.ingress.producers import Cause, Failure, Producer
 from inbound.ingress.routing import RULES, NoTopicError, Router
 from inbound.ingress.topics import TopicWatch
@@ -61,8 +61,9 @@ class Counters:
     in_flight_events: int = 0
 
 
-#: Has work done by another thread, and hands what it returns to the loop's.
-Aside = Callable[[Callable[[], Any], Callable[[Any], object]], object]
+#: Has work done by another thread, one after the other; its end is told in the loop's, in the same order, by what returns what
+#: came of it, or raises.
+Aside = Callable[[Callable[[], Any], Callable[[Callable[[], Any]], object]], object]
 _BATCH = BATCH_CONTENT_TYPE.encode()
 
 
@@ -79,7 +80,6 @@ class Receiver:
         clock: Callable[[], float] = time.monotonic,
         tracing: Tracing = NO_TRACING,
     ) -> None:
-        """`aside` has work done by another thread, and hands what it returns to the loop's."""
         self._config = config
         self._aside = aside
         self._router = Router(config)
@@ -90,6 +90,7 @@ class Receiver:
         self._clock = clock
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
+        self._apart: Counter[Connection] = Counter()  # how many of its requests another thread takes apart
         self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read anew
         self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
         #: None: no token is asked for.
@@ -137,10 +138,22 @@ class Receiver:
             return
         work = partial(_parsed, request.headers, bytes(request.body))
         request.body = b""
-        if request.size > ASIDE:
-            self._aside(work, partial(self._take, request))
+        if request.size > ASIDE or request.connection in self._apart:  # none overtakes one before it
+            self._apart[request.connection] += 1
+            self._aside(work, partial(self._taken_apart, request))
         else:
             self._take(request, work())
+
+    def _taken_apart(self, request: Incoming, result: Callable[[], list[RecordParts] | Refused]) -> None:
+        self._apart[request.connection] -= 1
+        if not self._apart[request.connection]:
+            del self._apart[request.connection]
+        try:
+            records = result()
+        except BaseException:
+            self._respond(request, Answer(500, "it failed; see the log of the process"))
+            raise  # a defect of ours, or no memory: the loop logs it
+        self._take(request, records)
 
     def _take(self, request: Incoming, records: list[RecordParts] | Refused) -> None:
         """Go on with what the body has turned out to be."""

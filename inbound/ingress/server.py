@@ -149,9 +149,9 @@ class Ingress:
 
     # -- inside: the loop's thread -----------------------------------------------------------------------------------
 
-    def _aside(self, work: Callable[[], Any], done: Callable[[Any], object]) -> None:
+    def _aside(self, work: Callable[[], Any], done: Callable[[Callable[[], Any]], object]) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._parser, work)
-        future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result()))
+        future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result))
 
     def _renew_token(self) -> None:
         if self._token is not None:
