@@ -86,7 +86,11 @@ def test_an_answer_of_many_batches_is_read_up_to_the_bound() -> None:
     assert (len(taken), bool(answer), answer.next_fetch_offset) == (2, False, 1)
 
 
-@pytest.mark.parametrize("broken", [b"", b"\x1f\x8b\x08", gzip.compress(b"x" * 1000)[:-20], b"no gzip at all"])
+@pytest.mark.parametrize(
+    "broken",
+    [b"", b"\x1f\x8b\x08", gzip.compress(b"x" * 1000)[:-20], b"no gzip at all"],
+    ids=["nothing", "torn head", "torn end", "no gzip"],
+)
 def test_data_that_is_broken_is_said_to_be(broken: bytes) -> None:
     """Whatever a library raises for it, it is about this partition, and over."""
     head = batch(b"a", codec=0)[:61]
