@@ -114,19 +114,23 @@ class OffsetOutOfRangeError(PartitionError):
 class UnreadableBatchError(PartitionError):
     """A batch of records that is not to be taken apart: broken, or larger than it may be once it is decompressed."""
 
-    def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
+    def __init__(self, topic: str, partition: int, offset: int, why: str, *, broken: bool = True) -> None:
+        """`broken`: perhaps only as it came; fetched again it may be whole."""
         self.what = f"the batch of records at offset {offset} cannot be read: {why}"
         super().__init__(topic, partition, self.what)
         self.offset = offset
+        self.broken = broken
         self.faced = False  # the partition was held because of it
 
     @classmethod
-    def too_large(cls, topic: str, partition: int, offset: int, size: int, limit: int) -> UnreadableBatchError:
-        """Return what says that `size` bytes of a producer become more than `limit`."""
+    def too_large(
+        cls, topic: str, partition: int, offset: int, next_offset: int, size: int, limit: int
+    ) -> UnreadableBatchError:
+        """Return what says that `size` bytes of a producer become more than `limit`; `next_offset` is behind the batch."""
         return cls(
             topic, partition, offset,
             f"{size} bytes become more than {limit} (reader.max_decompressed_bytes) when they are decompressed; raise that, or "
-            "move the group past it (inbound offsets reset)",
+            f"move the group past it, to {next_offset} (inbound offsets reset)", broken=False,
         )  # fmt: skip
 
 

@@ -66,6 +66,30 @@ def test_a_batch_beyond_the_bound_is_not_read(codec: int) -> None:
     )
 
 
+@pytest.mark.parametrize("magic", [1, 2])
+def test_it_is_said_where_to_go_on_behind_such_a_batch(magic: int) -> None:
+    """Its first offset does not say: at the one behind that the same batch is read, and held, again."""
+    made = batch(*[b"\0" * 40 * KIB] * 3, magic=magic)
+    bomb = part(made if magic == 2 else (2).to_bytes(8, "big") + made[8:])  # a broker has the last one's offset there
+
+    with pytest.raises(UnreadableBatchError, match=r"move the group past it, to 3 \(inbound offsets reset\)"):
+        bomb.take(100)
+
+
+def test_that_there_is_no_memory_is_not_said_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told to move past it; the answer is over, and is fetched again."""
+
+    def fails(data: bytes, limit: int) -> bytes:
+        raise MemoryError
+
+    monkeypatch.setitem(DECODERS, 1, fails)
+    answer = part(batch(b"\0" * KIB))
+
+    with pytest.raises(MemoryError):
+        answer.take(100)
+    assert not answer
+
+
 def test_what_stands_before_such_a_batch_is_read_and_what_stands_behind_it_waits() -> None:
     """The error comes with the next look, and ends this answer: else kafka-python looks for its next record for ever."""
     answer = part(batch(b"a"), batch(b"\0" * 1024 * KIB), batch(b"b"))

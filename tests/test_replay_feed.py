@@ -108,5 +108,5 @@ def test_what_is_read_again_and_cannot_be_taken_apart_says_why() -> None:
     kafka.create_topic("orders", 1)
     kafka.publish_batch("orders", 0, [b"x"] * 3, 1 << 30)
 
-    with pytest.raises(UnreadableBatchError, match="raise that, or move the group past it"):
+    with pytest.raises(UnreadableBatchError, match="raise that, or move the group past it, to 3"):
         list(from_kafka(kafka.client, Unit(0, "orders", 0, 0, 3), 0, 3))

@@ -15,6 +15,7 @@ from inbound.explain.answer import Question, answers
 from inbound.explain.detector import StallDetector
 from inbound.planning import PlannedChannel
 from inbound.running import Running, RunningChannels
+from inbound.testing.kafka import FakeKafka
 from inbound.testing.world import Consumer, Recording, World
 from inbound.topic_partition import TopicPartition
 from tests.one_partition import offsets
@@ -23,7 +24,7 @@ MIB = 1024 * 1024
 TP = TopicPartition("orders", 0)
 HELD = (
     "the batch of records at offset 2 cannot be read: 1000 bytes become more than 67108864 (reader.max_decompressed_bytes) "
-    "when they are decompressed; raise that, or move the group past it (inbound offsets reset)"
+    "when they are decompressed; raise that, or move the group past it, to 5 (inbound offsets reset)"
 )
 
 
@@ -172,3 +173,46 @@ def test_its_next_owner_holds_it_too() -> None:
 
     held = [partition.held for partition in consumer.channel.status().partitions]
     assert (held, offsets(processor), bombed.world.commits()) == ([HELD, None], [], {0: 2, 1: 1})
+
+
+class Broken(Bombed):
+    """As `Bombed`, but what is wrong with the batch is that it comes broken, so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        super().__init__()
+
+    def publish(self, partition: int, count: int) -> None:
+        """Publish records; with the first of them the log begins to break batches at offset 2."""
+        fetch, kafka = FakeKafka.fetch, self.world.kafka
+
+        def breaks(tp: TopicPartition, position: int, limit: int, size: int, epoch: int | None, most: int) -> Any:
+            if tp == TP and position == 2 and self.left:
+                self.left -= 1
+                raise UnreadableBatchError(tp.topic, tp.partition, position, "CorruptRecordError: failed crc check")
+            return fetch(kafka, tp, position, 2 if tp == TP and position < 2 else limit, size, epoch, 16 * most)
+
+        kafka.fetch = breaks  # type: ignore[method-assign, assignment]
+        super().publish(partition, count)
+
+
+def test_a_batch_that_comes_broken_is_fetched_again_before_anything_is_held(caplog: pytest.LogCaptureFixture) -> None:
+    """A bit that fell on the way from a broker is no reason to wait for somebody."""
+    caplog.set_level(logging.WARNING)
+    bombed = Broken(times=2)
+
+    assert (bombed.handed[0], bombed.world.commits()[0], bombed.held) == ([0, 1, 2, 3, 4, 5], 6, [None, None])
+    assert [r.getMessage() for r in caplog.records] == [
+        "group orders/0: the batch of records at offset 2 cannot be read: CorruptRecordError: failed crc check; "
+        "fetching it again"
+    ] * 2
+
+
+def test_a_batch_that_stays_broken_is_held() -> None:
+    """After three looks; it is looked at again when somebody changes something, and may be whole by then."""
+    bombed = Broken(times=3)
+    held = bombed.held
+    bombed.reload(idle_wait="200ms")
+
+    assert held == ["the batch of records at offset 2 cannot be read: CorruptRecordError: failed crc check", None]
+    assert (bombed.handed[0], bombed.world.commits()[0], bombed.held) == ([0, 1, 2, 3, 4, 5], 6, [None, None])

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from inbound.errors import InboundError
-from inbound.http.connection import Connection, Handshake
+from inbound.http.connection import Connection
+from inbound.http.handshake import Handshake
 from inbound.http.listener import Handler, Limits, Listener
 from inbound.http.tls import Certificates
 

@@ -19,7 +19,7 @@ from inbound.kafka.decompression import DECODERS, TooLargeError
 
 
 class _Decompress(Protocol):
-    def __call__(self, codec: int, data: bytes, offset: int) -> bytes: ...
+    def __call__(self, codec: int, data: bytes, offset: int, next_offset: int) -> bytes: ...
 
 
 class BoundedRecords(MemoryRecords):  # type: ignore[misc]
@@ -44,12 +44,14 @@ class BoundedRecords(MemoryRecords):  # type: ignore[misc]
             return _Batch(batch._buffer, self._decompressed)
         return _LegacyBatch(batch._buffer, batch.magic, self._decompressed)
 
-    def _decompressed(self, codec: int, data: bytes, offset: int) -> bytes:
+    def _decompressed(self, codec: int, data: bytes, offset: int, next_offset: int) -> bytes:
         try:
             made = DECODERS[codec](data, self._limit)
         except TooLargeError:
             key, size = self._key, len(data)
-            raise UnreadableBatchError.too_large(key.topic, key.partition, offset, size, self._limit) from None
+            raise UnreadableBatchError.too_large(
+                key.topic, key.partition, offset, next_offset, size, self._limit
+            ) from None
         self._left -= len(made)
         return made
 
@@ -65,7 +67,9 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]
         batch: Any = self
         if not batch._decompressed:
             data = bytes(memoryview(batch._buffer)[batch._pos :])
-            batch._buffer = bytearray(self._decompress_within(self.compression_type, data, self.base_offset))
+            batch._buffer = bytearray(
+                self._decompress_within(self.compression_type, data, self.base_offset, self.next_offset)
+            )
             batch._pos, batch._decompressed = 0, True
 
 
@@ -85,7 +89,9 @@ class _LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]
         _, value = self._read_key_value(key_offset)
         if value is None:
             raise ValueError("the value of a compressed message is missing")
-        return self._decompress_within(self.compression_type, value, self._offset)
+        return self._decompress_within(
+            self.compression_type, value, self._offset, self._offset + 1
+        )  # that of the last one
 
 
 def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
@@ -104,7 +110,10 @@ def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
         def take(self, n: int | None = None) -> list[Any]:
             try:
                 taken: list[Any] = super().take(n)
-            except UnreadableBatchError:
+            except (
+                UnreadableBatchError,
+                MemoryError,
+            ):  # that there is no memory is not about the batch: it is fetched again
                 self.drain()
                 raise
             except Exception as error:  # what it raises for broken data is of many kinds

@@ -298,7 +298,7 @@ class FakeKafka:
         large = [one for one, size in log.batches.items() if one.stop > position and size > max_decompressed_bytes]
         stop = large[0].start if large else log.end
         if stop <= position < log.end:
-            raise UnreadableBatchError.too_large(*tp, stop, 1000, max_decompressed_bytes)
+            raise UnreadableBatchError.too_large(*tp, stop, large[0].stop, 1000, max_decompressed_bytes)
         waiting = [r for r in log.records if position <= r.offset < stop]
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
