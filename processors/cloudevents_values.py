@@ -29,7 +29,8 @@ _CODECS: Final = frozenset((
     "iso8859_3", "iso8859_4", "iso8859_5", "iso8859_6", "iso8859_7", "iso8859_8", "iso8859_9", "iso8859_10",
     "iso8859_11", "iso8859_13", "iso8859_14", "iso8859_15", "iso8859_16", "cp437", "cp850", "cp866", "cp874",
     "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258", "koi8_r", "koi8_u",
-    "mac_roman", "mac_cyrillic", "gb2312", "gbk", "gb18030", "big5", "euc_jp", "shift_jis", "iso2022_jp", "euc_kr",
+    "mac_roman", "mac_cyrillic", "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "euc_jp", "shift_jis", "cp932",
+    "iso2022_jp", "euc_kr", "cp949", "tis_620",
 ))  # fmt: skip
 #: A content type is kept with what it says, and so has a bound; those of real messages have some twenty bytes.
 LONGEST_CONTENT_TYPE: Final = 4096

@@ -164,6 +164,20 @@ def test_no_bytes_are_too_much_for_it(pieces: list[bytes]) -> None:
     assert (stage.receiver.counters.in_flight_bytes, stage.listener.connections) == (0, {})
 
 
+def test_the_body_of_a_refused_request_is_read_however_it_comes() -> None:
+    """A client that is told 404, or to come again later, may send all of it, and ask again on the same connection."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    refused = request(target="/", body=b"x" * 800_000)
+    for at in range(0, len(refused), 20_000):
+        connection.data_received(refused[at : at + 20_000])
+        stage.settle()
+    connection.data_received(request())
+    stage.settle(2)
+
+    assert (statuses(wire.written), wire.closed) == ([404, 202], False)
+
+
 def test_an_upgrade_is_ignored() -> None:
     """As Java's client asks for HTTP/2 with its first request: it is served in HTTP/1.1, and so are those after it."""
     stage = Stage()

@@ -194,9 +194,9 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         request = self._request
+        request.size += len(body)
         if request.refused:
             return
-        request.size += len(body)
         refusal = self._handler.grows(request, len(body))
         if refusal is not None:
             self._refuse(request, refusal)
