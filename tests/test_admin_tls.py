@@ -147,6 +147,15 @@ def test_a_crowd_that_shakes_no_hands_does_not_keep_others_out(secure: Make) -> 
         assert fetch_status(server.url, tls=trusting())["pid"] == 4711
 
 
+def test_who_shakes_no_hands_does_not_hold_up_the_end(secure: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of it is to be answered: so the log has no word of what is left."""
+    server = secure(AdminTlsConfig(cert_file=SERVER))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as silent:
+        assert fetch_status(server.url, tls=trusting())["pid"] == 4711  # so the silent one is in, too
+        server.close()
+        assert (silent.recv(1), caplog.messages) == (b"", [])
+
+
 def test_an_answer_that_ends_the_connection_comes_whole(secure: Make) -> None:
     """A refused request, and the connection's end as TLS has it."""
     server = secure(AdminTlsConfig(cert_file=SERVER))

@@ -14,7 +14,7 @@ class Handshake:
     """A client that is to begin with TLS: a `Client` of its listener; `Connection` takes its place then."""
 
     waits = Waits.FOR_ITS_CLIENT
-    idle = served = False
+    idle, served = True, False
     unread = 0
 
     def __init__(self, listener: Listener, accepted: socket.socket, address: str) -> None:
