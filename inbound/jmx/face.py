@@ -129,8 +129,11 @@ class JmxFace:
         answers: list[str] = []
         size = 0
         for one in body:
-            if request.gone():
-                break  # nobody reads the rest
+            if request.gone():  # or it waits, and has said that it sends nothing more: then this is not to look like all
+                raise bad_argument(
+                    f"the client hung up when {len(answers)} of its {len(body)} requests were done; keep the connection open, in "
+                    "both directions, until the answer has come"
+                )
             answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
             size += len(answers[-1])
             if size > _MOST_ANSWERED:
