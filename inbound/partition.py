@@ -181,6 +181,8 @@ class Partition:
             self.rest_until = 0.0  # a hold may be a rest without an end
         self.held = self.held_cause = None
         self.attempts = 0
+        if isinstance(self.problem, UnreadableBatchError):
+            self.problem.faced = True  # also one that is not yet: it may be read with other settings
 
     def move(self, step: Step) -> None:
         """Go where the table says.

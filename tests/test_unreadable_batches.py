@@ -14,6 +14,7 @@ from inbound.errors import UnreadableBatchError
 from inbound.explain.answer import Question, answers
 from inbound.explain.detector import StallDetector
 from inbound.planning import PlannedChannel
+from inbound.processors.batch import BatchResponse
 from inbound.running import Running, RunningChannels
 from inbound.testing.kafka import FakeKafka
 from inbound.testing.world import Consumer, Recording, World
@@ -216,3 +217,23 @@ def test_a_batch_that_stays_broken_is_held() -> None:
 
     assert held == ["the batch of records at offset 2 cannot be read: CorruptRecordError: failed crc check", None]
     assert (bombed.handed[0], bombed.world.commits()[0], bombed.held) == ([0, 1, 2, 3, 4, 5], 6, [None, None])
+
+
+def test_what_was_found_before_the_bound_was_raised_and_not_faced_yet_is_read_anew() -> None:
+    """1. A batch is found too large while a slow processor has records before it; 2. the bound is raised; 3. their turn ends."""
+    bombed = Bombed()
+    processor = bombed.consumer.processor
+    assert isinstance(processor, Recording)
+    processor.answer = lambda batch: (
+        BatchResponse.revert(wait=20) if bombed.world.clock.now() < busy else BatchResponse.advance()
+    )
+    busy = bombed.world.clock.now() + 30
+    bombed.publish(1, 2)
+    bombed.world.kafka.publish_batch("orders", 1, [b"x"] * 3, 600 * MIB)
+    bombed.world.run(10)
+    before = bombed.held
+    bombed.reload(max_decompressed_bytes="1GiB")
+    bombed.world.run(60)
+
+    assert (before, bombed.held) == ([HELD, None], [None, None])
+    assert bombed.world.commits() == {0: 6, 1: 6}
