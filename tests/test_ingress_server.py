@@ -13,6 +13,7 @@ from inbound.errors import ConfigError
 from inbound.ingress.server import Ingress
 from tests.http_receiver import CERTIFICATES
 from tests.ingress_stage import MemoryProducer, acknowledge_once, ask, await_in_flight, running
+from tests.waiting import until
 
 
 def test_an_event_is_taken_and_counted() -> None:
@@ -41,6 +42,36 @@ def test_a_stop_answers_what_is_under_way() -> None:
             ask(ingress)
 
     assert (answered, answers, producer.closed) == (True, [(202, "")], True)
+
+
+@pytest.mark.parametrize("tls", [None, TlsConfig(cert=CERTIFICATES / "server.pem")], ids=["plain", "TLS"])
+def test_who_comes_while_it_ends_is_refused_at_once(tls: TlsConfig | None) -> None:
+    """And goes to another process, or to the ingress that takes its place on this port: nobody waits for an end of others."""
+    with running(IngressConfig(tls=tls)) as (ingress, producer):
+        producer.held = True
+        answers: list[tuple[int, str]] = []
+        client = ssl.create_default_context(cafile=CERTIFICATES / "ca.pem") if tls is not None else None
+        asking = threading.Thread(target=lambda: answers.append(ask(ingress, tls=client)))
+        asking.start()
+        await_in_flight(ingress)
+        stopping = threading.Thread(target=lambda: ingress.stop(10.0))
+        stopping.start()
+        try:
+            until(lambda: _is_refused(int(ingress.url.rpartition(":")[2])), 3, "the port is closed", look=0.01)
+        finally:
+            producer.held = False
+            asking.join()
+            stopping.join()
+
+    assert answers == [(202, "")]
+
+
+def _is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_a_client_that_raises_does_not_leave_who_waits_without_an_answer(caplog: pytest.LogCaptureFixture) -> None:

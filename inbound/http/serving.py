@@ -150,14 +150,17 @@ class HttpServer:
             self._close = accepting.cancel
 
     async def _accept(self, listener: Listener, listening: socket.socket, certificates: Certificates) -> None:
-        while True:
-            try:
-                accepted, address = await listener.loop.sock_accept(listening)
-            except OSError as error:  # such as too many open files
-                self._log.error("%s: no connection can be taken: %s; trying again", self._name, error)
-                await asyncio.sleep(RETRY)
-                continue
-            Handshake(listener, accepted, str(address[0])).begin(certificates.context)
+        try:
+            while True:
+                try:
+                    accepted, address = await listener.loop.sock_accept(listening)
+                except OSError as error:  # such as too many open files
+                    self._log.error("%s: no connection can be taken: %s; trying again", self._name, error)
+                    await asyncio.sleep(RETRY)
+                    continue
+                Handshake(listener, accepted, str(address[0])).begin(certificates.context)
+        finally:
+            listening.close()  # at once: whoever connects now goes to who takes our place, and does not wait for our end
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         loop.call_later(self._limits.tick_seconds, self._tick, loop)
