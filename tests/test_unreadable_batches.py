@@ -224,10 +224,9 @@ def test_what_was_found_before_the_bound_was_raised_and_not_faced_yet_is_read_an
     bombed = Bombed()
     processor = bombed.consumer.processor
     assert isinstance(processor, Recording)
-    processor.answer = lambda batch: (
-        BatchResponse.revert(wait=20) if bombed.world.clock.now() < busy else BatchResponse.advance()
-    )
-    busy = bombed.world.clock.now() + 30
+    clock = bombed.world.clock
+    busy = clock.now() + 30
+    processor.answer = lambda _: BatchResponse.revert(wait=20) if clock.now() < busy else BatchResponse.advance()
     bombed.publish(1, 2)
     bombed.world.kafka.publish_batch("orders", 1, [b"x"] * 3, 600 * MIB)
     bombed.world.run(10)
