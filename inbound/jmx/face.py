@@ -129,7 +129,9 @@ class JmxFace:
         answers: list[str] = []
         size = 0
         for one in body:
-            if request.gone():  # or it waits, and has said that it sends nothing more: then this is not to look like all
+            if (
+                request.gone()
+            ):  # or it waits, and has said that it sends nothing more: then this is not to look like all
                 raise bad_argument(
                     f"the client hung up when {len(answers)} of its {len(body)} requests were done; keep the connection open, in "
                     "both directions, until the answer has come"
