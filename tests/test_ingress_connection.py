@@ -242,6 +242,21 @@ def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
     assert len(stage.producer.written) == 1
 
 
+@pytest.mark.parametrize("headers", [{"connection": "close"}, {}], ids=["last answer", "idle"])
+def test_a_client_that_does_not_take_the_end_of_an_answer_is_hung_up_on(headers: dict[str, str]) -> None:
+    """What is left of it is too little to be waited for as an answer is, and the connection was closed: for ever."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    connection.data_received(request(headers={**EVENT, **headers}))
+    stage.settle(2)
+
+    stage.advance(75)  # by then it is closed, when what is written is taken
+    closed = wire.closed, wire.aborted
+    stage.advance(30)
+
+    assert (closed, wire.aborted) == ((True, bool(headers)), True)
+
+
 def test_a_client_may_end_its_side_and_wait_for_the_answer() -> None:
     """As `nc` does."""
     stage = Stage()

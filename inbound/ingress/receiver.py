@@ -109,8 +109,7 @@ class Receiver:
                 host = request.special.get("host", b"").decode("latin-1")
                 target = request.target.decode("latin-1")
                 request.served = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
-            length = request.special.get("content-length")
-            answer = self._too_long(int(length)) if length is not None else None
+            answer = self._too_long(request.length) if request.length is not None else None
         if answer is not None:
             self.count(answer)
         return answer

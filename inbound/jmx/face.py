@@ -129,8 +129,8 @@ class JmxFace:
         answers: list[str] = []
         size = 0
         for one in body:
-            if request.gone():
-                break  # nobody reads the rest
+            if request.gone():  # or it has ended its side alone, and reads on: what is left out must not pass for all
+                raise bad_argument("the client has ended its side of the connection; keep it open until the answer comes")
             answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
             size += len(answers[-1])
             if size > _MOST_ANSWERED:
