@@ -69,6 +69,15 @@ def test_a_request_arrives_as_it_was_given(make: Make, receiver: Receiver) -> No
     assert (request.headers["content-type"], request.headers["x-own"]) == ("text/plain", "1")
 
 
+def test_cookies_of_a_subscriber_are_not_kept(make: Make, receiver: Receiver) -> None:
+    """Each answer could bring a hundred more, of 64 KiB each; and they would go with all that is sent from then on."""
+    receiver.answer_headers = {"Set-Cookie": "a=b; Path=/"}
+    for_one = target(receiver.url, connections=1)
+    post(make, for_one, b"x", b"y")
+
+    assert ["cookie" in request.headers for request in receiver.requests] == [False, False]
+
+
 def test_without_a_content_type_none_is_sent(make: Make, receiver: Receiver) -> None:
     """Clients like to make one up."""
     post(make, target(receiver.url), b"x", lines=LINES[:2])

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
@@ -50,6 +51,7 @@ class RequestsTransport(Transport):
         """Make the session for `target`; override it to mount adapters or to set `auth`."""
         session = requests.Session()
         session.trust_env = False
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # else a subscriber's would be kept, and sent, for ever
         adapter = TimedAdapter(pool_connections=1, pool_maxsize=target.connections, max_retries=0, pool_block=True)
         session.mount("http://", adapter)
         session.mount("https://", adapter)
