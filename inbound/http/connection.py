@@ -7,15 +7,13 @@ otherwise. Why not a ready-made server: docs/decisions/0054-one-http-server.md.
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 from collections import deque
 from typing import Any
 
 import httptools
 
 from inbound.http.answers import ACCEPTED, Answer
-from inbound.http.listener import Listener, Waits
+from inbound.http.listener import Client, Listener, Waits
 from inbound.http.tls import name_of
 from inbound.processors.spans import Served
 
@@ -64,7 +62,7 @@ class Incoming:
 class Connection(asyncio.Protocol):
     """One client: a `Client` of its listener."""
 
-    def __init__(self, listener: Listener, handshake: Handshake | None = None) -> None:
+    def __init__(self, listener: Listener, handshake: Client | None = None) -> None:
         """`handshake` has its place among the connections up to now."""
         self._listener = listener
         self._handshake = handshake
@@ -455,52 +453,6 @@ class RefusedError(Exception):
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer.reason)
         self.answer = answer
-
-
-class Handshake:
-    """A client that is to begin with TLS: a `Client` of its listener; `Connection` takes its place then."""
-
-    waits = Waits.FOR_ITS_CLIENT
-    idle = served = False
-    unread = 0
-
-    def __init__(self, listener: Listener, accepted: socket.socket, address: str) -> None:
-        self._listener = listener
-        self._socket = accepted
-        self._task: asyncio.Task[None] | None = None
-        self.address = address
-        self.since = listener.loop.time()
-        self.deadline = float("inf")  # it has one of its own
-
-    def begin(self, context: ssl.SSLContext) -> None:
-        """Shake hands, if there is room for one more."""
-        if self._listener.admit(self):
-            self._task = self._listener.loop.create_task(self._encrypt(context))
-        else:
-            self._socket.close()
-
-    def expire(self) -> None:
-        """The deadline has passed."""
-        self.abort()
-
-    def abort(self) -> None:
-        """End at once."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _encrypt(self, context: ssl.SSLContext) -> None:
-        listener = self._listener
-        try:
-            await listener.loop.connect_accepted_socket(
-                lambda: Connection(listener, self), self._socket, ssl=context,
-                ssl_handshake_timeout=listener.limits.handshake_seconds,
-            )  # fmt: skip
-        except (OSError, ssl.SSLError):  # whatever it is, the client did it
-            self._socket.close()
-        except asyncio.CancelledError:  # another one needs the place
-            self._socket.close()
-        finally:
-            listener.leave(self)
 
 
 def address_of(transport: Any) -> str:
