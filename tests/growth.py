@@ -64,6 +64,11 @@ def read(value: bytes) -> object:
         return KnownSecrets().hide(str(error))
 
 
+def structured(value: bytes) -> object:
+    """As a record that is a whole event is read."""
+    return decode_record(PlainRecord(0, value=value, headers=[("content-type", b"application/cloudevents+json")]))
+
+
 def named(query: str) -> object:
     """As profiles look for a thread."""
     return Parameters(query, ["thread"]).pattern("thread").fullmatch("a" * 150)
@@ -132,6 +137,11 @@ GROWING = (
     Growing("JSON of an exponent", body(lambda n: STRUCTURED + b',"data":1e' + b"1" * n + b"}"), posted, 8 * MIB),
     Growing("JSON of lists", nested(b"[", b"]"), posted, 8 * MIB),
     Growing("JSON of objects", nested(b'{"a":', b"}"), posted, 8 * MIB),
+    Growing("JSON of lists of nothing", body(lambda n: STRUCTURED + b',"data":[' + b"[]," * (n // 3) + b"1]}"), posted, 8 * MIB),
+    Growing(
+        "JSON of lists of nothing in a record", lambda n: STRUCTURED + b',"data":[' + b"[]," * (n // 3) + b"1]}", structured,
+        16 * MIB,
+    ),
     Growing("JSON of one name", body(lambda n: STRUCTURED + b',"data":1' * (n // 9) + b"}"), posted, 8 * MIB),
     Growing("JSON of escapes", body(lambda n: STRUCTURED + b',"data":"' + b"\\u0041" * (n // 6) + b'"}'), posted, 8 * MIB),
     Growing("thread of brackets", lambda n: "thread=" + "[" * n, named, 16 * KIB),
