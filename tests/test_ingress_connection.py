@@ -242,6 +242,21 @@ def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
     assert len(stage.producer.written) == 1
 
 
+def test_one_address_that_sends_bodies_in_part_keeps_no_other_one_out() -> None:
+    """64 MiB are sent in no time, and could be held for 30 s, again and again."""
+    stage = Stage(IngressConfig(max_in_flight_bytes=4000, max_request_bytes=1000, max_event_bytes=1000))
+    for _ in range(5):
+        connection, _ = stage.connect("10.0.0.1")
+        connection.data_received(request(body=b"x" * 999, headers={**EVENT, "content-length": "1000"}))
+    stage.settle()
+    held = stage.receiver.counters.in_flight_bytes
+    other, wire = stage.connect("10.0.0.2")
+    other.data_received(request(body=b"x" * 900))
+    stage.settle(2)
+
+    assert (held, statuses(wire.written)) == (1998, [202])
+
+
 @pytest.mark.parametrize("headers", [{"connection": "close"}, {}], ids=["last answer", "idle"])
 def test_a_client_that_does_not_take_the_end_of_an_answer_is_hung_up_on(headers: dict[str, str]) -> None:
     """What is left of it is too little to be waited for as an answer is, and the connection was closed: for ever."""

@@ -31,7 +31,7 @@ class Incoming:
     """One request; the handler answers it once, by `respond`."""
 
     __slots__ = (
-        "answer", "body", "candidates", "connection", "head_size", "headers", "keep_alive", "length", "method", "refused",
+        "answer", "body", "candidates", "coming", "connection", "head_size", "headers", "keep_alive", "length", "method", "refused",
         "reserved", "served", "size", "special", "target",
     )  # fmt: skip
 
@@ -48,8 +48,9 @@ class Incoming:
         self.keep_alive = True
         self.refused = False  # answered before its body was there
         self.answer: Answer | None = None
-        # The handler's own: bytes that it holds, the topics that it may be for, and the span that is made of it, if one is.
-        self.reserved = 0
+        # The handler's own: bytes that it holds, how many of them while more are to come, the topics that it may be for, and the
+        # span that is made of it, if one is.
+        self.reserved = self.coming = 0
         self.served: Served | None = None
         self.candidates: tuple[str, ...] = ()
 

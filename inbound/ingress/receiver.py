@@ -91,6 +91,7 @@ class Receiver:
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
         self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read anew
+        self._coming: Counter[str] = Counter()  # bytes of bodies that are not complete yet, by address
         self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
         #: None: no token is asked for.
         self.token: str | None = None
@@ -127,6 +128,7 @@ class Receiver:
         self.counters.answers[answer.status] += 1
 
     def complete(self, request: Incoming) -> None:
+        self._came(request)
         most = self._config.max_event_bytes
         if request.size > most and not _is_batch(request):
             reason = (
@@ -157,6 +159,7 @@ class Receiver:
         self._route(request, records)
 
     def over(self, request: Incoming) -> None:
+        self._came(request)
         self.counters.in_flight_bytes -= request.reserved
         request.reserved = 0
         if request.served is not None:
@@ -338,9 +341,24 @@ class Receiver:
             if self._watch.away is not None:
                 return _away(self._watch.away)
             return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
+        address = request.connection.address
+        if self._coming[address] + more > max(self._config.max_in_flight_bytes // 2, self._config.max_request_bytes):
+            reason = "too much of one address has come in part (half of ingress.max_in_flight_bytes); send fewer at a time"
+            return Answer(429, reason, RETRY_PRESSED)
         counters.in_flight_bytes += more
         request.reserved = size
+        request.coming += more
+        self._coming[address] += more
         return None
+
+    def _came(self, request: Incoming) -> None:
+        """A body is complete, or never will be: what its client still owes keeps nobody out any more."""
+        if request.coming:
+            address = request.connection.address
+            self._coming[address] -= request.coming
+            request.coming = 0
+            if not self._coming[address]:
+                del self._coming[address]
 
 
 class _Writing:
