@@ -264,6 +264,27 @@ def test_nothing_more_is_looked_up_for_a_client_that_is_gone(port: Port) -> None
     assert (json.loads(page.body)["status"], b"ended its side" in page.body, len(looked)) == (400, True, 4)
 
 
+@pytest.mark.parametrize("name", ["a", "Group"])
+def test_the_attributes_of_a_request_are_bounded(port: Port, name: str) -> None:
+    """Each is looked for in each bean: 150,000 in 1 MiB were a minute of the processor with a thousand partitions."""
+    with costing():
+        answer = port.jolokia(body={"type": "read", "mbean": "inbound:*", "attribute": [name] * 100_000})
+
+    assert (answer["status"], answer["error"]) == (
+        400, "read: 100000 attributes; 200 are the most: leave them out for all that there are",
+    )  # fmt: skip
+
+
+def test_what_all_answers_to_a_list_cost_is_bounded(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that find nothing make a small answer of much work."""
+    monkeypatch.setattr("inbound.jmx.face._MOST_SECONDS", 0.0)
+    answer = port.jolokia(body=[{"type": "search", "mbean": "inbound:topic=*a*b,*"}] * 500)
+
+    assert (answer["status"], answer["error"]) == (
+        400, "the answers to 1 of 500 requests took too long; send fewer in one",
+    )  # fmt: skip
+
+
 class Pages:
     """A server whose pages are large, or take until they are let go; probes are answered at once."""
 

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,8 @@ _MIME_TYPES = ("application/json", "text/plain")
 _MOST_DEPTH = 100
 #: Requests in a list, and characters of all answers to it; 1,000 partitions with all their attributes have a million.
 _MOST_REQUESTS, _MOST_ANSWERED = 500, 8 * 1024 * 1024
+#: Of the processor, for all answers to a list: what finds nothing says little, and looks at everything all the same.
+_MOST_SECONDS = 5.0
 
 
 class JmxFace:
@@ -127,12 +130,14 @@ class JmxFace:
         if len(body) > _MOST_REQUESTS:
             raise bad_argument(f"{len(body)} requests in one; {_MOST_REQUESTS} are the most: send them in several")
         answers: list[str] = []
-        size = 0
+        size, began = 0, time.thread_time()
         for one in body:
             if request.gone():  # or it has ended its side alone, and reads on: what is left out must not pass for all
                 raise bad_argument("the client has ended its side of the connection; keep it open until the answer comes")
             answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
             size += len(answers[-1])
+            if time.thread_time() - began > _MOST_SECONDS:
+                raise bad_argument(f"the answers to {len(answers)} of {len(body)} requests took too long; send fewer in one")
             if size > _MOST_ANSWERED:
                 raise bad_argument(f"the answers to {len(answers)} of {len(body)} requests are too long; ask for less")
         return f"[{', '.join(answers)}]"
