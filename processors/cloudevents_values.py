@@ -36,7 +36,7 @@ LONGEST_CONTENT_TYPE: Final = 4096
 #: Reasons go into logs, answers and headers of dead letters; what a stranger wrote is not repeated whole there. Characters.
 LONGEST_REASON: Final = 500
 #: Commas, colons and opening brackets in one JSON text. Python takes up to 100 bytes for each, and all of it in one piece, in
-#: which no other thread goes on: 16 MiB of `[],` were a second and 450 MiB. A batch of 8 MiB of the smallest events has 1.4 million.
+#: which no other thread goes on: 16 MiB of `[],` were a second and 450 MiB. 8 MiB of the smallest events have 1.4 million.
 MOST_PARTS: Final = 1_500_000
 _PARTS = (b",", b":", b"[", b"{")
 _LOOKED_THROUGH = 1024 * 1024
@@ -200,7 +200,9 @@ def check_parts(raw: bytes) -> None:
         piece = raw[at : at + _LOOKED_THROUGH]
         count += sum(map(piece.count, _PARTS))
         if count > MOST_PARTS:
-            raise Refused(f"JSON of {len(raw)} bytes with more than {MOST_PARTS} commas, colons and brackets; send less in one")
+            raise Refused(
+                f"JSON of {len(raw)} bytes with more than {MOST_PARTS} commas, colons and brackets; send less in one"
+            )
 
 
 def read_json(raw: bytes) -> Any:

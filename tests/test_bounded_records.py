@@ -97,11 +97,10 @@ def test_headers_are_counted_however_short_they_are(
     monkeypatch.setattr("inbound.kafka.bounded_records.HEADERS", 1000)
     monkeypatch.setattr("inbound.kafka.bounded_records.HEADER_BYTES", MIB)
     answer = part(batch(b"a", b"b", b"c", codec=codec, headers=headers), limit=MIB)
-    read: list[Any] = []
+    read = answer.take(100) if taken else []
 
     with pytest.raises(UnreadableBatchError, match="its records have more than 1000 headers; see who publishes that"):
-        while True:
-            read += answer.take(100)
+        answer.take(100)
 
     assert (len(read), bool(answer)) == (taken, False)
 

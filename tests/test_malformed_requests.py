@@ -48,7 +48,9 @@ def answers(port: int, sent: bytes) -> list[int]:
 
 def test_a_length_of_thousands_of_zeros_is_a_length(port: int) -> None:
     """Python reads no number of so many digits: each such request was a trace in the log, and got no answer."""
-    found = answers(port, b"POST /topics/orders HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"0" * 5000 + b"1\r\n\r\nx")
+    found = answers(
+        port, b"POST /topics/orders HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"0" * 5000 + b"1\r\n\r\nx"
+    )
 
     assert (len(found), set(found) <= {400, 403, 404, 405}) == (2, True)
 

@@ -52,8 +52,8 @@ class Rights:
         if not (request.certificate is not None or self._is_named(request) or self._has_token(request)):
             return text(
                 HTTPStatus.FORBIDDEN,
-                f"the host {_shown(request.host)} is none that this port is asked by: name it in admin.hosts, or use an address, or "
-                "localhost",
+                f"the host {_shown(request.host)} is none that this port is asked by: name it in admin.hosts, or use an address, "
+                "or localhost",
             )
         if request.origin is not None and _netloc(request.origin) != (request.host or "").lower():
             return text(HTTPStatus.FORBIDDEN, "nothing is told to pages of other sites")

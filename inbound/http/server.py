@@ -66,7 +66,9 @@ class Bounds:
     """What the pages of one server may take. Sizes in bytes."""
 
     threads: int = 8  # that make pages
-    waiting: int = 8  # requests that wait for one; with the threads, fewer than one address has connections: a probe gets in
+    waiting: int = (
+        8  # requests that wait for one; with the threads, fewer than one address has connections: a probe gets in
+    )
     body: int = 1024 * 1024  # of a request, where somebody wants it
     dropped: int = 64 * 1024  # of one that nobody wants: it is read, so that the client gets to read the answer
     unread: int = 32 * 1024 * 1024  # of answers that clients have not taken; beyond it only probes are answered

@@ -343,7 +343,9 @@ class Receiver:
             return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
         address = request.connection.address
         if self._coming[address] + more > max(self._config.max_in_flight_bytes // 2, self._config.max_request_bytes):
-            reason = "too much of one address has come in part (half of ingress.max_in_flight_bytes); send fewer at a time"
+            reason = (
+                "too much of one address has come in part (half of ingress.max_in_flight_bytes); send fewer at a time"
+            )
             return Answer(429, reason, RETRY_PRESSED)
         counters.in_flight_bytes += more
         request.reserved = size

@@ -133,11 +133,15 @@ class JmxFace:
         size, began = 0, time.thread_time()
         for one in body:
             if request.gone():  # or it has ended its side alone, and reads on: what is left out must not pass for all
-                raise bad_argument("the client has ended its side of the connection; keep it open until the answer comes")
+                raise bad_argument(
+                    "the client has ended its side of the connection; keep it open until the answer comes"
+                )
             answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
             size += len(answers[-1])
             if time.thread_time() - began > _MOST_SECONDS:
-                raise bad_argument(f"the answers to {len(answers)} of {len(body)} requests took too long; send fewer in one")
+                raise bad_argument(
+                    f"the answers to {len(answers)} of {len(body)} requests took too long; send fewer in one"
+                )
             if size > _MOST_ANSWERED:
                 raise bad_argument(f"the answers to {len(answers)} of {len(body)} requests are too long; ask for less")
         return f"[{', '.join(answers)}]"

@@ -204,7 +204,9 @@ def _attributes(given: Any) -> str | list[str] | None:
     if not all(isinstance(name, str) and name for name in names):
         raise bad_argument("read: attribute is no text, and no list of texts")
     if len(names) > MOST_ATTRIBUTES:
-        raise bad_argument(f"read: {len(names)} attributes; {MOST_ATTRIBUTES} are the most: leave them out for all that there are")
+        raise bad_argument(
+            f"read: {len(names)} attributes; {MOST_ATTRIBUTES} are the most: leave them out for all that there are"
+        )
     return list(names) if isinstance(given, list) else str(given)
 
 

@@ -1,7 +1,8 @@
 """What kafka-python takes apart for us, with what it lacks: bounds, and an end where a batch cannot be read.
 
-It decompresses whatever comes: 1 MB can become 30 GB, or a record of 30 million headers that are empty. And once a batch could not be read, `poll` looks for its next record for
-ever, without a pause. It is told of the classes here by `KafkaPythonClient`, for its own fetcher alone.
+It decompresses whatever comes: 1 MB can become 30 GB, or a record of 30 million headers that are empty. And once a batch could not
+be read, `poll` looks for its next record for ever, without a pause. It is told of the classes here by `KafkaPythonClient`, for its
+own fetcher alone.
 """
 
 from __future__ import annotations

@@ -42,11 +42,12 @@ def gunzip(data: bytes, limit: int) -> bytes:
     rest = given.next()
     while rest:
         member = zlib.decompressobj(wbits=31)
-        while not member.eof:
-            piece = member.decompress(rest, PIECE)
-            made.add(piece)
-            rest = member.unconsumed_tail or (b"" if member.eof else given.next())
-            if not (piece or rest or member.eof):
+        while True:
+            made.add(piece := member.decompress(rest, PIECE))
+            if member.eof:
+                break
+            rest = member.unconsumed_tail or given.next()
+            if not (piece or rest):
                 raise zlib.error("the compressed data ends too early")
         given.put_back(len(member.unused_data))
         rest = given.next_text()
