@@ -112,7 +112,11 @@ def test_a_record_of_many_headers_is_as_large_as_what_they_take() -> None:
     assert (record_size(record), _total_size([record])) == (640_001, 640_001)
 
 
-@pytest.mark.parametrize("broken", [b"", b"\x1f\x8b\x08", gzip.compress(b"x" * 1000)[:-20], b"no gzip at all"])
+@pytest.mark.parametrize(
+    "broken",
+    [b"", b"\x1f\x8b\x08", gzip.compress(b"x" * 1000)[:-20], b"no gzip at all"],
+    ids=["nothing", "torn head", "torn end", "no gzip"],
+)
 def test_data_that_is_broken_is_said_to_be(broken: bytes) -> None:
     """Whatever a library raises for it, it is about this partition, and over."""
     head = batch(b"a", codec=0)[:61]
