@@ -242,6 +242,20 @@ def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
     assert len(stage.producer.written) == 1
 
 
+def test_large_heads_are_in_flight_too() -> None:
+    """A connection may have 128 requests that wait, of 64 KiB each, with next to no body."""
+    stage = Stage()
+    stage.producer.held = True
+    connection, _ = stage.connect()
+    for size in (100, 50_000):
+        connection.data_received(request(headers={**EVENT, "x-a": "a" * size}, body=b"x"))
+    held = stage.receiver.counters.in_flight_bytes
+    stage.producer.held = False
+    stage.settle(2)
+
+    assert (50_000 < held < 50_300, stage.receiver.counters.in_flight_bytes) == (True, 0)
+
+
 def test_one_address_that_sends_bodies_in_part_keeps_no_other_one_out() -> None:
     """64 MiB are sent in no time, and could be held for 30 s, again and again."""
     stage = Stage(IngressConfig(max_in_flight_bytes=4000, max_request_bytes=1000, max_event_bytes=1000))

@@ -71,7 +71,9 @@ class Consumer:
             )
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has died already: `check` says so
-            self._process.stdin.write(f"{secrets.token_urlsafe(32)}\n".encode())  # for its admin port, which nobody asks
+            self._process.stdin.write(
+                f"{secrets.token_urlsafe(32)}\n".encode()
+            )  # for its admin port, which nobody asks
             self._process.stdin.flush()
 
     @property

@@ -35,6 +35,8 @@ _LONGEST_REFUSED = 4096
 _ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
 #: A body of more bytes is taken apart by another thread: it takes milliseconds, in which the loop would answer nobody.
 ASIDE = 64 * 1024
+#: The head of a request counts as what is in flight, too, if it has more bytes: a connection may have many that wait.
+SMALL_HEAD = 4096
 _STATUS = {
     Cause.AWAY: (503, RETRY_AWAY),
     Cause.GIVEN_UP: (503, RETRY_AWAY),
@@ -111,15 +113,15 @@ class Receiver:
                 target = request.target.decode("latin-1")
                 request.served = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
             answer = self._too_long(request.length) if request.length is not None else None
+            if answer is None and request.head_size > SMALL_HEAD:
+                answer = self._reserve(request)
         if answer is not None:
             self.count(answer)
         return answer
 
     def grows(self, request: Incoming, count: int) -> Answer | None:
         self.counters.received_bytes += count
-        if request.size <= request.reserved:
-            return None
-        answer = self._reserve(request, request.size)
+        answer = self._reserve(request)
         if answer is not None:
             self.count(answer)
         return answer
@@ -330,11 +332,12 @@ class Receiver:
             413, f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one", last=True
         )
 
-    def _reserve(self, request: Incoming, size: int) -> Answer | None:
-        """Take `size` bytes of what may be in flight for `request`; or say why not."""
-        answer = self._too_long(size)
+    def _reserve(self, request: Incoming) -> Answer | None:
+        """Take the bytes of `request` that have come of what may be in flight; or say why not."""
+        answer = self._too_long(request.size)
         if answer is not None:
             return answer
+        size = request.size + (request.head_size if request.head_size > SMALL_HEAD else 0)
         counters = self.counters
         more = size - request.reserved
         if counters.in_flight_bytes + more > self._config.max_in_flight_bytes:
