@@ -93,7 +93,7 @@ def test_an_answer_of_many_batches_is_read_up_to_the_bound() -> None:
 def test_headers_are_counted_however_short_they_are(
     monkeypatch: pytest.MonkeyPatch, codec: int, headers: int, taken: int
 ) -> None:
-    """A batch of 2 KB can have a record of 30 million, which are 2 GB, and nothing by their own bytes."""
+    """276 bytes can be a record of three million, which take 190 MiB, and nothing by their own bytes."""
     monkeypatch.setattr("inbound.kafka.bounded_records.HEADERS", 1000)
     monkeypatch.setattr("inbound.kafka.bounded_records.HEADER_BYTES", MIB)
     answer = part(batch(b"a", b"b", b"c", codec=codec, headers=headers), limit=MIB)

@@ -78,7 +78,7 @@ def test_clients_do_not_take_the_files_that_others_need(caplog: pytest.LogCaptur
 def test_a_process_without_files_says_so_now_and_then_and_goes_on(
     loop: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """asyncio's own listener logged it with a trace seventeen thousand times a second."""
+    """asyncio's own listener logged it with a trace, thousands of times a second."""
     monkeypatch.setattr(serving, "_new_loop", loop)
     with running() as (ingress, _), ExitStack() as crowd:
         address = socket.gethostbyname("localhost"), int(ingress.url.rpartition(":")[2])
