@@ -94,8 +94,8 @@ class IngressConfig(Part):
     )
     max_connections: Annotated[int, whole(1, 100_000)] = Field(
         default=2000,
-        description="Clients at a time, those at their TLS handshake included, and half as many of one address. Of more, the one "
-        "gives way that has waited longest for its client.",
+        description="Clients at a time, those at their TLS handshake included, and half as many of one address; never more than "
+        "half of the files that the process may open. Of more, the one gives way that has waited longest for its client.",
     )
     token_file: Annotated[Path, BeforeValidator(secret_file), PlainSerializer(str, when_used="json")] | None = Field(
         default=None,

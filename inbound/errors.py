@@ -133,6 +133,15 @@ class UnreadableBatchError(PartitionError):
             f"move the group past it, to {next_offset} (inbound offsets reset)", broken=False,
         )  # fmt: skip
 
+    @classmethod
+    def too_many_headers(cls, topic: str, partition: int, offset: int, most: int) -> UnreadableBatchError:
+        """Return what says that its records have more than `most` headers, each of which takes memory, however short it is."""
+        return cls(
+            topic, partition, offset,
+            f"its records have more than {most} headers; see who publishes that, raise reader.max_decompressed_bytes, or move the "
+            "group past it (inbound offsets reset)",
+        )  # fmt: skip
+
 
 class ProcessorError(InboundError):
     """The processor raised, or gave an answer that cannot be used."""

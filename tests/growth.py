@@ -12,12 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import lz4.frame
+
 from inbound.config.known_secrets import KnownSecrets
 from inbound.errors import InboundError
 from inbound.jmx.model import JmxError
 from inbound.jmx.names import ObjectName
 from inbound.jmx.requests import of_path
-from inbound.kafka.decompression import TooLargeError, gunzip
+from inbound.kafka.decompression import TooLargeError, gunzip, unlz4
 from inbound.kafka.refusals import refusal
 from inbound.processors.batch import PlainRecord
 from inbound.processors.cloudevents_bridge import http_to_records
@@ -31,12 +33,13 @@ BEAN = ObjectName.parse("inbound:type=Partition,topic=" + "a" * 249)
 
 @dataclass(frozen=True)
 class Growing:
-    """One kind of input; `most` is the largest that can come, in bytes."""
+    """One kind of input; `most` is the largest that can come, in bytes, and at `shown` it is seen how its cost grows."""
 
     name: str
     grow: Callable[[int], Any]
     parse: Callable[[Any], object]
     most: int
+    shown: int = 64 * 1024
 
 
 def header(value: Callable[[int], bytes], name: bytes = b"ce-x") -> Callable[[int], Any]:
@@ -61,6 +64,11 @@ def read(value: bytes) -> object:
         return KnownSecrets().hide(str(error))
 
 
+def structured(value: bytes) -> object:
+    """As a record that is a whole event is read."""
+    return decode_record(PlainRecord(0, value=value, headers=[("content-type", b"application/cloudevents+json")]))
+
+
 def named(query: str) -> object:
     """As profiles look for a thread."""
     return Parameters(query, ["thread"]).pattern("thread").fullmatch("a" * 150)
@@ -81,6 +89,8 @@ BATCH = b"application/cloudevents-batch+json"
 TLS = {"security.protocol": "SSL"}
 EVENTS = '{"specversion":"1.0","id":"1","source":"s","type":"t"}'
 KIB, MIB = 1024, 1024 * 1024
+GZIP_EMPTY = gzip.compress(b"", mtime=0)
+LZ4_EMPTY = lz4.frame.compress(b"", store_size=False)
 
 
 def text(charset: str, piece: bytes) -> Callable[[int], Any]:
@@ -128,11 +138,18 @@ GROWING = (
     Growing("JSON of an exponent", body(lambda n: STRUCTURED + b',"data":1e' + b"1" * n + b"}"), posted, 8 * MIB),
     Growing("JSON of lists", nested(b"[", b"]"), posted, 8 * MIB),
     Growing("JSON of objects", nested(b'{"a":', b"}"), posted, 8 * MIB),
+    Growing("JSON of lists of nothing", body(lambda n: STRUCTURED + b',"data":[' + b"[]," * (n // 3) + b"1]}"), posted, 8 * MIB),
+    Growing(
+        "JSON of lists of nothing in a record", lambda n: STRUCTURED + b',"data":[' + b"[]," * (n // 3) + b"1]}", structured,
+        16 * MIB,
+    ),
     Growing("JSON of one name", body(lambda n: STRUCTURED + b',"data":1' * (n // 9) + b"}"), posted, 8 * MIB),
     Growing("JSON of escapes", body(lambda n: STRUCTURED + b',"data":"' + b"\\u0041" * (n // 6) + b'"}'), posted, 8 * MIB),
     Growing("thread of brackets", lambda n: "thread=" + "[" * n, named, 16 * KIB),
     Growing("thread of stars", lambda n: "thread=" + "*a" * (n // 2), named, 16 * KIB),
     Growing("broker's words", lambda n: "Handshake failed: " * (n // 18), lambda said: refusal(said, "b:1", TLS), 32 * KIB),
+    Growing("gzip of empty texts", lambda n: GZIP_EMPTY * (n // 20), lambda data: gunzip(data, 64 * MIB), 4 * MIB, MIB),
+    Growing("LZ4 of empty texts", lambda n: LZ4_EMPTY * (n // 11), lambda data: unlz4(data, 64 * MIB), 4 * MIB, MIB),
     Growing("gzip of zeros", lambda n: gzip.compress(b"\0" * (n * 50)), lambda data: gunzip(data, 64 * MIB), 2 * MIB),
 )  # fmt: skip
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import io
-import json
 import logging
 import random
 import time
@@ -28,7 +27,7 @@ from inbound.coordinators.nodes import decode_epoch, decode_member, decode_offse
 from inbound.errors import InboundError
 from inbound.http.rights import Rights
 from inbound.http.server import Request
-from inbound.jmx.face import JmxFace
+from inbound.jmx.face import JmxFace, _json
 from inbound.jmx.model import JmxError
 from inbound.jmx.names import ObjectName
 from inbound.jmx.requests import of_json, of_path
@@ -296,7 +295,7 @@ PARSERS = (
         "JMX pattern of a value", _JMX, lambda text: ObjectName.parse(f"inbound:topic={text},*").matches(_BEAN), 4000
     ),
     Parser("Jolokia path", _JMX, lambda text: of_path(text, {}), 16 * 1024),
-    Parser("Jolokia request", _JSON, lambda text: of_json(json.loads(text), {})),
+    Parser("Jolokia request", _JSON, lambda text: of_json(_json(text.encode("utf-8", "replace")), {})),
     Parser("YAML", _YAML, lambda text: parse_all(text, "a.yaml"), 32 * 1024),
     Parser(
         "offsets as CSV",
@@ -334,8 +333,8 @@ def motif_of(parser: Parser, rng: random.Random) -> Motif:
 
 
 def take(parser: Parser, text: str) -> None:
-    """Have it parsed, or refused in one of the ways that are foreseen."""
-    with suppress(InboundError, JmxError, ValueError, RecursionError, yaml.YAMLError):
+    """Have it parsed, or refused in one of the ways that are foreseen; what is nested too deeply is one of them."""
+    with suppress(InboundError, JmxError, ValueError, yaml.YAMLError):
         parser.take(text)
 
 

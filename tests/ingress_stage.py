@@ -97,6 +97,7 @@ class Wire:
         self.reading = True
         self.ended = False  # its writing side
         self.closed = False
+        self.aborted = False
 
     def write(self, data: bytes) -> None:
         assert not self.closed
@@ -121,7 +122,7 @@ class Wire:
         self.closed = True
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self.aborted = True
 
     def pause_reading(self) -> None:
         self.reading = False

@@ -144,6 +144,12 @@ def _codings() -> Iterator[tuple[str, bytes]]:
         yield f"coding {value!r}", _post(b"Transfer-Encoding: " + value, body=b"0\r\n\r\n")
     yield "two codings", _post(b"Transfer-Encoding: chunked", b"Transfer-Encoding: identity", body=b"0\r\n\r\n")
     yield "two equal codings", _post(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n")
+    for version in (b"HTTP/1.0", b"HTTP/2.0"):
+        upgrade = (b"Connection: upgrade", b"Upgrade: h2c", b"Transfer-Encoding: chunked")
+        yield (
+            f"chunks of {version.decode()} that asks for another protocol",
+            _post(*upgrade, body=b"0\r\n\r\n", version=version),
+        )
     yield "chunks of HTTP/1.0", _post(b"Transfer-Encoding: chunked", body=b"0\r\n\r\n", version=b"HTTP/1.0")
 
 

@@ -266,6 +266,27 @@ def test_nothing_more_is_looked_up_for_a_client_that_is_gone(port: Port) -> None
     assert "the client hung up when 3 of its 500 requests were done" in answer["error"]
 
 
+@pytest.mark.parametrize("name", ["a", "Group"])
+def test_the_attributes_of_a_request_are_bounded(port: Port, name: str) -> None:
+    """Each is looked for in each bean: 150,000 in 1 MiB were a minute of the processor with a thousand partitions."""
+    with costing():
+        answer = port.jolokia(body={"type": "read", "mbean": "inbound:*", "attribute": [name] * 100_000})
+
+    assert (answer["status"], answer["error"]) == (
+        400, "read: 100000 attributes; 200 are the most: leave them out for all that there are",
+    )  # fmt: skip
+
+
+def test_what_all_answers_to_a_list_cost_is_bounded(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that find nothing make a small answer of much work."""
+    monkeypatch.setattr("inbound.jmx.face._MOST_SECONDS", 0.0)
+    answer = port.jolokia(body=[{"type": "search", "mbean": "inbound:topic=*a*b,*"}] * 500)
+
+    assert (answer["status"], answer["error"]) == (
+        400, "the answers to 1 of 500 requests took too long; send fewer in one",
+    )  # fmt: skip
+
+
 class Pages:
     """A server whose pages are large, or take until they are let go; probes are answered at once."""
 
@@ -314,6 +335,16 @@ def test_probes_are_answered_while_all_pages_are_being_made() -> None:
         pages.go_on.set()
 
         assert (probe, {client.recv(100).split()[1] for client in clients}) == (200, {b"200"})
+
+
+def test_a_crowd_of_one_address_keeps_no_probe_of_that_address_out() -> None:
+    """Behind a proxy, and on loopback, all are one address."""
+    with closing(Pages(held=True)) as pages, ExitStack() as crowd:
+        for _ in range(40):
+            crowd.enter_context(pages.connect(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n"))
+        until(lambda: pages.ask("/slow") == 503, 10, "no further page is made", look=0.001)
+
+        assert pages.ask("/healthz") == 200
 
 
 def test_answers_that_nobody_reads_are_bounded() -> None:

@@ -14,20 +14,22 @@ from kafka.structs import TopicPartition
 from inbound.errors import UnreadableBatchError
 from inbound.kafka.bounded_records import bounded_parts
 from inbound.kafka.decompression import DECODERS, TooLargeError
+from inbound.kafka.kafka_python import _total_size
+from inbound.processors.batch import record_size
 
 TP = TopicPartition("orders", 0)
-KIB = 1024
+KIB, MIB = 1024, 1024 * 1024
 ENCODERS = {
     1: kafka.codec.gzip_encode, 2: kafka.codec.snappy_encode, 3: kafka.codec.lz4_encode, 4: kafka.codec.zstd_encode,
 }  # fmt: skip
 CODECS = pytest.mark.parametrize("codec", ENCODERS, ids=["gzip", "snappy", "lz4", "zstd"])
 
 
-def batch(*values: bytes, codec: int = 1, magic: int = 2) -> bytes:
-    """Return a batch of records as a broker has it."""
+def batch(*values: bytes, codec: int = 1, magic: int = 2, headers: int = 0) -> bytes:
+    """Return a batch of records as a broker has it, each with so many headers of nothing."""
     made = MemoryRecordsBuilder(magic, codec, 1 << 30)
     for value in values:
-        made.append(None, None, value)
+        made.append(None, None, value, [("", b"")] * headers)
     made.close()
     return bytes(made.buffer())
 
@@ -108,6 +110,30 @@ def test_an_answer_of_many_batches_is_read_up_to_the_bound() -> None:
     taken = answer.take(100)
 
     assert (len(taken), bool(answer), answer.next_fetch_offset) == (2, False, 1)
+
+
+@pytest.mark.parametrize(("headers", "taken"), [(400, 2), (1000, 1), (1001, 0), (20_000, 0)])
+@pytest.mark.parametrize("codec", [0, 4], ids=["plain", "zstd"])
+def test_headers_are_counted_however_short_they_are(
+    monkeypatch: pytest.MonkeyPatch, codec: int, headers: int, taken: int
+) -> None:
+    """276 bytes can be a record of three million, which take 190 MiB, and nothing by their own bytes."""
+    monkeypatch.setattr("inbound.kafka.bounded_records.HEADERS", 1000)
+    monkeypatch.setattr("inbound.kafka.bounded_records.HEADER_BYTES", MIB)
+    answer = part(batch(b"a", b"b", b"c", codec=codec, headers=headers), limit=MIB)
+    read = answer.take(100) if taken else []
+
+    with pytest.raises(UnreadableBatchError, match="its records have more than 1000 headers; see who publishes that"):
+        answer.take(100)
+
+    assert (len(read), bool(answer)) == (taken, False)
+
+
+def test_a_record_of_many_headers_is_as_large_as_what_they_take() -> None:
+    """Else a thousand of them were read ahead, 32 MiB each, and counted as nothing."""
+    (record,) = part(batch(b"x", headers=10_016)).take(100)
+
+    assert (record_size(record), _total_size([record])) == (640_001, 640_001)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ from tests.growth import GROWING, Growing, cost, take
 from tests.growth_search import FLOOR, KEPT_OUT, PARSERS, RATIO, Parser, motif_of, slower
 from tests.heartbeat import kept_out
 
-#: The largest that is looked at here, in bytes; each of the attacks took seconds at it.
-LARGEST = 64 * 1024
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 
@@ -21,7 +19,7 @@ SEED = int(os.environ.get("FUZZ_SEED", "1"))
 @pytest.mark.parametrize("one", GROWING, ids=lambda one: one.name)
 def test_an_attack_that_froze_a_process_costs_no_more_than_its_size(one: Growing) -> None:
     """Each did once, or is of the kind."""
-    size = min(LARGEST, one.most)
+    size = min(one.shown, one.most)
     half, whole = cost(one, size // 2), cost(one, size)
 
     assert whole < RATIO * max(half, FLOOR / RATIO)

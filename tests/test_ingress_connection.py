@@ -321,6 +321,50 @@ def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
     assert len(stage.producer.written) == 1
 
 
+def test_large_heads_are_in_flight_too() -> None:
+    """A connection may have 128 requests that wait, of 64 KiB each, with next to no body."""
+    stage = Stage()
+    stage.producer.held = True
+    connection, _ = stage.connect()
+    for size in (100, 50_000):
+        connection.data_received(request(headers={**EVENT, "x-a": "a" * size}, body=b"x"))
+    held = stage.receiver.counters.in_flight_bytes
+    stage.producer.held = False
+    stage.settle(2)
+
+    assert (50_000 < held < 50_300, stage.receiver.counters.in_flight_bytes) == (True, 0)
+
+
+def test_one_address_that_sends_bodies_in_part_keeps_no_other_one_out() -> None:
+    """64 MiB are sent in no time, and could be held for 30 s, again and again."""
+    stage = Stage(IngressConfig(max_in_flight_bytes=4000, max_request_bytes=1000, max_event_bytes=1000))
+    for _ in range(5):
+        connection, _ = stage.connect("10.0.0.1")
+        connection.data_received(request(body=b"x" * 999, headers={**EVENT, "content-length": "1000"}))
+    stage.settle()
+    held = stage.receiver.counters.in_flight_bytes
+    other, wire = stage.connect("10.0.0.2")
+    other.data_received(request(body=b"x" * 900))
+    stage.settle(2)
+
+    assert (held, statuses(wire.written)) == (1998, [202])
+
+
+@pytest.mark.parametrize("headers", [{"connection": "close"}, {}], ids=["last answer", "idle"])
+def test_a_client_that_does_not_take_the_end_of_an_answer_is_hung_up_on(headers: dict[str, str]) -> None:
+    """What is left of it is too little to be waited for as an answer is, and the connection was closed: for ever."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    connection.data_received(request(headers={**EVENT, **headers}))
+    stage.settle(2)
+
+    stage.advance(75)  # by then it is closed, when what is written is taken
+    closed = wire.closed, wire.aborted
+    stage.advance(30)
+
+    assert (closed, wire.aborted) == ((True, bool(headers)), True)
+
+
 def test_a_client_may_end_its_side_and_wait_for_the_answer() -> None:
     """As `nc` does."""
     stage = Stage()

@@ -448,7 +448,7 @@ def test_the_names_that_it_may_be_asked_by_are_those_of_the_admin_port() -> None
         assert profiles.listener is listener
     finally:
         profiles.close()
-    assert (refused[0], b"or name it in admin.hosts" in refused[1], told[0]) == (403, True, 200)
+    assert (refused[0], b"name it in admin.hosts" in refused[1], told[0]) == (403, True, 200)
 
 
 def test_the_command_line_makes_it_of_the_configuration(tmp_path: Path) -> None:

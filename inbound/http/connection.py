@@ -31,8 +31,8 @@ class Incoming:
     """One request; the handler answers it once, by `respond`."""
 
     __slots__ = (
-        "answer", "body", "candidates", "connection", "head_size", "headers", "keep_alive", "method", "refused", "reserved",
-        "served", "size", "special", "target",
+        "answer", "body", "candidates", "coming", "connection", "head_size", "headers", "keep_alive", "length", "method", "refused",
+        "reserved", "served", "size", "special", "target",
     )  # fmt: skip
 
     def __init__(self, connection: Connection) -> None:
@@ -43,12 +43,14 @@ class Incoming:
         self.special: dict[str, bytes] = {}  # those of `SPECIAL`, by name in lower case
         self.body: bytes | bytearray = b""
         self.head_size = 0  # of the target and the headers
+        self.length: int | None = None  # of the body, as announced
         self.size = 0  # of the body so far
         self.keep_alive = True
         self.refused = False  # answered before its body was there
         self.answer: Answer | None = None
-        # The handler's own: bytes that it holds, the topics that it may be for, and the span that is made of it, if one is.
-        self.reserved = 0
+        # The handler's own: bytes that it holds, how many of them while more are to come, the topics that it may be for, and the
+        # span that is made of it, if one is.
+        self.reserved = self.coming = 0
         self.served: Served | None = None
         self.candidates: tuple[str, ...] = ()
 
@@ -246,7 +248,7 @@ class Connection(asyncio.Protocol):
         if self._ended:
             self._finish()
         elif self._deaf and not pending:
-            self._transport.close()
+            self._close()
         else:
             self._pace()
             self._set_deadline()
@@ -254,12 +256,12 @@ class Connection(asyncio.Protocol):
     def expire(self) -> None:
         """The deadline has passed."""
         self.deadline = float("inf")
-        if self._blocked:
+        if self._blocked or self._transport.is_closing():
             self._transport.abort()
         elif self._reading is not None and not self._deaf:
             self._end_with(Answer(408, "the request did not come to its end in time; send it again", last=True))
         else:
-            self._transport.close()
+            self._close()
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -312,9 +314,10 @@ class Connection(asyncio.Protocol):
     def _without_upgrade(self) -> bytes:
         """Return the head of the request that asks for another protocol, to be read as one that does not.
 
-        To go on in HTTP/1.1 is every server's right, and what clients that offer HTTP/2 expect.
+        To go on as it began is every server's right, and what clients that offer HTTP/2 expect.
         """
         request = self._request
+        version = self._parser.get_http_version().encode()
         self._parser = httptools.HttpRequestParser(self)
         method = b"GET" if request.method == b"CONNECT" else request.method
         target = request.target if request.method != b"CONNECT" else b"/"  # answered with 405
@@ -324,7 +327,7 @@ class Connection(asyncio.Protocol):
             else []
         )
         kept = [b"%b: %b" % pair for pair in request.headers if pair[0].lower() not in _HOP_BY_HOP]
-        return b"\r\n".join([b"%b %b HTTP/1.1" % (method, target), *kept, *closes, b"", b""])
+        return b"\r\n".join([b"%b %b HTTP/%b" % (method, target, version), *kept, *closes, b"", b""])
 
     def _refuse(self, request: Incoming, answer: Answer) -> None:
         """Answer before the body has come: it is read, and thrown away, unless the connection ends."""
@@ -373,7 +376,7 @@ class Connection(asyncio.Protocol):
         self._deaf = True
         self._give_up_reading()
         if not still_sending:
-            self._transport.close()
+            self._close()
             return
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -381,6 +384,11 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
         self.deadline = self._listener.loop.time() + self._limits.linger_seconds
+
+    def _close(self) -> None:
+        """Close when the client has taken what is written; it has so long for it."""
+        self.deadline = self._listener.loop.time() + self._limits.answer_seconds
+        self._transport.close()
 
     def _give_up_reading(self) -> None:
         """What has not come to its end never will."""
@@ -396,7 +404,7 @@ class Connection(asyncio.Protocol):
             self.deadline = float("inf")
 
     def _set_deadline(self) -> None:
-        if self._reading is None and not self._blocked and not self._deaf:
+        if self._reading is None and not (self._blocked or self._deaf or self._transport.is_closing()):
             self.deadline = float("inf") if self._pending else self._listener.loop.time() + self._limits.idle_seconds
 
     def _pace(self) -> None:
@@ -437,6 +445,10 @@ def _check_head(request: Incoming, version: str) -> None:
             raise RefusedError(
                 Answer(400, f"the target {request.target[:80]!r} is neither a path nor on the host that Host names")
             )
+    length = special.get("content-length")
+    if length is not None:
+        digits = length.strip().lstrip(b"0") or b"0"  # Python reads no number of thousands of digits, zeros or not
+        request.length = int(digits)  # the parser has seen to it that these are digits, and not too many
     coding = special.get("transfer-encoding")
     if coding is not None and (version == "1.0" or coding.strip().lower() != b"chunked"):
         raise RefusedError(

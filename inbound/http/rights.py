@@ -52,8 +52,8 @@ class Rights:
         if not (request.certificate is not None or self._is_named(request) or self._has_token(request)):
             return text(
                 HTTPStatus.FORBIDDEN,
-                f"the host {request.host!r} is none that this port is asked by: use an address, or localhost, or name it in "
-                "admin.hosts",
+                f"the host {_shown(request.host)} is none that this port is asked by: name it in admin.hosts, or use an address, "
+                "or localhost",
             )
         if request.origin is not None and _netloc(request.origin) != (request.host or "").lower():
             return text(HTTPStatus.FORBIDDEN, "nothing is told to pages of other sites")
@@ -131,6 +131,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _shown(host: str | None) -> str:
+    """Return a host as an answer says it: names in the DNS have at most 253 characters."""
+    text = host or ""
+    return repr(text) if len(text) <= 100 else f"{text[:100]!r}..."
 
 
 def _is_address(host: str) -> bool:

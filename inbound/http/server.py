@@ -57,7 +57,7 @@ PROBE_THREADS = 2
 _DISPATCHED = DISPATCHED.encode()
 #: Of the admin port and of profiles.
 LIMITS = Limits(
-    head_bytes=16 * 1024, request_seconds=10.0, connections=32, pipelined=2, feed_bytes=2048, linger_seconds=1.0
+    head_bytes=16 * 1024, request_seconds=10.0, connections=48, pipelined=2, feed_bytes=2048, linger_seconds=1.0
 )
 
 
@@ -66,7 +66,9 @@ class Bounds:
     """What the pages of one server may take. Sizes in bytes."""
 
     threads: int = 8  # that make pages
-    waiting: int = 8  # requests that wait for one
+    waiting: int = (
+        8  # requests that wait for one; with the threads, fewer than one address has connections: a probe gets in
+    )
     body: int = 1024 * 1024  # of a request, where somebody wants it
     dropped: int = 64 * 1024  # of one that nobody wants: it is read, so that the client gets to read the answer
     unread: int = 32 * 1024 * 1024  # of answers that clients have not taken; beyond it only probes are answered
@@ -127,8 +129,7 @@ class Server:
                 "this port takes nothing from a subscription: correct its subscriberUri, replyUri or deadLetterSink"
             )
             return Answer(HTTPStatus.FORBIDDEN, reason, last=True)
-        length = request.special.get("content-length")
-        return self._too_long(request, int(length)) if length is not None else None
+        return self._too_long(request, request.length) if request.length is not None else None
 
     def grows(self, request: Incoming, count: int) -> Answer | None:
         return self._too_long(request, request.size)

@@ -14,14 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 from inbound.errors import InboundError
-from inbound.http.connection import Connection
-from inbound.http.handshake import Handshake
+from inbound.http.accepting import accept
 from inbound.http.listener import Handler, Limits, Listener
 from inbound.http.tls import Certificates
 
 _BACKLOG = 1024
-#: After an error of the system's, in seconds.
-RETRY = 0.5
 
 
 class HttpServer:
@@ -140,27 +137,8 @@ class HttpServer:
         listener = self._listener = Listener(self._handler, self._limits, loop)
         self._tick(loop)
         assert self._listening is not None
-        if self._certificates is None:
-            server = await loop.create_server(lambda: Connection(listener), sock=self._listening, backlog=_BACKLOG)
-            self._close = server.close
-        else:
-            # Else nothing would be known of those that have not done with TLS yet.
-            self._listening.setblocking(False)
-            accepting = loop.create_task(self._accept(listener, self._listening, self._certificates))
-            self._close = accepting.cancel
-
-    async def _accept(self, listener: Listener, listening: socket.socket, certificates: Certificates) -> None:
-        try:
-            while True:
-                try:
-                    accepted, address = await listener.loop.sock_accept(listening)
-                except OSError as error:  # such as too many open files
-                    self._log.error("%s: no connection can be taken: %s; trying again", self._name, error)
-                    await asyncio.sleep(RETRY)
-                    continue
-                Handshake(listener, accepted, str(address[0])).begin(certificates.context)
-        finally:
-            listening.close()  # at once: whoever connects now goes to who takes our place, and does not wait for our end
+        accepting = accept(listener, self._listening, self._certificates, self._name, self._log)
+        self._close = loop.create_task(accepting).cancel
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         loop.call_later(self._limits.tick_seconds, self._tick, loop)

@@ -35,6 +35,8 @@ _LONGEST_REFUSED = 4096
 _ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
 #: A body of more bytes is taken apart by another thread: it takes milliseconds, in which the loop would answer nobody.
 ASIDE = 64 * 1024
+#: The head of a request counts as what is in flight, too, if it has more bytes: a connection may have many that wait.
+SMALL_HEAD = 4096
 _STATUS = {
     Cause.AWAY: (503, RETRY_AWAY),
     Cause.GIVEN_UP: (503, RETRY_AWAY),
@@ -92,6 +94,7 @@ class Receiver:
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
         self._apart: Counter[Connection] = Counter()  # how many of its requests another thread takes apart
         self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read anew
+        self._coming: Counter[str] = Counter()  # bytes of bodies that are not complete yet, by address
         self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
         #: None: no token is asked for.
         self.token: str | None = None
@@ -110,17 +113,16 @@ class Receiver:
                 host = request.special.get("host", b"").decode("latin-1")
                 target = request.target.decode("latin-1")
                 request.served = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
-            length = request.special.get("content-length")
-            answer = self._too_long(int(length)) if length is not None else None
+            answer = self._too_long(request.length) if request.length is not None else None
+            if answer is None and request.head_size > SMALL_HEAD:
+                answer = self._reserve(request)
         if answer is not None:
             self.count(answer)
         return answer
 
     def grows(self, request: Incoming, count: int) -> Answer | None:
         self.counters.received_bytes += count
-        if request.size <= request.reserved:
-            return None
-        answer = self._reserve(request, request.size)
+        answer = self._reserve(request)
         if answer is not None:
             self.count(answer)
         return answer
@@ -129,6 +131,7 @@ class Receiver:
         self.counters.answers[answer.status] += 1
 
     def complete(self, request: Incoming) -> None:
+        self._came(request)
         most = self._config.max_event_bytes
         if request.size > most and not _is_batch(request):
             reason = (
@@ -171,6 +174,7 @@ class Receiver:
         self._route(request, records)
 
     def over(self, request: Incoming) -> None:
+        self._came(request)
         self.counters.in_flight_bytes -= request.reserved
         request.reserved = 0
         if request.served is not None:
@@ -341,20 +345,38 @@ class Receiver:
             413, f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one", last=True
         )
 
-    def _reserve(self, request: Incoming, size: int) -> Answer | None:
-        """Take `size` bytes of what may be in flight for `request`; or say why not."""
-        answer = self._too_long(size)
+    def _reserve(self, request: Incoming) -> Answer | None:
+        """Take the bytes of `request` that have come of what may be in flight; or say why not."""
+        answer = self._too_long(request.size)
         if answer is not None:
             return answer
+        size = request.size + (request.head_size if request.head_size > SMALL_HEAD else 0)
         counters = self.counters
         more = size - request.reserved
         if counters.in_flight_bytes + more > self._config.max_in_flight_bytes:
             if self._watch.away is not None:
                 return _away(self._watch.away)
             return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
+        address = request.connection.address
+        if self._coming[address] + more > max(self._config.max_in_flight_bytes // 2, self._config.max_request_bytes):
+            reason = (
+                "too much of one address has come in part (half of ingress.max_in_flight_bytes); send fewer at a time"
+            )
+            return Answer(429, reason, RETRY_PRESSED)
         counters.in_flight_bytes += more
         request.reserved = size
+        request.coming += more
+        self._coming[address] += more
         return None
+
+    def _came(self, request: Incoming) -> None:
+        """A body is complete, or never will be: what its client still owes keeps nobody out any more."""
+        if request.coming:
+            address = request.connection.address
+            self._coming[address] -= request.coming
+            request.coming = 0
+            if not self._coming[address]:
+                del self._coming[address]
 
 
 class _Writing:

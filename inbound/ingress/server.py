@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import logging
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -63,7 +64,7 @@ class Ingress:
         self.receiver.token = token() if token is not None else None
         self._parser = ThreadPoolExecutor(1, "ingress-parser")
         self._address: tuple[Any, ...] = ("", 0)
-        limits = Limits(request_seconds=config.request_timeout, connections=config.max_connections)
+        limits = Limits(request_seconds=config.request_timeout, connections=self._clients())
         self._server = HttpServer(
             self.receiver, limits, name="ingress", log=log, certificates=certificates, each_second=self._renew_token
         )
@@ -79,6 +80,13 @@ class Ingress:
         self._watch.start()
         self._server.start(listening)
         log.info("ingress: %s, writing with %s", self.url, self.client)
+        if (clients := self._clients()) < self._config.max_connections:
+            asked = "max_connections" in self._config.model_fields_set
+            log.log(
+                logging.WARNING if asked else logging.INFO,
+                "ingress: %d clients at a time, not max_connections (%d): half of the files that this process may open; to take "
+                "more, raise that (ulimit -n, LimitNOFILE)", clients, self._config.max_connections,
+            )  # fmt: skip
         if self._token is None and self._config.tls is None and not _is_loopback(self._address[0]):
             log.warning(
                 "ingress: whoever reaches %s may post; set ingress.token_file or ingress.tls to ask for more", self.url
@@ -148,6 +156,12 @@ class Ingress:
         ]
 
     # -- inside: the loop's thread -----------------------------------------------------------------------------------
+
+    def _clients(self) -> int:
+        """Return how many there may be at a time: what Kafka, ZooKeeper and the ledger have to open is not theirs to take."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = self._config.max_connections
+        return most if files == resource.RLIM_INFINITY else max(1, min(most, files // 2))
 
     def _aside(self, work: Callable[[], Any], done: Callable[[Callable[[], Any]], object]) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._parser, work)

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,6 +35,8 @@ _MIME_TYPES = ("application/json", "text/plain")
 _MOST_DEPTH = 100
 #: Requests in a list, and characters of all answers to it; 1,000 partitions with all their attributes have a million.
 _MOST_REQUESTS, _MOST_ANSWERED = 500, 8 * 1024 * 1024
+#: Of the processor, for all answers to a list: what finds nothing says little, and looks at everything all the same.
+_MOST_SECONDS = 5.0
 
 
 class JmxFace:
@@ -127,17 +130,19 @@ class JmxFace:
         if len(body) > _MOST_REQUESTS:
             raise bad_argument(f"{len(body)} requests in one; {_MOST_REQUESTS} are the most: send them in several")
         answers: list[str] = []
-        size = 0
+        size, began = 0, time.thread_time()
         for one in body:
-            if (
-                request.gone()
-            ):  # or it waits, and has said that it sends nothing more: then this is not to look like all
+            if request.gone():  # or it waits, and has ended its side alone: what is left out must not pass for all
                 raise bad_argument(
                     f"the client hung up when {len(answers)} of its {len(body)} requests were done; keep the connection open, in "
                     "both directions, until the answer has come"
                 )
             answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
             size += len(answers[-1])
+            if time.thread_time() - began > _MOST_SECONDS:
+                raise bad_argument(
+                    f"the answers to {len(answers)} of {len(body)} requests took too long; send fewer in one"
+                )
             if size > _MOST_ANSWERED:
                 raise bad_argument(f"the answers to {len(answers)} of {len(body)} requests are too long; ask for less")
         return f"[{', '.join(answers)}]"

@@ -1,7 +1,8 @@
 """What kafka-python takes apart for us, with what it lacks: bounds, and an end where a batch cannot be read.
 
-It decompresses whatever comes: 1 MB can become 30 GB. And once a batch could not be read, `poll` looks for its next record for
-ever, without a pause. It is told of the classes here by `KafkaPythonClient`, for its own fetcher alone.
+It decompresses whatever comes: 1 MB can become 30 GB, or a record of 30 million headers that are empty. And once a batch could not
+be read, `poll` looks for its next record for ever, without a pause. It is told of the classes here by `KafkaPythonClient`, for its
+own fetcher alone.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.legacy_records import LegacyRecordBatch
 from kafka.record.memory_records import MemoryRecords
+from kafka.record.util import decode_varint
 from kafka.structs import TopicPartition as KafkaPartition
 
 from inbound.errors import UnreadableBatchError
 from inbound.kafka.decompression import DECODERS, TooLargeError
+from inbound.processors.batch import HEADER_BYTES
+
+#: Of all records of a batch together, if the bound in bytes does not make more of them: what an honest producer never comes near.
+HEADERS = 1_000_000
 
 
 class _Decompress(Protocol):
@@ -25,23 +31,26 @@ class _Decompress(Protocol):
 class BoundedRecords(MemoryRecords):  # type: ignore[misc]
     """The batches of an answer for one partition, each decompressed when it is its turn."""
 
-    __slots__ = ("_key", "_left", "_limit")
+    __slots__ = ("_headers", "_key", "_left", "_limit")
 
     def __init__(self, buffer: Any, key: KafkaPartition, limit: int) -> None:
         """`limit` in bytes is for each batch; and once so much has been made of the answer, the rest is fetched again later."""
         super().__init__(buffer)
         self._key = key
         self._limit = self._left = limit
+        self._headers = max(HEADERS, limit // HEADER_BYTES)
 
     def next_batch(self, *args: int) -> Any:
         """Return the next batch; None: there is none, or enough has been made."""
         if self._left <= 0:
             return None
         batch = super().next_batch(*args)
-        if batch is None or not batch.compression_type:
-            return batch
+        if batch is None:
+            return None
         if batch.magic >= 2:
-            return _Batch(batch._buffer, self._decompressed)
+            return _Batch(batch._buffer, self._decompressed, self._headers, self._key)
+        if not batch.compression_type:
+            return batch
         return _LegacyBatch(batch._buffer, batch.magic, self._decompressed)
 
     def _decompressed(self, codec: int, data: bytes, offset: int, next_offset: int) -> bytes:
@@ -57,20 +66,55 @@ class BoundedRecords(MemoryRecords):  # type: ignore[misc]
 
 
 class _Batch(DefaultRecordBatch):  # type: ignore[misc]
-    __slots__ = ("_decompress_within",)
+    __slots__ = ("_decompress_within", "_headers_left", "_key", "_most_headers")
 
-    def __init__(self, buffer: Any, decompress: _Decompress) -> None:
+    def __init__(self, buffer: Any, decompress: _Decompress, headers: int, key: KafkaPartition) -> None:
+        """So many `headers` the records may have together."""
         super().__init__(buffer)
         self._decompress_within = decompress
+        self._headers_left = self._most_headers = headers
+        self._key = key
+
+    def __next__(self) -> Any:
+        batch: Any = self
+        self._bear(self.base_offset, _announced(batch._buffer, batch._pos))
+        record = super().__next__()
+        count = len(record.headers)
+        self._bear(record.offset, count)
+        self._headers_left -= count
+        return record
+
+    next = __next__
+
+    def _bear(self, offset: int, count: int) -> None:
+        """Raise UnreadableBatchError where `count` headers more are too many."""
+        if count > self._headers_left:
+            key = self._key
+            raise UnreadableBatchError.too_many_headers(key.topic, key.partition, offset, self._most_headers)
 
     def _maybe_uncompress(self) -> None:
         batch: Any = self
-        if not batch._decompressed:
+        if self.compression_type and not batch._decompressed:
             data = bytes(memoryview(batch._buffer)[batch._pos :])
             batch._buffer = bytearray(
                 self._decompress_within(self.compression_type, data, self.base_offset, self.next_offset)
             )
             batch._pos, batch._decompressed = 0, True
+
+
+def _announced(buffer: Any, at: int) -> int:
+    """Return how many headers the record there says that it has; 0 where it is too short to have thousands, or broken."""
+    try:
+        if not buffer[at] & buffer[at + 1] & 0x80:  # so it has less than 8 KiB
+            return 0
+        for _ in range(4):  # its length, attributes, time, offset
+            _, at = decode_varint(buffer, at)
+        for _ in range(2):  # key and value
+            length, at = decode_varint(buffer, at)
+            at += max(0, length)
+        return int(decode_varint(buffer, at)[0])
+    except (IndexError, ValueError):
+        return 0
 
 
 class _LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]

@@ -16,6 +16,8 @@ from kafka.record.default_records import DefaultRecordBatch
 
 #: So many bytes are made at a time.
 PIECE = 256 * 1024
+#: So many compressed bytes are given to a decoder at a time: what it leaves is copied, by each of many small texts in one.
+GIVEN = 16 * 1024
 _XERIAL = b"\x82SNAPPY\x00"  # then two numbers of four bytes, then blocks, each with its length before it
 _XERIAL_HEADER = 16
 #: zstd's own bound for what a frame may refer back to; it is reserved when a frame says so.
@@ -36,16 +38,19 @@ def gunzip(data: bytes, limit: int) -> bytes:
         TooLargeError: it is more than `limit` bytes.
         zlib.error: it is no gzip.
     """
-    made = _Made(limit)
-    while data:
+    made, given = _Made(limit), _Given(data)
+    rest = given.next()
+    while rest:
         member = zlib.decompressobj(wbits=31)
-        while not member.eof:
-            piece = member.decompress(data, PIECE)
-            data = member.unconsumed_tail
-            made.add(piece)
-            if not (piece or data or member.eof):
+        while True:
+            made.add(piece := member.decompress(rest, PIECE))
+            if member.eof:
+                break
+            rest = member.unconsumed_tail or given.next()
+            if not (piece or rest):
                 raise zlib.error("the compressed data ends too early")
-        data = member.unused_data.lstrip(b"\x00")
+        given.put_back(len(member.unused_data))
+        rest = given.next_text()
     return made.whole()
 
 
@@ -81,16 +86,16 @@ def _block(data: bytes, limit: int) -> bytes:
 
 def unlz4(data: bytes, limit: int) -> bytes:
     """Return what LZ4 has compressed, in frames. Raises as `gunzip` does."""
-    made = _Made(limit)
-    while data:
+    made, given = _Made(limit), _Given(data)
+    while rest := given.next():
         frame = lz4.frame.LZ4FrameDecompressor()
         while not frame.eof:
-            piece = frame.decompress(data, max_length=PIECE)
-            data = b""
+            piece = frame.decompress(rest, max_length=PIECE)
             made.add(piece)
-            if not piece and frame.needs_input and not frame.eof:
+            rest = given.next() if frame.needs_input and not frame.eof else b""
+            if not (piece or rest) and frame.needs_input and not frame.eof:
                 raise ValueError("the compressed data ends too early")
-        data = frame.unused_data or b""
+        given.put_back(len(frame.unused_data or b""))
     return made.whole()
 
 
@@ -102,6 +107,30 @@ def unzstd(data: bytes, limit: int) -> bytes:
         while piece := reader.read(PIECE):
             made.add(piece)
     return made.whole()
+
+
+class _Given:
+    """Compressed data, piece by piece."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def next(self) -> bytes:
+        piece = self._data[self._at : self._at + GIVEN]
+        self._at += len(piece)
+        return piece
+
+    def next_text(self) -> bytes:
+        """Return the next piece without the zeros that may fill up what is before it."""
+        while piece := self.next():
+            if text := piece.lstrip(b"\x00"):
+                return text
+        return b""
+
+    def put_back(self, count: int) -> None:
+        """So many bytes of the last piece belong to what comes next."""
+        self._at -= count
 
 
 class _Made:

@@ -25,6 +25,7 @@ from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
 from inbound.kafka.leader_epochs import cuts
 from inbound.partition import ReadTo
+from inbound.processors.batch import FEW_HEADERS, headers_size
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ _ENTRY = ("ssl.", "sasl.oauthbearer.", "sasl.jaas.", "sasl.login.")
 
 _sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for f in (
     "serialized_key_size", "serialized_value_size", "serialized_header_size")))  # fmt: skip
+_headers = itemgetter(kafka.consumer.fetcher.ConsumerRecord._fields.index("headers"))
 
 
 class KafkaPythonClient(LogClient):
@@ -443,6 +445,7 @@ def away(where: object, settings: Mapping[str, Any], error: BaseException) -> Br
 
 
 def _total_size(records: list[Any]) -> int:
-    """Return the decoded bytes of records; kafka-python gives -1 for what is absent."""
+    """Return the decoded bytes of records, as `record_size` does; kafka-python gives -1 for what is absent."""
     sizes: list[int] = list(chain.from_iterable(map(_sizes, records)))
-    return sum(sizes) + sizes.count(-1)
+    counts = [len(headers) for headers in map(_headers, records) if len(headers) > FEW_HEADERS]
+    return sum(sizes) + sizes.count(-1) + sum(map(headers_size, counts))

@@ -78,7 +78,7 @@ def read_line(line: bytes, path: FilePath, number: int, run: str) -> Entry | Cor
             facts={**members, **facts},
             **named,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return Corrupt(path, number, f"its checksum is right, but it is no line of a ledger: {error!r}")
 
 
