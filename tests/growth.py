@@ -143,6 +143,12 @@ GROWING = (
         "JSON of lists of nothing in a record", lambda n: STRUCTURED + b',"data":[' + b"[]," * (n // 3) + b"1]}", structured,
         16 * MIB,
     ),
+    Growing(
+        "JSON of names", body(lambda n: STRUCTURED + b',"data":{' + many('"%d":1,')(n) + b'"z":1}}'), posted, 8 * MIB,
+    ),
+    Growing(
+        "JSON of a text of commas", body(lambda n: STRUCTURED + b',"data":"' + b',\\"' * (n // 3) + b'"}'), posted, 8 * MIB,
+    ),
     Growing("JSON of one name", body(lambda n: STRUCTURED + b',"data":1' * (n // 9) + b"}"), posted, 8 * MIB),
     Growing("JSON of escapes", body(lambda n: STRUCTURED + b',"data":"' + b"\\u0041" * (n // 6) + b'"}'), posted, 8 * MIB),
     Growing("thread of brackets", lambda n: "thread=" + "[" * n, named, 16 * KIB),

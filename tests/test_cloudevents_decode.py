@@ -238,3 +238,21 @@ def test_no_record_breaks_the_decoder(made: tuple[Headers, bytes | None]) -> Non
     headers, value = made
     events, undecodable = decode_records("orders", 0, [PlainRecord(7, 0, None, value, headers)])
     assert len(events) + len(undecodable) == 1
+
+
+@pytest.mark.parametrize("data", ["1,2:3\n" * 600_000, "\\" * 400_000 + '"' + ",:[" * 600_000 + "\\"], ids=["CSV", "escapes"])
+def test_a_text_of_many_commas_is_one_value(data: str) -> None:
+    """What is counted so that parsing has a bound is what is parsed."""
+    event = decode(STRUCTURED, json.dumps({**ENVELOPE, "data": data}).encode())
+    assert event.get_data() == data
+
+
+@pytest.mark.parametrize(
+    "data", [dict.fromkeys(map(str, range(450_000)), 1), [[]] * 800_000, X, ids=["names", "lists", "texts"]
+)
+def test_json_of_too_many_values_is_refused_before_it_is_parsed(data: object) -> None:
+    """All of it is parsed in one piece, in which no other thread goes on."""
+    value = json.dumps({**ENVELOPE, "data": data}).encode()
+    assert reason(STRUCTURED, value) == (
+        f"JSON of {len(value)} bytes with more than 400000 names, or 1500000 commas, colons and brackets; send less in one"
+    )
