@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
 
 from inbound.http.client import fetch_status
+from inbound.kafka.kafka_python import ASIDE, KafkaPythonClient
+from inbound.topic_partition import TopicPartition
 from integration.bombs import MESSAGE_TOO_LARGE, MIB, NONE, bomb, publish
 from integration.harness import Scene, Scenes
 from tests.waiting import until
@@ -78,6 +82,44 @@ def test_a_broker_refuses_what_is_large_on_the_wire_and_what_lies(scenes: Scenes
 
     assert publish(s.bootstrap_servers, s.topic, 0, bomb("snappy", 40)) == MESSAGE_TOO_LARGE
     assert publish(s.bootstrap_servers, s.topic, 0, bomb("snappy-lie", 1)) != NONE
+
+
+def test_partitions_that_wait_in_the_midst_of_a_batch_are_bounded_together_and_read_to_the_end(scenes: Scenes) -> None:
+    """A hundred of them would else keep a hundred times what a batch may become."""
+    s = scenes(partitions=8)
+    producer = KafkaProducer(
+        bootstrap_servers=s.bootstrap_servers, compression_type="gzip", batch_size=8 * MIB, linger_ms=60_000
+    )
+    for n in range(8 * 2_000):
+        producer.send(s.topic, b"\0" * 1024, partition=n % 8)
+    producer.close()
+    tps = [TopicPartition(s.topic, n) for n in range(8)]
+    client = KafkaPythonClient(
+        {"bootstrap.servers": s.bootstrap_servers}, client_id="test", max_poll_records=100,
+        max_decompressed_bytes=3 * MIB,
+    )  # fmt: skip
+    offsets: dict[TopicPartition, list[int]] = {tp: [] for tp in tps}
+    waiting: list[int] = []
+
+    def poll() -> None:
+        for tp, fetched in client.poll(0.1).fetched.items():
+            offsets[tp] += [record.offset for record in fetched.records]
+            client.pause([tp])
+        aside = client._fetcher._paused_partition_records
+        waiting.append(sum(part.bounded.made for part in aside.values()))
+
+    with closing(client):
+        client.read(dict.fromkeys(tps, 0))
+        for _ in range(2_000):
+            poll()
+            unread = [tp for tp in tps if len(offsets[tp]) < 2_000]
+            if not unread:
+                break
+            if all(tp in client._paused for tp in unread):  # each waits in the midst of its batch
+                client.resume(unread)
+
+    assert offsets == {tp: list(range(2_000)) for tp in tps}
+    assert 8 * MIB < max(waiting) <= ASIDE * 3 * MIB
 
 
 #: Reads a topic with librdkafka, within so many bytes of memory.

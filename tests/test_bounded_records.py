@@ -12,7 +12,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
 from inbound.errors import UnreadableBatchError
-from inbound.kafka.bounded_records import bounded_parts
+from inbound.kafka.bounded_records import beyond, bounded_parts
 from inbound.kafka.decompression import DECODERS, TooLargeError
 from inbound.kafka.kafka_python import _total_size
 from inbound.processors.batch import record_size
@@ -167,3 +167,15 @@ def test_each_codec_gives_back_what_was_compressed(codec: int, size: int) -> Non
     if size:
         with pytest.raises(TooLargeError):
             DECODERS[codec](data, size - 1)
+
+
+def test_answers_of_paused_partitions_are_bounded_together() -> None:
+    """What has become the most is fetched again; one alone is kept, however large."""
+    waiting = {}
+    for number, size in enumerate((10, 40, 20, 30)):
+        one = waiting[TopicPartition("orders", number)] = part(batch(b"\0" * size * KIB, b""))
+        one.take(1)
+
+    assert [sorted(key.partition for key in beyond(waiting, limit * KIB)) for limit in (110, 90, 45, 5)] == [
+        [], [1], [1, 3], [1, 2, 3],
+    ]  # fmt: skip

@@ -7,6 +7,7 @@ own fetcher alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kafka.consumer.fetcher import Fetcher
@@ -52,6 +53,11 @@ class BoundedRecords(MemoryRecords):  # type: ignore[misc]
         if not batch.compression_type:
             return batch
         return _LegacyBatch(batch._buffer, batch.magic, self._decompressed)
+
+    @property
+    def made(self) -> int:
+        """How many bytes the answer has become so far."""
+        return self._limit - self._left
 
     def _decompressed(self, codec: int, data: bytes, offset: int, next_offset: int) -> bytes:
         try:
@@ -138,6 +144,22 @@ class _LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]
         )  # that of the last one
 
 
+def beyond(parts: Mapping[KafkaPartition, Any], limit: int) -> set[KafkaPartition]:
+    """Return which of these answers are to be thrown away and fetched again, so that the rest is within `limit` bytes.
+
+    `parts` are answers that wait, each with what it has become: their partitions were paused in the midst of one. The largest
+    go first; one alone may be as large as it is.
+    """
+    largest = sorted(parts, key=lambda key: parts[key].bounded.made)
+    total = sum(part.bounded.made for part in parts.values())
+    found: set[KafkaPartition] = set()
+    while total > limit and len(largest) > 1:
+        key = largest.pop()
+        total -= parts[key].bounded.made
+        found.add(key)
+    return found
+
+
 def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
     """Have a consumer's fetcher take answers apart as described here.
 
@@ -148,7 +170,8 @@ def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
 
     class Part(Fetcher.PartitionRecords):  # type: ignore[misc]
         def __init__(self, fetch_offset: int, tp: KafkaPartition, records: Any, *args: Any, **kwargs: Any) -> None:
-            super().__init__(fetch_offset, tp, BoundedRecords(records._buffer, tp, limit), *args, **kwargs)
+            self.bounded = BoundedRecords(records._buffer, tp, limit)
+            super().__init__(fetch_offset, tp, self.bounded, *args, **kwargs)
             self.leader_epoch = subscription.assignment[tp].position.leader_epoch  # until a batch names another
 
         def take(self, n: int | None = None) -> list[Any]:

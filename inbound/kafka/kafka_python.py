@@ -20,7 +20,7 @@ from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError, UnreadableBatchError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
-from inbound.kafka.bounded_records import bounded_parts
+from inbound.kafka.bounded_records import beyond, bounded_parts
 from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
 from inbound.kafka.leader_epochs import cuts
@@ -45,6 +45,10 @@ _ENTRY = ("ssl.", "sasl.oauthbearer.", "sasl.jaas.", "sasl.login.")
 _sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for f in (
     "serialized_key_size", "serialized_value_size", "serialized_header_size")))  # fmt: skip
 _headers = itemgetter(kafka.consumer.fetcher.ConsumerRecord._fields.index("headers"))
+
+
+#: Partitions that are paused in the midst of a batch keep so many times `max_decompressed_bytes`; the rest is fetched again.
+ASIDE = 4
 
 
 class KafkaPythonClient(LogClient):
@@ -119,6 +123,7 @@ class KafkaPythonClient(LogClient):
         self._diverged: dict[TopicPartition, int | None] = {}
         self._unreadable: dict[TopicPartition, UnreadableBatchError] = {}
         bounded_parts(self._fetcher, self._consumer._subscription, max_decompressed_bytes)
+        self._most_aside = ASIDE * max_decompressed_bytes
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         last = self._update
@@ -284,6 +289,8 @@ class KafkaPythonClient(LogClient):
             result.failed = dict.fromkeys(self._keys, error)
             return result
         self._reachable = self._reachable or bool(fetched)
+        if too_many := beyond(self._fetcher._paused_partition_records, self._most_aside):
+            self._discard(too_many)
         result.out_of_range = {tp: offset for tp, offset in self._out_of_range.items() if tp not in self._paused}
         result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in self._paused}
         result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in self._paused}
