@@ -184,7 +184,8 @@ def test_who_is_about_to_shake_hands_does_not_hold_up_the_end(secure: Make) -> N
 def test_while_a_crowd_comes_all_else_goes_on(secure: Make, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that waited were taken at once, while nobody was answered: a thousand, and who came meanwhile."""
     monkeypatch.setattr(serving, "_new_loop", loop)
-    server = secure(AdminTlsConfig(cert_file=SERVER))._running._server
+    admin = secure(AdminTlsConfig(cert_file=SERVER))
+    server = admin._running._server
     crowded, seen = threading.Event(), list[int]()
 
     def look() -> None:
@@ -195,7 +196,7 @@ def test_while_a_crowd_comes_all_else_goes_on(secure: Make, loop: Any, monkeypat
     server.call_soon(crowded.wait)
     with ExitStack() as crowd:
         for _ in range(20):
-            crowd.enter_context(socket.create_connection(server._listening.getsockname(), timeout=10))
+            crowd.enter_context(socket.create_connection(("127.0.0.1", admin.port), timeout=10))
         server.call_soon(look)
         crowded.set()
         until(lambda: len(seen) == 50, 10, "it was looked often enough")
