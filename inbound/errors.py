@@ -134,12 +134,14 @@ class UnreadableBatchError(PartitionError):
         )  # fmt: skip
 
     @classmethod
-    def too_many_headers(cls, topic: str, partition: int, offset: int, most: int) -> UnreadableBatchError:
-        """Return what says that its records have more than `most` headers, each of which takes memory, however short it is."""
+    def too_many_headers(
+        cls, topic: str, partition: int, offset: int, next_offset: int, most: int
+    ) -> UnreadableBatchError:
+        """Return what says that its records have more than `most` headers; `next_offset` is behind the batch."""
         return cls(
             topic, partition, offset,
             f"its records have more than {most} headers; see who publishes that, raise reader.max_decompressed_bytes, or move the "
-            "group past it (inbound offsets reset)",
+            f"group past it, to {next_offset} (inbound offsets reset)", broken=False,
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 import socket
@@ -10,6 +11,7 @@ import threading
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from http.client import HTTPSConnection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,11 @@ import pytest
 from inbound.cli.main import main
 from inbound.config import AdminTlsConfig
 from inbound.errors import ConfigError, InboundError
+from inbound.http import serving
 from inbound.http.admin import AdminServer
 from inbound.http.client import fetch_status, post
+from inbound.http.handshake import Handshake
+from inbound.http.listener import Listener
 from inbound.http.operations import answered
 from inbound.http.pages import Page, text
 from inbound.http.server import LIMITS, Request, Server
@@ -35,6 +40,7 @@ __all__ = ["make"]  # the fixture
 PEM = Path(__file__).parent / "certificates"
 CA, SERVER, CLIENT = PEM / "ca.pem", PEM / "server.pem", PEM / "client.pem"
 log = logging.getLogger(__name__)
+FILES = PemFiles.of_admin(AdminTlsConfig(cert_file=SERVER))
 
 
 @pytest.fixture
@@ -154,6 +160,47 @@ def test_who_shakes_no_hands_does_not_hold_up_the_end(secure: Make, caplog: pyte
         assert fetch_status(server.url, tls=trusting())["pid"] == 4711  # so the silent one is in, too
         server.close()
         assert (silent.recv(1), caplog.messages) == (b"", [])
+
+
+def test_who_is_about_to_shake_hands_does_not_hold_up_the_end(secure: Make) -> None:
+    """It was given up before it had begun: its socket stayed open, and it counted as a connection for ever."""
+    server = secure(AdminTlsConfig(cert_file=SERVER))._running
+
+    async def end() -> tuple[int, bytes]:
+        listener = Listener(server, LIMITS, asyncio.get_running_loop())
+        client, accepted = socket.socketpair()
+        with client:
+            Handshake(listener, accepted, "127.0.0.1").begin(Certificates(FILES, log).context)
+            listener.drain(0.0)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            client.setblocking(False)
+            return len(listener.connections), client.recv(1)
+
+    assert asyncio.run(end()) == (0, b"")
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, serving._new_loop], ids=["asyncio", "as installed"])
+def test_while_a_crowd_comes_all_else_goes_on(secure: Make, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that waited were taken at once, while nobody was answered: a thousand, and who came meanwhile."""
+    monkeypatch.setattr(serving, "_new_loop", loop)
+    admin = secure(AdminTlsConfig(cert_file=SERVER))
+    server = admin._running._server
+    crowded, seen = threading.Event(), list[int]()
+
+    def look() -> None:
+        seen.append(server.connections)
+        if len(seen) < 50:
+            server.call_soon(look)
+
+    server.call_soon(crowded.wait)
+    with ExitStack() as crowd:
+        for _ in range(20):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", admin.port), timeout=10))
+        server.call_soon(look)
+        crowded.set()
+        until(lambda: len(seen) == 50, 10, "it was looked often enough")
+    assert {after - before for before, after in pairwise(seen)} == {0, 1}
 
 
 def test_an_answer_that_ends_the_connection_comes_whole(secure: Make) -> None:

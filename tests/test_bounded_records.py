@@ -129,6 +129,22 @@ def test_headers_are_counted_however_short_they_are(
     assert (len(read), bool(answer)) == (taken, False)
 
 
+def test_a_batch_of_too_many_headers_says_where_to_go_on_and_is_not_fetched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is the same the next time; and at the record behind, the same batch is met again."""
+    monkeypatch.setattr("inbound.kafka.bounded_records.HEADERS", 1000)
+    answer = part(batch(b"a", b"b", b"c", headers=1001), limit=64 * 1000)
+
+    with pytest.raises(UnreadableBatchError) as error:
+        answer.take(100)
+
+    assert ("move the group past it, to 3 (inbound offsets reset)" in str(error.value), error.value.broken) == (
+        True,
+        False,
+    )
+
+
 def test_a_record_of_many_headers_is_as_large_as_what_they_take() -> None:
     """Else a thousand of them were read ahead, 32 MiB each, and counted as nothing."""
     (record,) = part(batch(b"x", headers=10_016)).take(100)

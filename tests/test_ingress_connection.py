@@ -44,6 +44,22 @@ def test_pipelined_requests_are_answered_in_order_once_kafka_has_them() -> None:
     assert statuses(wire.written) == [202, 404, 202]
 
 
+def test_who_has_ended_his_side_is_answered_however_slowly_he_took_the_answer_before() -> None:
+    """The time that he had for that one is not over the next one's."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    stage.producer.held = True
+    connection.data_received(request())
+    connection.eof_received()
+    connection.pause_writing()
+    connection.resume_writing()
+    stage.advance(40.0)
+    stage.producer.held = False
+    stage.settle(2)
+
+    assert (statuses(wire.written), wire.closed, wire.aborted) == ([202], True, False)
+
+
 def test_a_small_event_does_not_overtake_a_large_one_before_it() -> None:
     """The large one is taken apart by another thread: what comes behind it on the same connection waits for it."""
     stage = Stage()

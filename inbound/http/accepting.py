@@ -37,6 +37,7 @@ async def accept(
                 continue
             if certificates is not None:
                 Handshake(listener, accepted, str(address[0])).begin(certificates.context)
+                await asyncio.sleep(0)  # while many come, all else goes on
                 continue
             try:
                 await listener.loop.connect_accepted_socket(lambda: Connection(listener), accepted)

@@ -147,7 +147,10 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._blocked = False
         self._pace()
-        self._set_deadline()
+        if self._deaf:
+            self._await_answers()
+        else:
+            self._set_deadline()
 
     # -- httptools ---------------------------------------------------------------------------------------------------
 
@@ -400,7 +403,7 @@ class Connection(asyncio.Protocol):
 
     def _await_answers(self) -> None:
         """Nothing more is read: what was read is answered, however long that takes. The deadline was the next request's."""
-        if self._pending and not self._blocked:
+        if self._pending and not (self._blocked or self._ended):
             self.deadline = float("inf")
 
     def _set_deadline(self) -> None:

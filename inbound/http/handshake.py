@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 
 from inbound.http.connection import Connection
 from inbound.http.listener import Listener, Waits
@@ -37,9 +38,10 @@ class Handshake:
         self.abort()
 
     def abort(self) -> None:
-        """End at once."""
-        if self._task is not None:
-            self._task.cancel()
+        """End at once. Its task ends by itself then: cancelled before it has begun, it would never close the socket."""
+        self._listener.leave(self)
+        with suppress(OSError):  # the client is gone already
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     async def _encrypt(self, context: ssl.SSLContext) -> None:
         listener = self._listener
@@ -48,9 +50,7 @@ class Handshake:
                 lambda: Connection(listener, self), self._socket, ssl=context,
                 ssl_handshake_timeout=listener.limits.handshake_seconds,
             )  # fmt: skip
-        except (OSError, ssl.SSLError):  # whatever it is, the client did it
-            self._socket.close()
-        except asyncio.CancelledError:  # another one needs the place
+        except (OSError, asyncio.CancelledError):  # whatever it is, the client did it; or the loop ends
             self._socket.close()
         finally:
             listener.leave(self)

@@ -96,7 +96,9 @@ class _Batch(DefaultRecordBatch):  # type: ignore[misc]
         """Raise UnreadableBatchError where `count` headers more are too many."""
         if count > self._headers_left:
             key = self._key
-            raise UnreadableBatchError.too_many_headers(key.topic, key.partition, offset, self._most_headers)
+            raise UnreadableBatchError.too_many_headers(
+                key.topic, key.partition, offset, self.next_offset, self._most_headers
+            )
 
     def _maybe_uncompress(self) -> None:
         batch: Any = self
