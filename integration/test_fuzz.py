@@ -62,7 +62,9 @@ class Fuzzed:
         self.scene.publish(20)
         self.scene.settle(60)
         until(lambda: self.ingress.ask("/readyz")[0] == 200, 60, "the ingress is ready")
-        assert self.admin.ask("/healthz")[0] == 200  # an event loop keeps a file for the time when there is none: from now on
+        assert (
+            self.admin.ask("/healthz")[0] == 200
+        )  # an event loop keeps a file for the time when there is none: from now on
 
     def log(self) -> str:
         """Return what the process logged."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from inbound.processors.cloudevents_values import Refused, check_parts, read_json
+from inbound.processors.cloudevents_values import Refused, check_work, read_json
 
 _BLANKS = b" \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*").match
@@ -33,7 +33,7 @@ def parse_json(raw: bytes) -> Any:
 
     What the faster parser does not take (some that the other one does: deep nesting, lone surrogates) goes to the other.
     """
-    check_parts(raw)
+    check_work(raw)
     try:
         return from_json(raw, allow_inf_nan=False)
     except ValueError:
