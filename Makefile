@@ -57,7 +57,7 @@ coverage: setup ## which lines the fast tests do not reach
 	@$(VENV_PYTHON) -m coverage run -m pytest -q -m "not thorough" tests; $(VENV_PYTHON) -m coverage report
 
 fuzz: setup ## attackers at the admin listener and the ingress: FUZZ_SECONDS=n (120), FUZZ_SEED=n (of this minute)
-	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%Y%m%d%H%M)) $(VENV_PYTHON) -m pytest -q integration/test_fuzz.py --timeout 3600
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%Y%m%d%H%M)) $(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile integration/test_fuzz.py tests/test_growth.py --timeout 7200
 
 bench-drain: setup ## records/s of channels against plain loops, other frameworks, Java, Go (11 min)
 	@$(VENV_PYTHON) -m benchmarks.drain

@@ -8,7 +8,17 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from inbound.config.units import shown
-from inbound.config.values import Part, SecretFile, listen_address, secret_file, split_address, text, wrong
+from inbound.config.values import (
+    HostName,
+    Part,
+    SecretFile,
+    entries,
+    listen_address,
+    secret_file,
+    split_address,
+    text,
+    wrong,
+)
 
 
 def _file(value: Any) -> Path | None:
@@ -41,6 +51,12 @@ class AdminConfig(Part):
         default="127.0.0.1:8081",
         description="Address and port; if the default port is taken the next free one is used, if a given one is taken "
         "the start fails. Port 0 is any free one.",
+    )
+
+    hosts: Annotated[tuple[HostName, ...], BeforeValidator(entries)] = Field(
+        default=(),
+        description="Names, besides addresses, localhost and the host's own, by which this port, and that of profiles, may be "
+        "asked: what stands in the header Host. A browser that is led here by another name is refused.",
     )
 
     token_file: Annotated[Path | None, BeforeValidator(secret_file)] = Field(

@@ -120,6 +120,11 @@ class ReaderConfig(Part):
     prefetch_bytes: Annotated[int, size(1)] = Field(
         default=64 * MIB, description="Bytes, decoded, that wait in memory for the whole channel."
     )
+    max_decompressed_bytes: Annotated[int, size(1)] = Field(
+        default=64 * MIB,
+        description="Bytes that a batch of a producer may become when it is decompressed; its partition is held at a larger one. "
+        "With kafka-python; librdkafka has a bound for zstd alone (SECURITY.md).",
+    )
     idle_wait: Annotated[float, duration(over=True)] = Field(
         default=0.1, description="How long a partition with nothing to read rests."
     )

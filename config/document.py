@@ -21,6 +21,8 @@ from inbound.errors import ConfigError
 
 #: Aliases let a short text stand for an endless document; no configuration comes near this many values.
 MOST_VALUES = 20_000
+#: Mappings and lists within each other.
+MOST_DEPTH = 64
 
 _NO_TAGS = "tags (!) are not allowed; remove it, or put text that starts with ! in quotes"
 
@@ -61,6 +63,21 @@ class Places:
         return self.text.get(path)
 
 
+class _Loader(yaml.SafeLoader):
+    """Takes no more than `MOST_DEPTH` within each other: PyYAML looks at all that is open again for each token."""
+
+    depth = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        self.depth += 1
+        if self.depth > MOST_DEPTH:
+            raise RecursionError
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
 @dataclass
 class Document:
     """A parsed file: its values, their places, and what is wrong with it short of being unreadable."""
@@ -73,7 +90,7 @@ class Document:
 
 def parse(text: str, filename: str) -> Document:
     """Read `text`. Raises ConfigError if it is no YAML, or not a mapping."""
-    (root,) = _composed(text, filename, lambda text: [yaml.compose(text, Loader=yaml.SafeLoader)])
+    (root,) = _composed(text, filename, lambda text: [yaml.compose(text, Loader=_Loader)])
     if root is None:
         raise ConfigError(f"{filename}: is empty; it needs at least `channels`")
     return _read(root, filename)
@@ -85,7 +102,7 @@ def parse_all(text: str, filename: str) -> list[Document]:
     Raises:
         ConfigError: it is neither, or a document is no mapping.
     """
-    roots = _composed(text, filename, lambda text: list(yaml.compose_all(text, Loader=yaml.SafeLoader)))
+    roots = _composed(text, filename, lambda text: list(yaml.compose_all(text, Loader=_Loader)))
     documents = []
     for root in roots:
         if root is not None and root.tag != "tag:yaml.org,2002:null":

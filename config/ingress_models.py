@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from inbound.config.channel_models import regular_expression
 from inbound.config.units import shown
 from inbound.config.values import (
+    HostName,
     Part,
     Problem,
     SecretFile,
@@ -28,15 +29,6 @@ from inbound.config.values import (
 )
 
 MIB = 2**20
-#: A host as it stands in the header, without its port.
-_HOST = r"\[?[A-Za-z0-9._:-]+\]?"
-
-
-def _host(value: Any) -> str:
-    host = text(value).lower()
-    if not re.fullmatch(_HOST, host) or (split_address(host) or ("", None))[1] is not None:
-        raise wrong(f"need the name of a host without a port, got {shown(host)}")
-    return host
 
 
 def _url_path(value: Any) -> str:
@@ -75,7 +67,7 @@ class IngressConfig(Part):
         description="A topic that may be posted to and is missing is made with so many partitions; "
         "default: it is never made.",
     )
-    hosts: dict[Annotated[str, BeforeValidator(_host)], TopicName] = Field(
+    hosts: dict[HostName, TopicName] = Field(
         default_factory=dict, description="Host that is posted to, without port: the topic."
     )
     paths: dict[Annotated[str, BeforeValidator(_url_path)], TopicName] = Field(
@@ -101,7 +93,9 @@ class IngressConfig(Part):
         default=64 * MIB, description="Bodies that are not answered yet; with more, requests are answered with 429."
     )
     max_connections: Annotated[int, whole(1, 100_000)] = Field(
-        default=2000, description="Clients at a time; further ones are closed at once."
+        default=2000,
+        description="Clients at a time, those at their TLS handshake included, and half as many of one address; never more than "
+        "half of the files that the process may open. Of more, the one gives way that has waited longest for its client.",
     )
     token_file: Annotated[Path, BeforeValidator(secret_file), PlainSerializer(str, when_used="json")] | None = Field(
         default=None,

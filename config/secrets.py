@@ -29,9 +29,10 @@ def is_secret_option(name: str) -> bool:
 def without_credentials(text: str) -> str:
     """Return `text` without what a URL or a header's value in it tells: the user and password, secret parameters."""
     text = re.sub(r"(?<=://)[^/?#\s@]*@", f"{HIDDEN}@", text)
-    text = re.sub(r"(?<=[?&])([^=&#\s]+)=[^&#\s]*", _parameter, text)
+    # A name without a value is taken, too, so that what has been looked at is never looked at again.
+    text = re.sub(r"(?<=[?&])([^=&#\s]++)(=[^&#\s]*+)?", _parameter, text)
     return re.sub(r"(?i)\b(bearer|basic) [a-z0-9+/=._~-]{8,}", rf"\1 {HIDDEN}", text)
 
 
 def _parameter(match: re.Match[str]) -> str:
-    return f"{match[1]}={HIDDEN}" if is_secret_option(match[1]) else match[0]
+    return f"{match[1]}={HIDDEN}" if match[2] and is_secret_option(match[1]) else match[0]

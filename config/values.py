@@ -183,6 +183,7 @@ def entries(value: Any) -> Any:
     return value
 
 
+_HOST = r"\[?[A-Za-z0-9._:-]+\]?"
 #: For the JSON Schema: near enough, where `is_module_class` is exact.
 MODULE_CLASS = r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*"
 
@@ -238,6 +239,14 @@ def split_address(address: str) -> tuple[str, int | None] | None:
     return match[1] or match[2], int(match[3]) if match[3] else None
 
 
+def host_name(value: Any) -> str:
+    """Return the name of a host, in lower case, as it stands in the header `Host`, without its port."""
+    host = text(value).lower()
+    if not re.fullmatch(_HOST, host) or (split_address(host) or ("", None))[1] is not None:
+        raise wrong(f"need the name of a host without a port, got {shown(host)}")
+    return host
+
+
 def listen_address(value: Any) -> str:
     """Return `value` if it is an address and a port to listen on."""
     address = text(value)
@@ -283,5 +292,6 @@ def matching(pattern: str) -> WithJsonSchema:
 
 
 PathPart = Annotated[str, BeforeValidator(path_part), matching(r"[^/\s]([^/]*[^/\s])?")]
+HostName = Annotated[str, BeforeValidator(host_name), matching(_HOST)]
 TopicName = Annotated[str, BeforeValidator(topic_name), matching(_TOPIC)]
 ChannelName = Annotated[str, BeforeValidator(channel_name), matching(_CHANNEL)]

@@ -374,6 +374,7 @@ class Application:
             self.status, host=host, port=port, port_given=given, token=token, operate=operate, policy=policy,
             explain=lambda question: answers(self.channels, self.detector, question),
             reload=self.reload if self._follows else None, tls=config.admin.tls if self._listen is None else None,
+            hosts=config.admin.hosts,
         )  # fmt: skip
 
     # -- status ------------------------------------------------------------------------------------------------------

@@ -111,6 +111,40 @@ class OffsetOutOfRangeError(PartitionError):
         return self.offset >= self.start
 
 
+class UnreadableBatchError(PartitionError):
+    """A batch of records that is not to be taken apart: broken, or larger than it may be once it is decompressed."""
+
+    def __init__(self, topic: str, partition: int, offset: int, why: str, *, broken: bool = True) -> None:
+        """`broken`: perhaps only as it came; fetched again it may be whole."""
+        self.what = f"the batch of records at offset {offset} cannot be read: {why}"
+        super().__init__(topic, partition, self.what)
+        self.offset = offset
+        self.broken = broken
+        self.faced = False  # the partition was held because of it
+
+    @classmethod
+    def too_large(
+        cls, topic: str, partition: int, offset: int, next_offset: int, size: int, limit: int
+    ) -> UnreadableBatchError:
+        """Return what says that `size` bytes of a producer become more than `limit`; `next_offset` is behind the batch."""
+        return cls(
+            topic, partition, offset,
+            f"{size} bytes become more than {limit} (reader.max_decompressed_bytes) when they are decompressed; raise that, or "
+            f"move the group past it, to {next_offset} (inbound offsets reset)", broken=False,
+        )  # fmt: skip
+
+    @classmethod
+    def too_many_headers(
+        cls, topic: str, partition: int, offset: int, next_offset: int, most: int
+    ) -> UnreadableBatchError:
+        """Return what says that its records have more than `most` headers; `next_offset` is behind the batch."""
+        return cls(
+            topic, partition, offset,
+            f"its records have more than {most} headers; see who publishes that, raise reader.max_decompressed_bytes, or move the "
+            f"group past it, to {next_offset} (inbound offsets reset)", broken=False,
+        )  # fmt: skip
+
+
 class ProcessorError(InboundError):
     """The processor raised, or gave an answer that cannot be used."""
 

@@ -12,7 +12,7 @@ from inbound.rebalances import Rebalances
 #: Why reading went back: the processor asked for it, it failed, or the log was cut before the position.
 REVERTS = ("processor", "error", "truncation")
 #: Why a partition is held until somebody acts.
-HOLDS = ("record", "on_claim", "truncation", "topic")
+HOLDS = ("record", "on_claim", "truncation", "topic", "unreadable")
 #: Why offsets were passed over: `advance(..., skip=True)`; one record failed for good, and `on_error.then` says so; the log
 #: was cut, and `on_truncation` is `latest`.
 PASSED_OVER = ("processor", "skip", "dead-letter", "truncation")

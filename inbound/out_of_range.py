@@ -1,4 +1,5 @@
-"""What happens to a partition whose position cannot be read on from: retention has deleted it, or the log was cut.
+"""What happens to a partition whose position cannot be read on from: retention has deleted it, the log was cut, or the batch
+of records there cannot be taken apart.
 
 A log is cut when a replica without its newest records becomes the leader (unclean election), or when brokers lose what
 they had not written to disk yet. What is published then stands at offsets that the group has read already. See
@@ -8,10 +9,10 @@ they had not written to disk yet. What is published then stands at offsets that 
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from inbound.committer import Committer, Pending
-from inbound.errors import OffsetOutOfRangeError
+from inbound.errors import OffsetOutOfRangeError, UnreadableBatchError
 from inbound.failures import FailurePolicy
 from inbound.kafka.reader import Reader
 from inbound.partition import Partition, ReadTo
@@ -26,7 +27,10 @@ class _Move(NamedTuple):
     commit: bool
 
 
-def due_problem(partition: Partition) -> OffsetOutOfRangeError | None:
+Problem: TypeAlias = OffsetOutOfRangeError | UnreadableBatchError
+
+
+def due_problem(partition: Partition) -> Problem | None:
     """Return what is to be faced now, if anything is. What was read before retention came is handed out first.
 
     What was read ahead of a log that was cut is not: it is gone, or is read again.
@@ -34,6 +38,8 @@ def due_problem(partition: Partition) -> OffsetOutOfRangeError | None:
     problem = partition.problem
     if problem is None or partition.held is not None:
         return None
+    if isinstance(problem, UnreadableBatchError):
+        return None if partition.buffer else problem
     return problem if not partition.buffer or (problem.is_cut and problem.cut is not None) else None
 
 
@@ -46,8 +52,24 @@ class OutOfRange:
         self._committer = committer
         self._failures = failures
 
-    def face(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
-        """Do what has to be done about `error`, and pass the partition on.
+    def face(self, partition: Partition, error: Problem) -> None:
+        """Do what has to be done about `error`, and pass the partition on."""
+        if isinstance(error, OffsetOutOfRangeError):
+            self._move(partition, error)
+        elif error.faced:  # the hold is over: it may be read with other settings
+            partition.buffer.jump()
+            self._reader.jump(partition)
+            partition.problem = None
+            self._parts.schedule.await_records(partition, NEVER)
+        else:
+            error.faced = True
+            partition.held = error.what
+            self._failures.hold(partition, "read-fails", error.offset)
+            self._parts.meters.holds.add("unreadable")
+            self._parts.schedule.put_back(partition, NEVER)
+
+    def _move(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
+        """Have it read where `on_truncation` says, or hold it.
 
         A position that is moved over a cut is committed before the next batch. Else: 1. the commit stays behind the log's
         end; 2. the log grows over it; 3. whoever claims next reads on there, and never what was published before it.

@@ -16,7 +16,7 @@ from inbound.buffer import RecordBuffer
 from inbound.coordinators.claim import Fence
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.zookeeper import Call
-from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError
+from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError, UnreadableBatchError
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
 from inbound.topic_partition import TopicPartition
@@ -138,7 +138,7 @@ class Partition:
     commit_problem: str | None = None  # why its commit cannot be written, while those of others can
     last: bool = False  # the commit that is settling is the last one before the release
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
-    problem: OffsetOutOfRangeError | None = None  # found by the reader; for the worker to act on
+    problem: OffsetOutOfRangeError | UnreadableBatchError | None = None  # found by the reader; for the worker to act on
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     attempts: int = 0  # failures in a row
     failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last
@@ -181,6 +181,8 @@ class Partition:
             self.rest_until = 0.0  # a hold may be a rest without an end
         self.held = self.held_cause = None
         self.attempts = 0
+        if isinstance(self.problem, UnreadableBatchError):
+            self.problem.faced = True  # also one that is not yet: it may be read with other settings
 
     def move(self, step: Step) -> None:
         """Go where the table says.

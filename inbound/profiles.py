@@ -46,6 +46,11 @@ class Profiles:
             raise
         self.listener = new
 
+    def take_names(self, before: Config, config: Config) -> None:
+        """Be asked by the names of `config.admin.hosts`. Raises ConfigError as `change` does."""
+        if self.listener is not None and before.admin.hosts != config.admin.hosts:
+            self.change(before, before.model_copy(update={"admin": config.admin}))
+
     def interrupt(self) -> None:
         """End a profile that is being taken, with what there is: the process is to end."""
         if self.listener is not None:

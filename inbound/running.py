@@ -298,7 +298,8 @@ def _letters(planned: PlannedChannel) -> object:
 def _reading(planned: PlannedChannel) -> object:
     """Return what the client that reads is made with."""
     reader = planned.config.reader
-    return planned.config.isolation, reader.batch_bytes, reader.prefetch_bytes, reader.idle_wait
+    of_batches = reader.batch_bytes, reader.max_decompressed_bytes
+    return planned.config.isolation, *of_batches, reader.prefetch_bytes, reader.idle_wait
 
 
 def report(channel: InboundKafkaChannel, call: Call[None]) -> None:

@@ -130,6 +130,7 @@ class Sections:
             self._take_ledger(before, config)
         elif section == "admin":
             owner.listen(config)
+            owner.profiles.take_names(before, config)
         elif section == "ingress":
             owner.take_in(config)
         elif section == "profiling":

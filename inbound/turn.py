@@ -15,11 +15,11 @@ from inspect import isawaitable
 
 from inbound.buffer import Chunk, Cut, record_size
 from inbound.committer import Committer, Pending
-from inbound.errors import BadResponseError, LedgerError, OffsetOutOfRangeError, PartitionLostError
+from inbound.errors import BadResponseError, LedgerError, PartitionLostError
 from inbound.failures import FailurePolicy, describe
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Range
-from inbound.out_of_range import OutOfRange, due_problem
+from inbound.out_of_range import OutOfRange, Problem, due_problem
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts, Totals
 from inbound.processors.base import BatchEventProcessor
@@ -485,7 +485,7 @@ class Turns:
         parts.schedule.leave(partition)
         parts.evaluate()
 
-    async def _face_problem(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
+    async def _face_problem(self, partition: Partition, error: Problem) -> None:
         # An offset in its answer is ignored: the log decides.
         await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(partition.tp, error))
         self._out_of_range.face(partition, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from inbound.config.known_secrets import remember
 from inbound.controller.kazoo_zk import KazooZooKeeper
 from inbound.controller.zookeeper_access import Access, Secret, Tls
 from inbound.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 def zookeeper_client(settings: ZooKeeperConfig, clock: Clock, *, former_password: Path | None = None) -> KazooZooKeeper:
@@ -47,6 +50,11 @@ def zookeeper_access(settings: ZooKeeperConfig) -> Access:
             verify_hostname=tls.verify_hostname,
         )
     if auth is None:
+        if tls is not None and tls.cert_file is not None and settings.acl is None:
+            log.warning(
+                "zookeeper: we show a certificate, and yet everybody may change the nodes that are made; set zookeeper.acl to "
+                "creator if the servers know us by it, or to open if that is meant"
+            )
         return Access(tls=encryption, acl=acl)
     return Access(
         scheme=auth.scheme,

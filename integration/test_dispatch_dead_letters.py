@@ -34,7 +34,7 @@ def test_a_dead_letter_is_the_event_and_says_who_refused_it_and_with_what(dispat
     assert event == {
         "specversion": "1.0", "id": "0-0", "source": "/tests", "type": "order", "unicode": "größe €",
         "datacontenttype": "application/octet-stream", "data": BYTES,
-        "knativeerrordest": f"{sink.url}/in?a=b", "knativeerrorcode": "422",
+        "knativeerrordest": f"{sink.url}/in", "knativeerrorcode": "422",
     }  # fmt: skip
     records = s.read(topic, 2)
     assert [(record.key, record.value) for record in records] == [(b"k0", BYTES), (b"k1", large)]

@@ -386,7 +386,7 @@ def test_pages_of_other_sites_cannot_operate(
         "it is in no frame",
     )
     browser.run("document.forms[0].submit()")
-    refusal = "not taken from pages of other sites" if token is None else "this needs `Authorization"
+    refusal = "nothing is told to pages of other sites"
     said = "location.pathname + ' says: ' + (document.body?.innerText ?? '')"
 
     def refused() -> bool:

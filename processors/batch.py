@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from cloudevents.core.v1.event import CloudEvent
 
 
+#: What a header takes in memory, in bytes, besides its own (60 to 150): a record can have half a million for each MiB, all empty.
+HEADER_BYTES = 64
+#: So many are in what a client says that a record takes besides its bytes.
+FEW_HEADERS = 16
+
+
 class Record(Protocol):
     """One Kafka record, as every reader's client delivers it (their own objects are passed through unchanged)."""
 
@@ -36,11 +42,17 @@ class Record(Protocol):
 
 
 def record_size(record: Record) -> int:
-    """Return the decoded bytes of a record: key, value and headers."""
-    size = len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers or ():
+    """Return the decoded bytes of a record: key, value and headers, of which each beyond a few is counted as what it takes."""
+    headers = record.headers or ()
+    size = len(record.key or b"") + len(record.value or b"") + headers_size(len(headers))
+    for name, value in headers:
         size += len(name) + len(value or b"")
     return size
+
+
+def headers_size(count: int) -> int:
+    """Return what so many headers of a record take in memory besides their bytes, as far as it is not in what any record takes."""
+    return HEADER_BYTES * max(0, count - FEW_HEADERS)
 
 
 class PlainRecord(NamedTuple):

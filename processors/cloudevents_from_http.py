@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
 from inbound.processors.cloudevents_json import elements_of, parse_json
-from inbound.processors.cloudevents_kafka import NAMES_KEPT, NO_OBJECT, check_envelope
+from inbound.processors.cloudevents_kafka import NO_OBJECT, check_envelope, is_kept
 from inbound.processors.cloudevents_plain import HTTP_SAFE, Written, check_data, is_plain, is_plain_envelope
 from inbound.processors.cloudevents_values import (
     REQUIRED,
@@ -35,7 +35,8 @@ _NO_EVENT = (
 #: are kept.
 _attribute_of: dict[bytes, str] = {}
 _header_of = Written(lambda name: f"ce_{name}")
-_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+#: With its end, if it has one: what has none goes up to the end of the value, so no character is looked at twice.
+_QUOTED = re.compile(rb'"((?:[^"\\]++|\\.)*+)("?)', re.DOTALL)
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})").search
 _PERCENT = re.compile(rb"%(..)", re.DOTALL)
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
@@ -123,7 +124,7 @@ def _learn(header: bytes) -> str | None:
         attribute = lower[3:].decode("latin-1")
         if not is_name(attribute):
             return None
-    if len(_attribute_of) < NAMES_KEPT:
+    if is_kept(_attribute_of, header):
         _attribute_of[header] = attribute
     return attribute
 
@@ -147,7 +148,7 @@ def _decoded(attribute: str, raw: bytes) -> bytes:
     """Undo the quoting and the percent-encoding of a header's value. Raises Refused."""
     raw = raw.strip(b" \t")
     if b'"' in raw:
-        if b'"' in _QUOTED.sub(b"", raw):
+        if not all(end for _, end in _QUOTED.findall(raw)):
             raise Refused(f"header ce-{attribute} has a quote that does not end: {raw[:80]!r}")
         raw = _QUOTED.sub(lambda quoted: _ESCAPED.sub(rb"\1", quoted[1]), raw)
     if b"%" in raw:

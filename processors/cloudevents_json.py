@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from inbound.processors.cloudevents_values import Refused, read_json
+from inbound.processors.cloudevents_values import Refused, check_work, read_json
 
 _BLANKS = b" \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*").match
@@ -22,6 +22,8 @@ _TO_DATA = re.compile(
     r'[ \t\n\r]*\{(?:[ \t\n\r]*"[^"\\]*"[ \t\n\r]*:[ \t\n\r]*(?:"[^"\\]*"|[\w.+-]+)[ \t\n\r]*,)*'
     r'[ \t\n\r]*"data"[ \t\n\r]*:[ \t\n\r]*'
 ).match
+#: Between two objects: up to the first name of the second, which the groups hold as far as it is plain, and what ends it.
+_BETWEEN = re.compile(rb'\}[ \t\n\r]*+,[ \t\n\r]*+(?=\{[ \t\n\r]*+"([^"\\]*+)(["\\]))').finditer
 _SIMPLE_NAME = re.compile(r"[a-z0-9]+").fullmatch
 _scan = json.JSONDecoder().raw_decode
 
@@ -31,6 +33,7 @@ def parse_json(raw: bytes) -> Any:
 
     What the faster parser does not take (some that the other one does: deep nesting, lone surrogates) goes to the other.
     """
+    check_work(raw)
     try:
         return from_json(raw, allow_inf_nan=False)
     except ValueError:
@@ -79,15 +82,14 @@ def _split(body: bytes, parsed: Sequence[Any]) -> list[bytes] | None:
     Where one element ends and the next begins, the pattern is found for certain, for it has the names with which the
     elements do begin. It may be found in data too. But if it is found no more often than it must be, then only there.
     """
-    names = {next(iter(element), "") for element in parsed[1:]}
-    if not all(map(_SIMPLE_NAME, names)):
+    if not all(_SIMPLE_NAME(next(iter(element), "")) for element in parsed[1:]):
         return None
-    begin = rf'(?:{"|".join(sorted(names))})"|[^"]*\\'  # or any name that has an escape in it
-    pattern = rf'}}[ \t\n\r]*,[ \t\n\r]*(?={{[ \t\n\r]*"(?:{begin}))'.encode()
+    names = {next(iter(element)).encode() for element in parsed[1:]}
     starts, ends = [body.index(b"[") + 1], []
-    for found in re.finditer(pattern, body):
-        ends.append(found.start() + 1)
-        starts.append(found.end())
+    for found in _BETWEEN(body):
+        if found[1] in names or found[2] == b"\\":  # it may be any name that has an escape in it
+            ends.append(found.start() + 1)
+            starts.append(found.end())
     if len(starts) != len(parsed):
         return None
     ends.append(body.rindex(b"]"))

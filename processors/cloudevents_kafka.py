@@ -11,7 +11,7 @@ stays one. There, data without a content type is JSON.) A binary record with a n
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any, TypeAlias
 
 from cloudevents.core.base import BaseCloudEvent
@@ -41,13 +41,18 @@ from inbound.processors.cloudevents_values import (
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 
 #: Header name -> attribute; "" for a header that is none of the binding's. Only names that can be used are kept, and
-#: only so many: they come from the network.
+#: only so many, and short ones: they come from the network.
 attribute_of: dict[str, str] = {}
-NAMES_KEPT = 4096
+NAMES_KEPT, LONGEST_KEPT = 4096, 64
 _CONTENT_TYPE = "content-type"
 NO_VALUE = f"content-type is {STRUCTURED_CONTENT_TYPE}, but the record has no value"
 NO_OBJECT = "the JSON is no object, so no event"
 _NO_EVENT = f"no CloudEvent: no ce_specversion header and content-type is not {STRUCTURED_CONTENT_TYPE}"
+
+
+def is_kept(known: Sized, name: Sized) -> bool:
+    """Say whether one more name may be remembered beside those that are `known`."""
+    return len(known) < NAMES_KEPT and len(name) <= LONGEST_KEPT
 
 
 def decode_records(topic: str, partition: int, records: Sequence[Record]) -> tuple[list[CloudEvent], list[Undecodable]]:
@@ -138,7 +143,7 @@ def _learn(header: str) -> str | None:
         attribute = lower[3:]
         if not is_name(attribute):
             return None
-    if len(attribute_of) < NAMES_KEPT:
+    if is_kept(attribute_of, header):
         attribute_of[header] = attribute
     return attribute
 

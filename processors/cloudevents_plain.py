@@ -12,8 +12,16 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 from inbound.processors.cloudevents_json import parse_json
-from inbound.processors.cloudevents_kafka import NAMES_KEPT, attribute_of
-from inbound.processors.cloudevents_values import ContentType, Kind, Refused, content_type_of_header, is_name, read_data
+from inbound.processors.cloudevents_kafka import attribute_of, is_kept
+from inbound.processors.cloudevents_values import (
+    LONGEST_CONTENT_TYPE,
+    ContentType,
+    Kind,
+    Refused,
+    content_type_of_header,
+    is_name,
+    read_data,
+)
 
 #: What stands in an HTTP header as it is, and in a JSON string.
 HTTP_SAFE: Final = bytes(code for code in range(0x21, 0x7F) if code not in b'"%')
@@ -41,7 +49,7 @@ class Written(dict[str, Made]):
 
     def __missing__(self, name: str) -> Made:
         made = self._write(name)
-        if len(self) < NAMES_KEPT:
+        if is_kept(self, name):
             self[name] = made
         return made
 
@@ -109,14 +117,18 @@ def _are_names(members: Iterable[str]) -> bool:
     for name in members:
         if name != "data" and not is_name(name):  # `data_base64` is none
             return False
-        if len(_names) < NAMES_KEPT:
+        if is_kept(_names, name):
             _names.add(name)
     return True
 
 
-@lru_cache(maxsize=1024)
 def declared_plainly(raw: bytes) -> ContentType | None:
     """Return a content type that may describe an event's data in a header; None for any other, and for a broken one."""
+    return _declared(raw) if len(raw) <= LONGEST_CONTENT_TYPE else None
+
+
+@lru_cache(maxsize=1024)
+def _declared(raw: bytes) -> ContentType | None:
     try:
         declared = content_type_of_header(raw)
     except Refused:

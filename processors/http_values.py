@@ -9,7 +9,21 @@ from inbound.config.http_values import HEADER_VALUE, HeaderFile, header_names, h
 from inbound.config.known_secrets import remember
 from inbound.errors import ConfigError
 
-__all__ = ["HEADER_VALUE", "HeaderFile", "header_names", "header_text", "header_value", "http_url", "tls_context"]
+__all__ = [
+    "DISPATCHED",
+    "HEADER_VALUE",
+    "HeaderFile",
+    "header_names",
+    "header_text",
+    "header_value",
+    "http_url",
+    "tls_context",
+]
+
+
+#: Goes with every request that a subscription sends. Our own admin ports refuse whatever has it: else who may name a
+#: subscriber could have this process ask for operations, from an address that is let in. The ingress takes it.
+DISPATCHED = "inbound-dispatched"
 
 
 def header_text(who: str, name: str, value: str | HeaderFile) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 from inbound.config import IngressConfig
 from inbound.errors import BrokerUnavailableError
-from inbound.ingress.connection import Connection, Limits, Listener
+from inbound.http.connection import Connection
+from inbound.http.listener import Limits, Listener
 from inbound.ingress.producers import Cause, Delivered, Failure
 from inbound.ingress.receiver import Receiver
 from inbound.ingress.server import Ingress
@@ -90,15 +91,23 @@ AWAY = Failure(Cause.AWAY, "timed out")
 class Wire:
     """A transport in memory: what the connection wrote, and whether it reads and is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        self.address = address
         self.written = b""
         self.reading = True
         self.ended = False  # its writing side
         self.closed = False
+        self.aborted = False
 
     def write(self, data: bytes) -> None:
         assert not self.closed
         self.written += data
+
+    def get_extra_info(self, name: str) -> Any:
+        return {"peername": (self.address, 40000)}.get(name)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def can_write_eof(self) -> bool:
         return True
@@ -113,7 +122,7 @@ class Wire:
         self.closed = True
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self.aborted = True
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -152,7 +161,12 @@ class Stage:
             self.producer, lambda: None, config.create_partitions if config else None, lambda: self.loop.now
         )
         self.receiver = Receiver(
-            config or IngressConfig(), self.producer, self.watch, lambda: None, clock=lambda: self.loop.now
+            config or IngressConfig(),
+            self.producer,
+            self.watch,
+            lambda: None,
+            lambda work, done: done(work),
+            clock=lambda: self.loop.now,
         )
         self.look()
         self.listener = Listener(self.receiver, limits or Limits(), self.loop)  # type: ignore[arg-type]
@@ -162,8 +176,8 @@ class Stage:
         self.watch._look()
         self.receiver.topics_changed()
 
-    def connect(self) -> tuple[Connection, Wire]:
-        connection, wire = Connection(self.listener), Wire()
+    def connect(self, address: str = "127.0.0.1") -> tuple[Connection, Wire]:
+        connection, wire = Connection(self.listener), Wire(address)
         connection.connection_made(wire)
         return connection, wire
 

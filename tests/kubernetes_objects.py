@@ -22,6 +22,7 @@ ROOTS = {
     ("v1", "Service"): "io.k8s.api.core.v1.Service",
     ("apps/v1", "Deployment"): "io.k8s.api.apps.v1.Deployment",
     ("apps/v1", "StatefulSet"): "io.k8s.api.apps.v1.StatefulSet",
+    ("networking.k8s.io/v1", "NetworkPolicy"): "io.k8s.api.networking.v1.NetworkPolicy",
     ("policy/v1", "PodDisruptionBudget"): "io.k8s.api.policy.v1.PodDisruptionBudget",
 }
 DNS_LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")

@@ -103,6 +103,16 @@ def test_what_fails_says_so(make: Make, failure: Exception, code: int, said: str
 # -- who may -------------------------------------------------------------------------------------------------------
 
 
+def test_nothing_is_done_or_told_to_a_subscription(make: Make) -> None:
+    """Who may name a subscriber could name this port, and is this process, which is let in everywhere."""
+    recorder = Recorder()
+    url = serve(make, recorder, token=lambda: "s3cret")
+    mark = {"Inbound-Dispatched": "1", "Authorization": "Bearer s3cret"}
+    answers = [ask(url, path, verb, **mark) for path, verb in (("/channels/orders/pause", "POST"), ("/status", "GET"))]
+    assert ([answer.code for answer in answers], recorder.asked) == ([403, 403], [])
+    assert "correct its subscriberUri, replyUri or deadLetterSink" in answers[0].text
+
+
 def test_a_port_that_other_machines_reach_does_nothing_without_a_token(make: Make) -> None:
     """Reading goes on; the message says what to set."""
     recorder = Recorder()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import shutil
 import socket
 import ssl
 import threading
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from http.client import HTTPSConnection
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,15 @@ import pytest
 from inbound.cli.main import main
 from inbound.config import AdminTlsConfig
 from inbound.errors import ConfigError, InboundError
+from inbound.http import serving
 from inbound.http.admin import AdminServer
 from inbound.http.client import fetch_status, post
+from inbound.http.handshake import Handshake
+from inbound.http.listener import Listener
 from inbound.http.operations import answered
 from inbound.http.pages import Page, text
-from inbound.http.server import Limits, Request, Server
-from inbound.http.tls import Certificates
+from inbound.http.server import LIMITS, Request, Server
+from inbound.http.tls import Certificates, PemFiles
 from inbound.operations import Done
 from inbound.reconfiguration import Outcome
 from inbound.testing import ManualClock
@@ -34,6 +40,7 @@ __all__ = ["make"]  # the fixture
 PEM = Path(__file__).parent / "certificates"
 CA, SERVER, CLIENT = PEM / "ca.pem", PEM / "server.pem", PEM / "client.pem"
 log = logging.getLogger(__name__)
+FILES = PemFiles.of_admin(AdminTlsConfig(cert_file=SERVER))
 
 
 @pytest.fixture
@@ -121,7 +128,10 @@ def test_a_certificate_of_another_authority_is_refused(secure: Make, tmp_path: P
 )
 def test_who_does_not_speak_tls_is_no_error(secure: Make, sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """It is hung up on, nothing is logged, and others are served."""
-    server = secure(AdminTlsConfig(cert_file=SERVER), limits=Limits(request_seconds=0.1))
+    server = secure(
+        AdminTlsConfig(cert_file=SERVER),
+        limits=replace(LIMITS, request_seconds=0.1, handshake_seconds=0.1, tick_seconds=0.05),
+    )
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
         client.sendall(sent)
         try:
@@ -136,21 +146,71 @@ def test_who_does_not_speak_tls_is_no_error(secure: Make, sent: bytes, caplog: p
 
 def test_a_crowd_that_shakes_no_hands_does_not_keep_others_out(secure: Make) -> None:
     """A connection that waits for the handshake makes room like one that waits for a request."""
-    server = secure(AdminTlsConfig(cert_file=SERVER), limits=Limits(connections=2))
+    server = secure(AdminTlsConfig(cert_file=SERVER), limits=replace(LIMITS, connections=2))
     with ExitStack() as crowd:
         for _ in range(6):
             crowd.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
         assert fetch_status(server.url, tls=trusting())["pid"] == 4711
 
 
+def test_who_shakes_no_hands_does_not_hold_up_the_end(secure: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of it is to be answered: so the log has no word of what is left."""
+    server = secure(AdminTlsConfig(cert_file=SERVER))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as silent:
+        assert fetch_status(server.url, tls=trusting())["pid"] == 4711  # so the silent one is in, too
+        server.close()
+        assert (silent.recv(1), caplog.messages) == (b"", [])
+
+
+def test_who_is_about_to_shake_hands_does_not_hold_up_the_end(secure: Make) -> None:
+    """It was given up before it had begun: its socket stayed open, and it counted as a connection for ever."""
+    server = secure(AdminTlsConfig(cert_file=SERVER))._running
+
+    async def end() -> tuple[int, bytes]:
+        listener = Listener(server, LIMITS, asyncio.get_running_loop())
+        client, accepted = socket.socketpair()
+        with client:
+            Handshake(listener, accepted, "127.0.0.1").begin(Certificates(FILES, log).context)
+            listener.drain(0.0)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            client.setblocking(False)
+            return len(listener.connections), client.recv(1)
+
+    assert asyncio.run(end()) == (0, b"")
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, serving._new_loop], ids=["asyncio", "as installed"])
+def test_while_a_crowd_comes_all_else_goes_on(secure: Make, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that waited were taken at once, while nobody was answered: a thousand, and who came meanwhile."""
+    monkeypatch.setattr(serving, "_new_loop", loop)
+    admin = secure(AdminTlsConfig(cert_file=SERVER))
+    server = admin._running._server
+    crowded, seen = threading.Event(), list[int]()
+
+    def look() -> None:
+        seen.append(server.connections)
+        if len(seen) < 50:
+            server.call_soon(look)
+
+    server.call_soon(crowded.wait)
+    with ExitStack() as crowd:
+        for _ in range(20):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", admin.port), timeout=10))
+        server.call_soon(look)
+        crowded.set()
+        until(lambda: len(seen) == 50, 10, "it was looked often enough")
+    assert {after - before for before, after in pairwise(seen)} == {0, 1}
+
+
 def test_an_answer_that_ends_the_connection_comes_whole(secure: Make) -> None:
     """A refused request, and the connection's end as TLS has it."""
     server = secure(AdminTlsConfig(cert_file=SERVER))
     with closing(HTTPSConnection("127.0.0.1", server.port, timeout=5, context=trusting())) as client:
-        client.request("POST", "/status", iter([b"a body in chunks"]))
+        client.request("POST", "/status", b"x" * 100_000)
         answer = client.getresponse()
         assert (answer.status, answer.headers["Connection"], answer.read()) == (
-            405, "close", b"/status can be read only: GET, HEAD\n",
+            413, "close", b"the body has more than 64 KiB\n",
         )  # fmt: skip
 
 
@@ -170,7 +230,7 @@ def test_certificates_that_change_are_used_without_a_restart(tmp_path: Path, cap
         clock.advance(2.0)
 
     point("1")
-    certificates = Certificates(AdminTlsConfig(cert_file=link / "tls.pem"), log, clock.now)
+    certificates = Certificates(PemFiles.of_admin(AdminTlsConfig(cert_file=link / "tls.pem")), log, clock.now)
     seen = [certificates.context]
     with caplog.at_level(logging.INFO):
         for name in ("1", "2", "bad", "bad", "3"):
@@ -210,11 +270,13 @@ def test_a_client_that_hangs_up_is_seen(certificate: Path | None) -> None:
         seen.set()
         return text(200, "done")
 
-    certificates = Certificates(AdminTlsConfig(cert_file=certificate), log) if certificate is not None else None
-    server = Server(socket.AF_INET, ("127.0.0.1", 0), answer, log=log, limits=Limits(), certificates=certificates)
+    certificates = (
+        Certificates(PemFiles.of_admin(AdminTlsConfig(cert_file=certificate)), log) if certificate is not None else None
+    )
+    server = Server(socket.AF_INET, ("127.0.0.1", 0), answer, log=log, certificates=certificates)
     with closing(server):
         server.start()
-        client = socket.create_connection(("127.0.0.1", server.server_port), 60)
+        client = socket.create_connection(server.server_address[:2], 60)
         if certificate is not None:
             client = trusting().wrap_socket(client, server_hostname="127.0.0.1")
         client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\nGET /next HTTP/1.1\r\n")

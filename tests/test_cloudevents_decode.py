@@ -88,6 +88,10 @@ def test_names_of_headers_are_compared_without_regard_to_case() -> None:
         (b"text/plain", "größe".encode(), "größe"),
         (b"text/plain", b"", ""),
         (b'text/plain; charset="ISO-8859-1"', b"gr\xf6\xdfe", "größe"),
+        (b"text/plain; charset=cp932", b"\x87\x40", "\u2460"),
+        (b"text/plain; charset=uhc", b"\x81\x41", "\uac02"),
+        (b"text/plain; charset=Big5-HKSCS", b"\x88\x62", "\xca\u0304"),
+        (b"text/plain; charset=TIS-620", b"\xa1", "\u0e01"),
         (b"text/plain; charset=klingon", b"x", b"x"),
         (b"text/plain; charset=base64", b"x", b"x"),
         (b"text/xml", b"<a/>", b"<a/>"),
@@ -234,3 +238,41 @@ def test_no_record_breaks_the_decoder(made: tuple[Headers, bytes | None]) -> Non
     headers, value = made
     events, undecodable = decode_records("orders", 0, [PlainRecord(7, 0, None, value, headers)])
     assert len(events) + len(undecodable) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "data",
+    [
+        "1,2:3\n" * 1_200_000,
+        "\\" * 400_000 + '"' + ",:[" * 1_500_000 + "\\",
+        [1] * 4_000_000,
+        [[12.345678, 98.765432]] * 380_000,
+        [{"id": str(n), "t": 1, "v": 2.5} for n in range(200_000)],
+        dict.fromkeys(map(str, range(400_000)), 1),
+    ],
+    ids=["CSV", "escapes", "numbers", "places", "measurements", "a number for each user"],
+)
+def test_large_json_of_what_people_send_is_read(data: object) -> None:
+    """What is counted so that parsing has a bound is what parsing costs: texts are free, names that come again cheap."""
+    event = decode(STRUCTURED, json.dumps({**ENVELOPE, "data": data}, separators=(",", ":")).encode())
+    assert event.get_data() == data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "data",
+    [
+        dict.fromkeys(map(str, range(700_000)), 1),
+        [{str(n): 1} for n in range(600_000)],
+        [[]] * 1_200_000,
+        [1] * 4_500_000,
+    ],
+    ids=["names", "objects of names", "lists", "numbers"],
+)
+def test_json_of_too_many_values_is_refused_before_it_is_parsed(data: object) -> None:
+    """All of it is parsed in one piece, in which no other thread goes on."""
+    value = json.dumps({**ENVELOPE, "data": data}, separators=(",", ":")).encode()
+    assert reason(STRUCTURED, value) == (
+        f"JSON of {len(value)} bytes with more values and names than can be taken apart at once; send less in one"
+    )

@@ -78,6 +78,7 @@ def test_the_defaults_are_those_that_are_promised() -> None:
         "batch_bytes": 2**20,
         "max_batch_records": 2000,
         "max_batch_bytes": 10 * 2**20,
+        "max_decompressed_bytes": 64 * 2**20,
         "prefetch_bytes": 64 * 2**20,
         "idle_wait": 0.1,
     }

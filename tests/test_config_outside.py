@@ -135,10 +135,10 @@ def test_other_variables_are_left_alone() -> None:
         ("CHANNELS__ORDERS__WORKERS__X", "1", "channels.orders.workers: is one value, and has no 'x' in it"),
         ("CHANNELS__ORDERS__READER__BATCH_BYTE", "1", "channels.orders.reader.batch_byte: unknown key; did you mean "
                                                       "batch_bytes? allowed: batch_bytes, client, idle_wait, "
-                                                      "max_batch_bytes, max_batch_records, prefetch_bytes"),
+                                                      "max_batch_bytes, max_batch_records, max_decompressed_bytes, prefetch_bytes"),
         ("CHANNELS__ORDERS__READER", "1", "channels.orders.reader: names a whole section; name one value of it: "
                                           "client, batch_bytes, max_batch_records, max_batch_bytes, prefetch_bytes, "
-                                          "idle_wait"),
+                                          "max_decompressed_bytes, idle_wait"),
         ("ZOOKEPER__HOSTS", "1", "zookeper: unknown key; did you mean zookeeper? allowed: admin, channels, controller, "
                                  "explain, ingress, kafka, ledger, logging, manifests, profiling, reset, tracing, zookeeper"),
         ("KAFKA__FETCH_MAX_WAIT_MS", "5s", "kafka.fetch.max.wait.ms: need a whole number without a unit (milliseconds), got "

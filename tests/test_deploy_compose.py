@@ -118,6 +118,8 @@ def test_the_configuration_is_good(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert LOADED.config.kafka["bootstrap.servers"] == listeners["PLAINTEXT"]
     assert LOADED.config.zookeeper.hosts == "zookeeper:2181"
+    assert set(LOADED.config.admin.hosts) <= set(SERVICES)
+    assert "inbound" in LOADED.config.admin.hosts
     assert LOADED.config.channels["orders"].subscriptions["sink"]["subscriberUri"] == "http://sink:8080/"
 
 

@@ -11,6 +11,7 @@ from inbound.config.values import WRITTEN
 from inbound.processors.dispatch.iso_duration import parse_iso_duration
 from inbound.processors.dispatch.options import DeliverySpec, DispatchOptions
 from inbound.processors.dispatch.retry import Verdict, is_refusal, judge, wait_before
+from inbound.processors.dispatch.targets import targets_of
 from inbound.processors.dispatch.transport import Answer
 
 URL = "http://billing.example/in"
@@ -150,3 +151,9 @@ def test_a_long_delay_is_not_cut_short() -> None:
     """Who asks for five minutes gets them."""
     spec = DeliverySpec.model_validate({"backoffDelay": "PT5M"})
     assert wait_before(1, spec, None, endless=True) == 300
+
+
+def test_every_request_of_a_subscription_has_its_mark() -> None:
+    """To the subscriber, to whom replies go, and to the dead letter sink: admin ports refuse what has it."""
+    given = options(replyUri="http://b", delivery={"deadLetterSink": {"uri": "http://c"}})
+    assert [target.headers[0] for target in targets_of(given).all()] == [b"inbound-dispatched: 1"] * 3

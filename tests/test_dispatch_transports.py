@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -67,6 +68,29 @@ def test_a_request_arrives_as_it_was_given(make: Make, receiver: Receiver) -> No
     assert (answers[0].status, request.target, request.body) == (204, "/in?a=b", body)
     assert told == {"host", "user-agent", "content-length", "content-type", "ce-id", "ce-source", "x-own"}
     assert (request.headers["content-type"], request.headers["x-own"]) == ("text/plain", "1")
+
+
+def test_an_answer_in_pieces_of_two_bytes_takes_no_more_than_its_size(make: Make) -> None:
+    """A list of them took thirty times as much, for each of 64 connections."""
+    head, chunk = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"2\r\nab\r\n"
+    tracemalloc.start()
+    with closing(Dripping(head + chunk * 200_000 + b"0\r\n\r\n", b"")) as subscriber:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        (answer,) = post(make, target(subscriber.url, wants_reply=True, timeout=20.0), b"x")
+        most = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+
+    assert (len(answer.body), most < 4_000_000) == (400_000, True)
+
+
+def test_cookies_of_a_subscriber_are_not_kept(make: Make, receiver: Receiver) -> None:
+    """Each answer could bring a hundred more, of 64 KiB each; and they would go with all that is sent from then on."""
+    receiver.answer_headers = {"Set-Cookie": "a=b; Path=/"}
+    for_one = target(receiver.url, connections=1)
+    post(make, for_one, b"x", b"y")
+
+    assert ["cookie" in request.headers for request in receiver.requests] == [False, False]
 
 
 def test_without_a_content_type_none_is_sent(make: Make, receiver: Receiver) -> None:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from inbound.embedded.jars import KAFKA, ZOOKEEPER, fetch_jars, find_ivy
+from inbound.embedded.digests import digests_of
+from inbound.embedded.jars import (
+    KAFKA,
+    KAFKA_TOOLS,
+    ZOOKEEPER,
+    ZOOKEEPER_TLS,
+    connector,
+    fetch,
+    fetch_jars,
+    find_ivy,
+)
 from inbound.embedded.java import check_java, java_major
 from inbound.errors import EmbeddedClusterError
 from tests.fake_java import fake_java
+from tests.test_layers import ROOT
 
 #: As Ivy retrieves: the last argument names where the jars go.
 RETRIEVE = """\
@@ -32,6 +46,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (jars / "ivy-2.5.3.jar").touch()
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    digest = hashlib.sha256(b"jar\n").hexdigest()
+    listed = tmp_path / "jars.sha256"
+    listed.write_text("".join(f"{digest}  {bundle.name}/server-1.0.jar\n" for bundle in (KAFKA, ZOOKEEPER)))
+    monkeypatch.setattr("inbound.embedded.digests.LISTED", listed)
     return tmp_path
 
 
@@ -80,6 +98,66 @@ def test_what_a_killed_fetch_left_is_cleared_away(machine: Path) -> None:
 
     assert not leftover.exists()
     assert [jar.name for jar in fetched.kafka.iterdir()] == ["server-1.0.jar"]
+
+
+def test_a_jar_that_is_another_is_not_run(machine: Path) -> None:
+    """Whoever answers as the repository cannot give us one: nothing gets its final name, and the message names the jar."""
+    cache = machine / "cache"
+    other = java(machine, then='echo other > "$(dirname "$last")/server-1.0.jar"')
+
+    with pytest.raises(
+        EmbeddedClusterError, match=r"kafka_2\.13-4\.2\.0: .*server-1\.0\.jar has the SHA-256 .*Delete the folder"
+    ):
+        fetch_jars(cache, java=other)
+
+    assert [path.name for path in cache.iterdir()] == ["kafka_2.13-4.2.0.lock"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda jars: (jars / "server-1.0.jar").write_text("raj\n"), "server-1.0.jar has the SHA-256"),
+        (lambda jars: (jars / "server-1.0.jar").unlink(), "server-1.0.jar is missing"),
+        (lambda jars: (jars / "further.jar").touch(), "further.jar is none of its jars"),
+    ],
+)
+def test_jars_that_change_in_the_cache_are_not_run(machine: Path, change: Callable[[Path], object], words: str) -> None:
+    """Also after they were found good, by an earlier release too, which left no note of it."""
+    cache = machine / "cache"
+    kafka = fetch_jars(cache, java=java(machine)).kafka
+    change(kafka)
+
+    with pytest.raises(EmbeddedClusterError, match=words.replace(".", r"\.")):
+        fetch_jars(cache, java=java(machine))
+
+
+def test_jars_of_a_version_without_digests_are_taken_and_that_is_said(machine: Path) -> None:
+    """Such as those of another Spark's connector."""
+    said: list[str] = []
+
+    fetch(machine / "cache", connector("4.9.9"), java=java(machine), progress=said.append)
+
+    assert (
+        "spark-sql-kafka-0-10_2.13-4.9.9: no digests of this version are known; its jars are taken as they came" in said
+    )
+
+
+def test_every_bundle_that_is_fetched_has_digests() -> None:
+    """Also the connector of the Spark that is locked; each jar that a bundle names is among them."""
+    locked = re.search(r"(?m)^pyspark==(\S+)", (ROOT / "requirements" / "dev.lock").read_text())
+    assert locked is not None
+    bundles = (KAFKA, KAFKA_TOOLS, ZOOKEEPER, ZOOKEEPER_TLS, connector(locked[1]))
+
+    missing = [
+        (bundle.name, module)
+        for bundle in bundles
+        for _, module, revision in bundle.modules
+        if f"{module}-{revision}.jar" not in digests_of(bundle.name)
+    ]
+    assert missing == []
+    assert all(
+        re.fullmatch("[0-9a-f]{64}", digest) for bundle in bundles for digest in digests_of(bundle.name).values()
+    )
 
 
 def test_without_pyspark_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inbound.config import IngressConfig
-from inbound.ingress.connection import Limits
+from inbound.http.listener import Limits
 from tests.ingress_stage import EVENT, Stage, request, statuses
 
 
@@ -39,6 +42,56 @@ def test_pipelined_requests_are_answered_in_order_once_kafka_has_them() -> None:
 
     assert before == b""
     assert statuses(wire.written) == [202, 404, 202]
+
+
+def test_who_has_ended_his_side_is_answered_however_slowly_he_took_the_answer_before() -> None:
+    """The time that he had for that one is not over the next one's."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    stage.producer.held = True
+    connection.data_received(request())
+    connection.eof_received()
+    connection.pause_writing()
+    connection.resume_writing()
+    stage.advance(40.0)
+    stage.producer.held = False
+    stage.settle(2)
+
+    assert (statuses(wire.written), wire.closed, wire.aborted) == ([202], True, False)
+
+
+def test_a_small_event_does_not_overtake_a_large_one_before_it() -> None:
+    """The large one is taken apart by another thread: what comes behind it on the same connection waits for it."""
+    stage = Stage()
+    aside: list[tuple[Callable[[], Any], Callable[[Callable[[], Any]], object]]] = []
+    stage.receiver._aside = lambda work, done: aside.append((work, done))
+    connection, wire = stage.connect()
+    connection.data_received(request(body=b"x" * 70_000) + request(body=b"second") + request(body=b"third"))
+    stage.settle(2)
+    for work, done in aside:
+        done(work)
+    connection.data_received(request(body=b"fourth"))
+    stage.settle(2)
+
+    assert [len(record.value or b"") for _, record in stage.producer.written] == [70_000, 6, 5, 6]
+    assert (statuses(wire.written), len(aside)) == ([202] * 4, 3)
+
+
+def test_a_body_that_cannot_be_taken_apart_beside_the_loop_is_answered() -> None:
+    """Such as for want of memory: else the connection would wait for ever, and nothing of what it holds be free again."""
+    stage = Stage()
+
+    def fails(work: Callable[[], Any], done: Callable[[Callable[[], Any]], object]) -> None:
+        def ends() -> Any:
+            raise MemoryError
+
+        with pytest.raises(MemoryError):  # the loop logs it
+            done(ends)
+
+    stage.receiver._aside = fails
+    answer = stage.post(request(body=b"x" * 70_000))
+
+    assert (statuses(answer), stage.receiver.counters.in_flight_bytes) == ([500], 0)
 
 
 def test_many_pipelined_requests_are_not_read_before_the_first_are_answered() -> None:
@@ -124,7 +177,21 @@ def test_no_bytes_are_too_much_for_it(pieces: list[bytes]) -> None:
     stage.settle()
 
     assert all(status >= 400 for status in statuses(wire.written))
-    assert (stage.receiver.counters.in_flight_bytes, stage.listener.connections) == (0, set())
+    assert (stage.receiver.counters.in_flight_bytes, stage.listener.connections) == (0, {})
+
+
+def test_the_body_of_a_refused_request_is_read_however_it_comes() -> None:
+    """A client that is told 404, or to come again later, may send all of it, and ask again on the same connection."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    refused = request(target="/", body=b"x" * 800_000)
+    for at in range(0, len(refused), 20_000):
+        connection.data_received(refused[at : at + 20_000])
+        stage.settle()
+    connection.data_received(request())
+    stage.settle(2)
+
+    assert (statuses(wire.written), wire.closed) == ([404, 202], False)
 
 
 def test_an_upgrade_is_ignored() -> None:
@@ -202,17 +269,58 @@ def test_a_client_that_takes_no_answers_is_not_read_and_ends() -> None:
     assert (reading, wire.closed) == (False, True)
 
 
-def test_too_many_connections_are_closed_at_once() -> None:
+def test_too_many_connections_are_refused_while_all_others_are_answered() -> None:
     """And counted."""
     stage = Stage(limits=Limits(connections=1))
-    _, first = stage.connect()
+    stage.producer.held = True
+    connection, first = stage.connect()
+    connection.data_received(request())
     _, second = stage.connect()
 
-    assert (first.closed, second.closed, stage.listener.refused) == (False, True, 1)
+    assert (first.closed, statuses(second.written), second.closed, stage.listener.refused) == (False, [503], True, 1)
+
+
+def test_who_has_the_most_connections_and_waits_longest_makes_room() -> None:
+    """However many somebody opens and says nothing, others get in; half of all is the most for one address."""
+    stage = Stage(limits=Limits(connections=4))
+    wires = []
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.1", "10.0.0.3", "10.0.0.4"):
+        stage.advance(1)
+        wires.append(stage.connect(address)[1])
+
+    assert [wire.closed for wire in wires] == [True, False, True, False, False, False]
+
+
+def test_who_is_being_answered_makes_no_room_though_it_has_begun_to_ask_again() -> None:
+    """Its event is written; without the answer it would be sent again."""
+    stage = Stage(limits=Limits(connections=1))
+    stage.producer.held = True
+    connection, first = stage.connect()
+    connection.data_received(request() + b"POST /topics")
+    _, second = stage.connect()
+    stage.producer.held = False
+    stage.settle()
+
+    assert (statuses(first.written), statuses(second.written)) == ([202], [503])
+
+
+@pytest.mark.parametrize("then", [b"POST /topics", b"no HTTP\r\n\r\n"], ids=["half a request", "no request"])
+def test_what_was_read_is_answered_however_long_kafka_takes(then: bytes) -> None:
+    """The time of what came behind it, and will never be a request, is not its own."""
+    stage = Stage(limits=Limits(request_seconds=30))
+    stage.producer.held = True
+    connection, wire = stage.connect()
+    connection.data_received(request() + then)
+    connection.eof_received()
+    stage.advance(31)
+    stage.producer.held = False
+    stage.settle(2)
+
+    assert statuses(wire.written)[:1] == [202]
 
 
 def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
-    """Half a request or one under way: what it reserved is free again."""
+    """Half a request or one under way: what has come is counted, not what was announced, and is free again."""
     stage = Stage()
     half, _ = stage.connect()
     half.data_received(request(headers={**EVENT, "content-length": "100"}))
@@ -225,8 +333,52 @@ def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
     wire.closed = True
     stage.settle()
 
-    assert (reserved, stage.receiver.counters.in_flight_bytes) == (105, 0)
+    assert (reserved, stage.receiver.counters.in_flight_bytes) == (10, 0)
     assert len(stage.producer.written) == 1
+
+
+def test_large_heads_are_in_flight_too() -> None:
+    """A connection may have 128 requests that wait, of 64 KiB each, with next to no body."""
+    stage = Stage()
+    stage.producer.held = True
+    connection, _ = stage.connect()
+    for size in (100, 50_000):
+        connection.data_received(request(headers={**EVENT, "x-a": "a" * size}, body=b"x"))
+    held = stage.receiver.counters.in_flight_bytes
+    stage.producer.held = False
+    stage.settle(2)
+
+    assert (50_000 < held < 50_300, stage.receiver.counters.in_flight_bytes) == (True, 0)
+
+
+def test_one_address_that_sends_bodies_in_part_keeps_no_other_one_out() -> None:
+    """64 MiB are sent in no time, and could be held for 30 s, again and again."""
+    stage = Stage(IngressConfig(max_in_flight_bytes=4000, max_request_bytes=1000, max_event_bytes=1000))
+    for _ in range(5):
+        connection, _ = stage.connect("10.0.0.1")
+        connection.data_received(request(body=b"x" * 999, headers={**EVENT, "content-length": "1000"}))
+    stage.settle()
+    held = stage.receiver.counters.in_flight_bytes
+    other, wire = stage.connect("10.0.0.2")
+    other.data_received(request(body=b"x" * 900))
+    stage.settle(2)
+
+    assert (held, statuses(wire.written)) == (1998, [202])
+
+
+@pytest.mark.parametrize("headers", [{"connection": "close"}, {}], ids=["last answer", "idle"])
+def test_a_client_that_does_not_take_the_end_of_an_answer_is_hung_up_on(headers: dict[str, str]) -> None:
+    """What is left of it is too little to be waited for as an answer is, and the connection was closed: for ever."""
+    stage = Stage()
+    connection, wire = stage.connect()
+    connection.data_received(request(headers={**EVENT, **headers}))
+    stage.settle(2)
+
+    stage.advance(75)  # by then it is closed, when what is written is taken
+    closed = wire.closed, wire.aborted
+    stage.advance(30)
+
+    assert (closed, wire.aborted) == ((True, bool(headers)), True)
 
 
 def test_a_client_may_end_its_side_and_wait_for_the_answer() -> None:

@@ -40,6 +40,12 @@ def test_every_mode_is_taken() -> None:
     assert stage.receiver.counters.accepted_events == 4
 
 
+def test_what_a_subscription_sends_is_taken() -> None:
+    """A subscriber may be the ingress, here or elsewhere: chains of channels are legal."""
+    stage = Stage()
+    assert statuses(stage.post(request(headers={**EVENT, "inbound-dispatched": "1"}))) == [202]
+
+
 @pytest.mark.parametrize(
     ("message", "status", "said"),
     [

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import resource
 import socket
 import ssl
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
 from inbound.config import IngressConfig, TlsConfig
 from inbound.errors import ConfigError
+from inbound.http import serving
 from inbound.ingress.server import Ingress
 from tests.http_receiver import CERTIFICATES
 from tests.ingress_stage import MemoryProducer, acknowledge_once, ask, await_in_flight, running
+from tests.waiting import until
 
 
 def test_an_event_is_taken_and_counted() -> None:
@@ -41,6 +50,80 @@ def test_a_stop_answers_what_is_under_way() -> None:
             ask(ingress)
 
     assert (answered, answers, producer.closed) == (True, [(202, "")], True)
+
+
+@pytest.mark.parametrize("tls", [None, TlsConfig(cert=CERTIFICATES / "server.pem")], ids=["plain", "TLS"])
+def test_who_comes_while_it_ends_is_refused_at_once(tls: TlsConfig | None) -> None:
+    """And goes to another process, or to the ingress that takes its place on this port: nobody waits for an end of others."""
+    with running(IngressConfig(tls=tls)) as (ingress, producer):
+        producer.held = True
+        answers: list[tuple[int, str]] = []
+        client = ssl.create_default_context(cafile=CERTIFICATES / "ca.pem") if tls is not None else None
+        asking = threading.Thread(target=lambda: answers.append(ask(ingress, tls=client)))
+        asking.start()
+        await_in_flight(ingress)
+        stopping = threading.Thread(target=lambda: ingress.stop(10.0))
+        stopping.start()
+        try:
+            until(lambda: _is_refused(int(ingress.url.rpartition(":")[2])), 3, "the port is closed", look=0.01)
+        finally:
+            producer.held = False
+            asking.join()
+            stopping.join()
+
+    assert answers == [(202, "")]
+
+
+def _is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+@contextmanager
+def files_left(count: int) -> Iterator[None]:
+    """Let this process open so many files more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_clients_do_not_take_the_files_that_others_need(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand silent ones would else keep a process with 1,024 files from Kafka, ZooKeeper and its ledger."""
+    with files_left(200), caplog.at_level(logging.INFO), running(IngressConfig(max_connections=5000)) as (ingress, _):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        limits = ingress._server._limits
+
+    assert limits.connections == most
+    assert f"ingress: {most} clients at a time, not max_connections (5000): half of the files that this" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, serving._new_loop], ids=["asyncio", "as installed"])
+def test_a_process_without_files_says_so_now_and_then_and_goes_on(
+    loop: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio's own listener logged it with a trace, thousands of times a second."""
+    monkeypatch.setattr(serving, "_new_loop", loop)
+    with running() as (ingress, _), ExitStack() as crowd:
+        address = socket.gethostbyname("localhost"), int(ingress.url.rpartition(":")[2])
+        clients = [crowd.enter_context(socket.socket()) for _ in range(20)]
+        with files_left(5):
+            for client in clients:
+                client.connect(address)
+            until(lambda: "no connection can be taken" in caplog.text, 10, "the log says so", look=0.001)
+            before = ingress.status().connections
+        until(lambda: ingress.status().connections == 20, 10, "all are taken", look=0.001)
+        answer = ask(ingress)
+
+    told = [record.getMessage() for record in caplog.records]
+    assert (before < 20, answer) == (True, (202, ""))
+    assert told == ["ingress: no connection can be taken: [Errno 24] Too many open files; trying again every 0.5 s"]
 
 
 def test_a_client_that_raises_does_not_leave_who_waits_without_an_answer(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,5 +172,5 @@ def test_certificates_that_cannot_be_used_are_named() -> None:
     """Before anything is bound."""
     tls = TlsConfig(cert=CERTIFICATES / "ca.pem")
 
-    with pytest.raises(ConfigError, match=r"ingress\.tls: .*ca\.pem and its key cannot be used"):
+    with pytest.raises(ConfigError, match=r"ingress\.tls\.cert: .*ca\.pem cannot be used: .*\(with its key\)"):
         Ingress(IngressConfig(tls=tls), {}, producer=MemoryProducer())

@@ -29,6 +29,18 @@ READ = {"type": "read", "mbean": CHANNEL, "attribute": "Group"}
         {"Origin": "http://evil.example"},
         {"Host": "evil.example"},
         {"Host": "evil.example:8081", "Origin": "http://evil.example:8081"},
+    ],
+)
+def test_a_page_of_another_site_is_told_nothing(port: Port, headers: dict[str, str]) -> None:
+    """Nor one whose name in the DNS was made to point here."""
+    answers = [port.ask(path, **headers) for path in ("/jmx", "/jolokia/version", "/status", "/metrics")]
+    answers.append(port.ask("/jolokia", method="POST", body=PAUSE, **headers))
+    assert ([answer.code for answer in answers], port.made.asked) == ([403] * 5, [])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
         {"User_Agent": "Mozilla/5.0 (X11; Linux x86_64)"},
         {"Referer": "http://evil.example/"},
         {"Sec_Fetch_Site": "cross-site"},
@@ -83,9 +95,7 @@ def test_who_gives_no_token_is_asked_for_it(make_port: MakePort) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "headers", [{"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "none"}, {"Referer": "http://e/"}]
-)
+@pytest.mark.parametrize("headers", [{"Sec_Fetch_Site": "none"}, {"Referer": "http://e/"}])
 def test_a_browser_that_knows_the_password_changes_nothing(make_port: MakePort, headers: dict[str, str]) -> None:
     """It would give it for whatever a page asks."""
     port = make_port(token=lambda: "secret")

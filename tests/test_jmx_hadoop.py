@@ -28,7 +28,7 @@ def beans(port: Port, path: str) -> Any:
 
 
 def test_a_bean_is_shown_with_all_its_attributes(port: Port) -> None:
-    """And the type of answer, and the headers, that clients of the servlet know."""
+    """And the type of answer that clients of the servlet know; pages of other sites may not read it."""
     answer = port.ask("/jmx?qry=inbound:type=Controller")
     headers = {name: answer.headers.get(name) for name in (
         "Content-Type", "Access-Control-Allow-Methods", "Access-Control-Allow-Origin")}  # fmt: skip
@@ -37,8 +37,8 @@ def test_a_bean_is_shown_with_all_its_attributes(port: Port) -> None:
         {"beans": [CONTROLLER]},
         {
             "Content-Type": "application/json; charset=utf8",
-            "Access-Control-Allow-Methods": "GET",
-            "Access-Control-Allow-Origin": "*",
+            "Access-Control-Allow-Methods": None,
+            "Access-Control-Allow-Origin": None,
         },
     )
 

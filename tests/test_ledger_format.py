@@ -179,7 +179,7 @@ def test_kinds_and_members_of_a_neighbour_are_kept() -> None:
     assert (entry.kind, entry.topic, entry.seq, entry.facts) == ("napped", "t", 9, {"dreams": 3})
 
 
-@pytest.mark.parametrize("body", [b'{"kind":"begun"', b"[1", b'{"kind":1,"seq":[],"facts":[1]'])
+@pytest.mark.parametrize("body", [b'{"kind":"begun"', b"[1", b'{"kind":1,"seq":[],"facts":[1]', b'{"a":' * 100_000])
 def test_a_sealed_line_that_is_no_entry_is_corrupt(body: bytes) -> None:
     """A right checksum over something else is reported, not raised."""
     (item,) = parsed(seal(body))

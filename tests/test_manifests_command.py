@@ -71,6 +71,13 @@ def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+OWN: dict[str, Any] = {"podSelector": {}}
+
+
+def namespace(name: str) -> dict[str, Any]:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
 WAYS = {
     "plain": ["-f", "kafkachannel.yaml"],
     "configured": ["-f", "kafkachannel.yaml", "-c", "inbound.yaml", "--admin-secret", "admin"],
@@ -100,8 +107,10 @@ def test_kubernetes_takes_every_object(printed: Printed, arguments: list[str]) -
     objects = objects_in(text)
     assert (code, [problem for one in objects for problem in problems_of(one)]) == (0, [])
     workload = "StatefulSet" if "--ledger-volume" in arguments else "Deployment"
-    assert [one["kind"] for one in objects] == ["ConfigMap", workload, "Service", "PodDisruptionBudget"] * 2
-    for service, made in zip(objects[2::4], objects[1::4], strict=True):
+    assert [one["kind"] for one in objects] == [
+        "ConfigMap", workload, "Service", "PodDisruptionBudget", "NetworkPolicy"
+    ] * 2  # fmt: skip
+    for service, made in zip(objects[2::5], objects[1::5], strict=True):
         assert service["spec"]["selector"] == made["spec"]["selector"]["matchLabels"]
         (container,) = pod_of(made)["containers"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -151,7 +160,7 @@ def test_a_pod_runs_what_our_loader_makes_of_the_manifests(
     expected = subscriptions_of(replace(whole, manifests=manifests))
 
     found: dict[str, Any] = {}
-    for workload in objects[1::4]:
+    for workload in objects[1::5]:
         folder = tmp_path / workload["metadata"]["name"]
         folder.mkdir()
         config = write_config(objects, workload["metadata"]["name"], folder)
@@ -196,6 +205,54 @@ def test_the_pods_are_hardened(printed: Printed) -> None:
         "readOnlyRootFilesystem": True,
     }
     assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+
+
+PORTS: dict[str, tuple[list[str], dict[str, list[dict[str, Any]] | None]]] = {
+    # arguments: port, and who reaches it; None is everybody
+    "no ingress": ([], {"metrics": [OWN, namespace("monitoring")]}),
+    "an ingress": (["-c", "ingress.yaml"], {"metrics": [OWN, namespace("monitoring")], "ingress": None}),
+    "named": (
+        ["-c", "ingress.yaml", "--admin-from", "ops", "--admin-from", "prom", "--ingress-from", "shop"],
+        {"metrics": [OWN, namespace("ops"), namespace("prom")], "ingress": [OWN, namespace("shop")]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "expected"), PORTS.values(), ids=PORTS)
+def test_the_ports_are_open_to_those_who_need_them(
+    printed: Printed, arguments: list[str], expected: dict[str, list[dict[str, Any]] | None]
+) -> None:
+    """The admin port to pods of the channel's namespace and Prometheus', the ingress to everybody unless it is said; no other."""
+    _, text, _ = printed("-f", "kafkachannel.yaml", *arguments)
+
+    made = by_kind(objects_in(text), "inbound-my-kafkachannel")
+    spec = made["NetworkPolicy"]["spec"]
+    assert (spec["podSelector"], spec["policyTypes"]) == (made["Deployment"]["spec"]["selector"], ["Ingress"])
+    assert {port["port"]: rule.get("from") for rule in spec["ingress"] for port in rule["ports"]} == expected
+
+
+SERVICE = tuple(
+    f"inbound-my-kafkachannel{rest}"
+    for rest in ("", ".mynamespace", ".mynamespace.svc", ".mynamespace.svc.cluster.local")
+)
+NAMES = {
+    # arguments: the names that the pod's admin port is asked by
+    "no configuration": ([], SERVICE),
+    "one that names some": (["-c", "own.yaml"], ("ops.example", *SERVICE)),
+    "a variable": (["--env", "INBOUND__ADMIN__HOSTS=a,b"], ("a", "b", *SERVICE)),
+    "a ConfigMap that is not looked at": (["--config-map", "shared"], ()),
+}
+
+
+@pytest.mark.parametrize(("arguments", "names"), NAMES.values(), ids=NAMES)
+def test_the_admin_port_is_asked_by_the_names_of_its_service(
+    printed: Printed, arguments: list[str], names: tuple[str, ...]
+) -> None:
+    """Besides those that the configuration, or a variable, has; what a ConfigMap of others has is left as it is."""
+    text = printed("-f", "kafkachannel.yaml", *arguments, own=f"{CONFIG}admin: {{hosts: [ops.example]}}\n")[1]
+
+    workload = by_kind(objects_in(text), "inbound-my-kafkachannel")["Deployment"]
+    assert load("controller: {}", filename="f", environ=environment_of(workload)).config.admin.hosts == names
 
 
 def test_secrets_are_mounted_where_the_configuration_looks_for_them(printed: Printed) -> None:
@@ -300,7 +357,7 @@ def test_the_output_does_not_depend_on_the_order_of_the_input(printed: Printed) 
     again = printed("-f", "c.yaml", "-f", "b.yaml", "-f", "a.yaml")
 
     assert first == again
-    assert [one["metadata"]["name"] for one in objects_in(first[1])[::4]] == ["inbound-a", "inbound-b", "inbound-c"]
+    assert [one["metadata"]["name"] for one in objects_in(first[1])[::5]] == ["inbound-a", "inbound-b", "inbound-c"]
 
 
 def test_what_the_cluster_writes_into_a_manifest_is_left_out(printed: Printed) -> None:
@@ -324,7 +381,7 @@ def test_a_list_from_kubectl_is_read_from_standard_input(printed: Printed, monke
 
     code, text, _ = printed("-f", "-")
 
-    assert (code, len(objects_in(text))) == (0, 8)
+    assert (code, len(objects_in(text))) == (0, 10)
 
 
 class Refused(NamedTuple):

@@ -40,7 +40,13 @@ def shipped_files() -> set[str]:
     plugin = {f"inbound/demo/delays/{path.name}" for path in (ROOT / "examples" / "delays").glob("*.py")}
     parts = (path for kind in ("html", "css", "js") for path in (ROOT / "inbound" / "http").rglob(f"*.{kind}"))
     page = {str(path.relative_to(ROOT)) for path in parts}
-    return found | examples | plugin | page | {"inbound/py.typed", "inbound/spark/log4j2.properties"}
+    return (
+        found
+        | examples
+        | plugin
+        | page
+        | {"inbound/py.typed", "inbound/embedded/jars.sha256", "inbound/spark/log4j2.properties"}
+    )
 
 
 def build(kind: str, source: Path, folder: Path) -> Path:

@@ -142,6 +142,7 @@ def test_threads_are_told_as_text_and_as_a_profile(make: Make) -> None:
         ("profile?second=1", 400, "second: unknown; allowed: format, hz, seconds, thread\n"),
         ("profile?seconds=1&seconds=2", 400, "seconds: given twice\n"),
         (f"profile?{'a=1&' * 30}", 400, "the query cannot be read: Max number of fields exceeded\n"),
+        (f"goroutine?thread={'[' * 257}", 400, "thread: 257 characters; a pattern has at most 256\n"),
         ("goroutine?debug=3", 400, "debug: need a whole number from 0 to 2, got '3'\n"),
         ("heap?trace=maybe", 400, "trace: need one of on, off, got 'maybe'\n"),
         ("cmdline?x=1", 400, "x: unknown; allowed: nothing\n"),
@@ -429,6 +430,25 @@ def test_it_comes_changes_and_goes_while_the_process_runs(make: Make) -> None:
         assert profiles.listener is None
     finally:
         profiles.close()
+
+
+def test_the_names_that_it_may_be_asked_by_are_those_of_the_admin_port() -> None:
+    """A name that somebody else's DNS lets point here is refused; new names count without a change of `profiling`."""
+    section = 'profiling: {listen: "127.0.0.1:0"}'
+    before, after = configured(section), configured(f"{section}\nadmin: {{hosts: [profiles.example]}}")
+    profiles = Profiles(profiling_listener, before)
+    profiles.start()
+    try:
+        assert profiles.listener is not None
+        refused = fetch(profiles.listener, "goroutine?debug=1", Host="profiles.example:8008")
+        profiles.take_names(before, after)
+        told = fetch(profiles.listener, "goroutine?debug=1", Host="profiles.example:8008")
+        listener = profiles.listener
+        profiles.take_names(after, after)
+        assert profiles.listener is listener
+    finally:
+        profiles.close()
+    assert (refused[0], b"name it in admin.hosts" in refused[1], told[0]) == (403, True, 200)
 
 
 def test_the_command_line_makes_it_of_the_configuration(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from inbound.errors import SparkError
+from inbound.errors import SparkError, UnreadableBatchError
 from inbound.processors.batch import record_size
 from inbound.spark.replay.diff import event_of
-from inbound.spark.replay.feed import from_arrow
+from inbound.spark.replay.feed import from_arrow, from_kafka
 from inbound.spark.replay.job import reason_of
 from inbound.spark.replay.plan import Unit
+from inbound.testing.kafka import FakeKafka
 
 pyarrow = pytest.importorskip("pyarrow")
 
@@ -99,3 +100,13 @@ def test_a_line_of_the_jsonl_sink_is_one_event(line: str, event: object) -> None
 def test_what_failed_is_found_among_stacks(text: str, reason: str) -> None:
     """The message of inbound's own error, or Python's last line."""
     assert reason_of(Exception(text)) == f"a task failed: {reason}"
+
+
+def test_what_is_read_again_and_cannot_be_taken_apart_says_why() -> None:
+    """At once, and with what to do: not that nothing came."""
+    kafka = FakeKafka()
+    kafka.create_topic("orders", 1)
+    kafka.publish_batch("orders", 0, [b"x"] * 3, 1 << 30)
+
+    with pytest.raises(UnreadableBatchError, match="raise that, or move the group past it, to 3"):
+        list(from_kafka(kafka.client, Unit(0, "orders", 0, 0, 3), 0, 3))

@@ -19,7 +19,7 @@ DISPLAY = {
     "inbound.clock": "the one place where `Clock.wall` gets it from",
     "inbound.application": "`started` in the id node and in status",
     "inbound.ingress.process": "`started` in status",
-    "inbound.ingress.server": "the header Date of answers",
+    "inbound.http.serving": "the header Date of answers",
     "inbound.jmx.jolokia": "`timestamp` of answers, and what `ifModifiedSince` is compared with",
     "inbound.kafka.tokens": "when a token ends, which its issuer says as a time of day",
     "inbound.profiling.answers": "when threads were looked at",

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from inbound import logs
 from inbound.cli.files import admin_token, token_reader
 from inbound.cli.policy import admin_policy
 from inbound.cli.profiles import profiling_listener
-from inbound.config import Config
+from inbound.config import AdminConfig, Config
+from inbound.http.rights import Token
 from inbound.ingress.server import Ingress
 from inbound.sections import Makers
 from inbound.tracing.process import ProcessTracing
 
 
-def makers(*, index: int | None = None) -> Makers:
-    """Return what makes the parts of a process; `index` is its number under `--processes`."""
+def makers(*, index: int | None = None, token: Callable[[AdminConfig], Token | None] = admin_token) -> Makers:
+    """Return what makes the parts of a process; `index` is its number under `--processes`, `token` reads the admin port's."""
     tracing = ProcessTracing()
     return Makers(
-        token=admin_token,
+        token=token,
         policy=admin_policy,
         ingress=partial(_ingress, shared=index is not None, tracing=tracing),
         logs=lambda config: logs.apply(config.logging),

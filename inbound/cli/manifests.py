@@ -26,6 +26,8 @@ kafka: {bootstrap.servers: "kafka:9092"}
 """
 #: What is certain where the configuration is in the cluster already.
 UNKNOWN = "controller: {}\n"
+#: Where Prometheus is, if nobody says otherwise.
+MONITORING = "monitoring"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
@@ -37,9 +39,9 @@ def add_parser(commands: Any) -> None:
         "manifests",
         help="print what runs KafkaChannels in Kubernetes",
         description="Print Kubernetes objects that run the subscriptions of Knative's KafkaChannels: for each channel a "
-        "ConfigMap, a Deployment, a Service with the port `metrics` and a PodDisruptionBudget. Connects to nothing; the same "
-        "input gives the same output. Exit code 2, with file and line of each problem, if a channel or the configuration "
-        "cannot be used.",
+        "ConfigMap, a Deployment, a Service with the port `metrics`, a PodDisruptionBudget and a NetworkPolicy. Connects to "
+        "nothing; the same input gives the same output. Exit code 2, with file and line of each problem, if a channel or the "
+        "configuration cannot be used.",
         **examples(
             "inbound manifests -f kafkachannel.yaml > deployment.yaml",
             "inbound manifests -f channels/ -c inbound.yaml --kafka-secret kafka --ledger-volume 10Gi",
@@ -73,6 +75,22 @@ def add_parser(commands: Any) -> None:
         "--namespace", type=_name, metavar="NAME", help="where all objects go; default: where the channel is"
     )
     parser.add_argument("--replicas", type=_count, default=2, metavar="N", help="pods of each channel; default: 2")
+    parser.add_argument(
+        "--admin-from",
+        type=_name,
+        action="append",
+        metavar="NAMESPACE",
+        help="a namespace whose pods reach the admin port, besides the channel's own: Prometheus'; may be given several times; "
+        f"default: {MONITORING}",
+    )
+    parser.add_argument(
+        "--ingress-from",
+        type=_name,
+        action="append",
+        default=[],
+        metavar="NAMESPACE",
+        help="a namespace whose pods reach the ingress, besides the channel's own; may be given several times; default: everybody",
+    )
     _add_secrets(parser)
     parser.add_argument(
         "--env",
@@ -207,6 +225,8 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         mounts=tuple(args.mount),
         environment_from=tuple(args.env_from),
         environment=environment,
+        admin_from=tuple(args.admin_from or [MONITORING]),
+        ingress_from=tuple(args.ingress_from),
         ledger_volume=args.ledger_volume,
         storage_class=args.storage_class,
         cpu=args.cpu,

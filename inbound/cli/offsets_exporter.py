@@ -60,7 +60,9 @@ def run(args: argparse.Namespace, what: Chosen) -> int:
         wakeup=wakeup,
     )
     host, port = args.listen or _address(LISTEN)
-    admin = AdminServer(exporter.status, host=host, port=port, port_given=True, tls=what.config.admin.tls)
+    admin = AdminServer(
+        exporter.status, host=host, port=port, port_given=True, tls=what.config.admin.tls, hosts=what.config.admin.hosts
+    )
 
     def stop(number: int, frame: FrameType | None) -> None:
         exporter.stop()

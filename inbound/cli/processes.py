@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import FrameType
@@ -97,6 +99,8 @@ class Supervisor:
         self._stop = Latch()
         self._signals = 0
         self._deaths = Deaths()
+        #: What the children ask for: their ports can be reached by whoever is on this machine.
+        self._token = secrets.token_urlsafe(32)
         config = loaded.config
         self._admin = AdminListener(
             self._admin_server, config, admin_token(config.admin), admin_policy(config.admin),
@@ -141,6 +145,7 @@ class Supervisor:
             policy=policy,
             token=token,
             tls=admin.tls,
+            hosts=admin.hosts,
             reload=self._reload,
             explain=self._explain,
         )
@@ -190,9 +195,8 @@ class Supervisor:
     def _reload(self, seconds: float) -> Outcome | None:
         """Have all children, and ourselves, look at the configuration; None: not all have said what came of it."""
         asked = self._following.ask()
-        token = self._admin.token() if self._admin.token is not None else None
         with ThreadPoolExecutor(len(self._children)) as pool:
-            answers = list(pool.map(lambda child: _reloaded(child, token, seconds), self._children))
+            answers = list(pool.map(lambda child: _reloaded(child, self._token, seconds), self._children))
         own = self._following.answer(asked, seconds)
         if own is None or None in answers:
             return None
@@ -218,7 +222,6 @@ class Supervisor:
     def _operate(self, channel: str, operation: Operation) -> Page:
         """Pass an operation on: to the child that it concerns, or what is for the whole group to any. Twice is safe."""
         path = path_of(channel, operation)
-        token = self._admin.token() if self._admin.token is not None else None
         meant = self._children if operation.verb not in OF_MEMBERS else self._members(channel, operation)
         if not meant:
             what = (
@@ -231,7 +234,7 @@ class Supervisor:
             try:
                 if child.url is None:
                     raise InboundError("it is starting")
-                answer = Page(*_reordered(post(child.url, path, token, ANSWER_SECONDS + ANSWER_TIMEOUT)))
+                answer = Page(*_reordered(post(child.url, path, self._token, ANSWER_SECONDS + ANSWER_TIMEOUT)))
             except InboundError as error:
                 log.warning("process %d: %s", child.index, error)
                 silent.append(str(child.index))
@@ -272,6 +275,10 @@ class Supervisor:
             command += ["--set", item]
         child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[writing], start_new_session=True)
         os.close(writing)
+        assert child.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died already: `_watch` sees that
+            child.process.stdin.write(f"{self._token}\n".encode())
+            child.process.stdin.flush()
         child.started, child.restart_at, child.url = self._clock.now(), None, None
         threading.Thread(
             target=self._read_url, args=(child, reading), name=f"announce-{child.index}", daemon=True
@@ -332,7 +339,7 @@ def _reordered(answer: tuple[int, str, bytes]) -> tuple[int, bytes, str]:
     return code, body, content_type
 
 
-def _reloaded(child: Child, token: str | None, seconds: float) -> Outcome | None:
+def _reloaded(child: Child, token: str, seconds: float) -> Outcome | None:
     """Have a child reload; None: it does not say in time what came of it."""
     if child.url is None:
         return Outcome(UNCHANGED)  # it starts with the configuration as it is now

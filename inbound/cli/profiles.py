@@ -24,4 +24,4 @@ def profiling_listener(config: Config, *, index: int | None = None) -> Profiling
     from inbound.profiling.listener import ProfilingListener
 
     token = token_reader(config.profiling.token_file, "profiling.token_file")
-    return ProfilingListener(config.profiling, token=token, index=index)
+    return ProfilingListener(config.profiling, token=token, index=index, hosts=config.admin.hosts)

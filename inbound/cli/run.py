@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -22,6 +24,8 @@ from inbound.cli.places import state_dir
 from inbound.cli.policy import admin_policy
 from inbound.cli.profiles import profiling_listener
 from inbound.cli.watching import FolderWatch
+from inbound.config import AdminConfig
+from inbound.config.known_secrets import remember
 from inbound.planning import plan_channels
 
 log = logging.getLogger("inbound")
@@ -61,14 +65,15 @@ def run(args: argparse.Namespace) -> int:
         return Supervisor(args, loaded, files=files).run()
     child = args.child is not None
     config = loaded.config
-    make = makers(index=args.child)
+    token = _token_of_parent if child else admin_token
+    make = makers(index=args.child, token=token)
     application = Application(
         loaded,
         lock_dir=state_dir() / "ids",
         spool_dir=state_dir() / "ledger-spool",
         index=args.child,
         listen="127.0.0.1:0" if child else None,
-        token=admin_token(config.admin),
+        token=token(config.admin),
         policy=admin_policy(config.admin),
         ingress=make.ingress(config),
         source=files,
@@ -78,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     stop = _Signals(application)
     ask_on_hangup(application.ask_reload)
     if child:
+        _told()
         _follow_parent(application)
     try:
         application.start()
@@ -113,6 +119,20 @@ def _announce(descriptor: int, url: str) -> None:
     with suppress(BrokenPipeError):  # it is gone: `_follow_parent` sees to that
         os.write(descriptor, f"{url}\n".encode())
     os.close(descriptor)
+
+
+def _token_of_parent(admin: AdminConfig) -> Callable[[], str]:
+    """Return what returns the token that our parent has told us, whatever the configuration says: nobody else may operate."""
+    return _told
+
+
+@cache
+def _told() -> str:
+    token = b""
+    while not token.endswith(b"\n") and (letter := os.read(0, 1)):  # not more: `_follow_parent` waits for the end
+        token += letter
+    remember(token.strip())
+    return token.decode().strip()
 
 
 def _follow_parent(application: Application) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from inbound.errors import InboundError
@@ -67,6 +69,11 @@ class Consumer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the demo alone, which then ends its processes
             )
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died already: `check` says so
+            # For its admin port, which nobody asks.
+            self._process.stdin.write(f"{secrets.token_urlsafe(32)}\n".encode())
+            self._process.stdin.flush()
 
     @property
     def running(self) -> bool:

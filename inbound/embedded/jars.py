@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from inbound.embedded.digests import check, check_once, digests_of
 from inbound.embedded.java import check_java
 from inbound.embedded.locks import LockFile
 from inbound.errors import EmbeddedClusterError
@@ -141,7 +142,8 @@ def fetch_jars(cache: Path, *, java: str = "java", progress: Progress = silent) 
     """Return the jar folders in `cache`, fetching what is missing (48 MB, about 40 s; once).
 
     A folder appears under its final name only when it is complete. Several processes may call this at the same time:
-    one fetches, the others wait. Raises EmbeddedClusterError: PySpark or Java is missing, or the fetch failed.
+    one fetches, the others wait. Raises EmbeddedClusterError: PySpark or Java is missing, the fetch failed, or a jar is not what
+    `jars.sha256` says.
     """
     return Jars(*(_ensure(cache, bundle, java, progress) for bundle in (KAFKA, ZOOKEEPER)))
 
@@ -183,6 +185,7 @@ def fetch(cache: Path, bundle: Bundle, *, java: str = "java", progress: Progress
 def _ensure(cache: Path, bundle: Bundle, java: str, progress: Progress) -> Path:
     target = cache / bundle.name
     if target.is_dir():
+        check_once(target, bundle.name)
         return target
     java = check_java(java)
     ivy = find_ivy()
@@ -201,9 +204,11 @@ def _ensure(cache: Path, bundle: Bundle, java: str, progress: Progress) -> Path:
             part = Path(tempfile.mkdtemp(prefix=f".{bundle.name}.", dir=cache))
             try:
                 _retrieve(java, ivy, cache, bundle, part, progress)
+                check(part / "jars", bundle.name)
                 (part / "jars").rename(target)
             finally:
                 shutil.rmtree(part)
+    check_once(target, bundle.name)
     return target
 
 
@@ -265,6 +270,8 @@ def _retrieve(java: str, ivy: Path, cache: Path, bundle: Bundle, part: Path, pro
             f"{bundle.name}: Ivy ended with {process.returncode} and could not fetch the jars: {_reasons(last)}. "
             "Check that this machine reaches the Maven Central repository, then try again."
         )
+    if not digests_of(bundle.name):
+        progress(f"{bundle.name}: no digests of this version are known; its jars are taken as they came")
     progress(f"{bundle.name}: {len(list((part / 'jars').glob('*.jar')))} jars are ready")
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Collection
 from http import HTTPStatus
 
 from inbound.config import AdminTlsConfig
 from inbound.errors import ConfigError
 from inbound.http.addresses import problem, resolved, url_of
 from inbound.http.explanations import Explain, Explanations
+from inbound.http.listener import Limits
 from inbound.http.operations import Operate, Operations
 from inbound.http.pages import Page, Pages, text
 from inbound.http.reloads import Reload, Reloads
 from inbound.http.rights import Rights, Token, is_loopback
-from inbound.http.server import METHODS, TAKES_BODY, Limits, Request, Server
-from inbound.http.tls import Certificates
+from inbound.http.server import LIMITS, METHODS, TAKES_BODY, Bounds, Request, Server
+from inbound.http.tls import Certificates, PemFiles
 from inbound.jmx.face import JMX, JmxFace
 from inbound.jmx.policy import ReadPolicy
 from inbound.metrics import Snapshot
@@ -30,8 +32,8 @@ class AdminServer:
 
     If `port_given` is False and the port is taken, the next free one is used, and the log says which. Port 0 is any.
     `operate` does what is asked for by POST; `policy` says what may be asked for under /jmx and /jolokia; `explain` says why a
-    partition stands still; `token` says what whoever asks must know, None: nothing on loopback, and elsewhere no operation is
-    done. With `tls` it speaks HTTPS.
+    partition stands still; `hosts` are the names that it may be asked by; `token` says what whoever asks must know, None:
+    nothing on loopback, and elsewhere no operation is done. With `tls` it speaks HTTPS.
 
     Raises:
         ConfigError: a file that `tls` names cannot be used.
@@ -50,18 +52,23 @@ class AdminServer:
         policy: ReadPolicy | None = None,
         token: Token | None = None,
         tls: AdminTlsConfig | None = None,
+        hosts: Collection[str] = (),
         log: logging.Logger | None = None,
-        limits: Limits | None = None,
+        limits: Limits = LIMITS,
+        bounds: Bounds = Bounds(),  # noqa: B008 - it is frozen
     ) -> None:
         self._host = host
         self._port = port
         self._port_given = port_given
         self._log = log or logging.getLogger(__name__)
-        self._limits = limits or Limits()
+        self._limits = limits
+        self._bounds = bounds
         self._pages = Pages(snapshot, self._log)
         self._token_in_clear = token is not None and tls is None
-        self._certificates = Certificates(tls, self._log) if tls is not None else None
-        self.rights = Rights(token, certificates=tls is not None and tls.client_ca_file is not None, log=self._log)
+        self._certificates = Certificates(PemFiles.of_admin(tls), self._log) if tls is not None else None
+        self.rights = Rights(
+            token, certificates=tls is not None and tls.client_ca_file is not None, log=self._log, hosts=hosts
+        )
         self._operations = Operations(operate, self.rights, self._log) if operate is not None else None
         if operate is not None:
             self._pages.operations = (
@@ -98,7 +105,7 @@ class AdminServer:
             try:
                 self._server = Server(
                     family, (address[0], port, *address[2:]), self._answer, log=self._log, limits=self._limits,
-                    certificates=self._certificates,
+                    bounds=self._bounds, certificates=self._certificates,
                 )  # fmt: skip
                 break
             except OSError as error:
@@ -141,6 +148,8 @@ class AdminServer:
         return self._server
 
     def _answer(self, request: Request) -> Page:
+        if (refused := self.rights.refused_to_read(request)) is not None:
+            return refused
         if self._operations is not None:
             page = self._operations.answer(request, str(self._running.server_address[0]))
             if page is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -18,7 +19,11 @@ Token = Callable[[], str]
 
 
 class Rights:
-    """Says who may change something. Any thread.
+    """Says who may ask, and who may change something. Any thread.
+
+    A browser asks whatever a page makes it ask, with our address if a name in the DNS is made to point to it. So the header `Host`
+    must be an address, `localhost`, or one of `hosts`, and a page must be ours, for reading too. Who shows a certificate or the
+    token is no page.
 
     A verified client certificate is enough, and so is the token, where there is one. Without a token only loopback may, and
     there nobody's browser for a page of another site. `certificates` says that clients can show a certificate that we verify.
@@ -33,12 +38,26 @@ class Rights:
         log: logging.Logger | None = None,
         section: str = "admin",
         what: str = "operations",
+        hosts: Collection[str] = (),
     ) -> None:
         self._token = token
         self._certificates = certificates
         self._section = section
         self._what = what
         self._log = log or logging.getLogger(__name__)
+        self._hosts = frozenset((*hosts, "localhost", socket.gethostname().lower()))
+
+    def refused_to_read(self, request: Request) -> Page | None:
+        """Return what to answer instead of what `request` wants to read; None: it may be read."""
+        if not (request.certificate is not None or self._is_named(request) or self._has_token(request)):
+            return text(
+                HTTPStatus.FORBIDDEN,
+                f"the host {_shown(request.host)} is none that this port is asked by: name it in admin.hosts, or use an address, "
+                "or localhost",
+            )
+        if request.origin is not None and _netloc(request.origin) != (request.host or "").lower():
+            return text(HTTPStatus.FORBIDDEN, "nothing is told to pages of other sites")
+        return None
 
     def refused(self, request: Request, listening_at: str) -> Page | None:
         """Return what to answer instead of doing what `request` asks for; None: it may be done.
@@ -71,7 +90,7 @@ class Rights:
             return text(HTTPStatus.SERVICE_UNAVAILABLE, "the token cannot be read; see the log of the process")
         scheme, _, given = (request.authorization or "").partition(" ")
         if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
-            return None
+            return self._refused_as_other_site(request) if request.origin is not None or request.cached else None
         return text(
             HTTPStatus.UNAUTHORIZED,
             f"this needs `Authorization: Bearer` with the token of {self._section}.token_file",
@@ -80,12 +99,21 @@ class Rights:
     def _refused_as_other_host(self, request: Request) -> Page | None:
         """A name in the DNS that somebody lets point to this machine makes their pages ours to a browser."""
         host = _hostname(f"//{request.host or ''}")
-        if host == "localhost" or is_loopback(host):
+        if is_loopback(host) or host in self._hosts:
             return None
         return text(
             HTTPStatus.FORBIDDEN,
             f"{self._what} are taken for localhost only: ask by that name, or set {self._section}.token_file",
         )
+
+    def _is_named(self, request: Request) -> bool:
+        if request.host is None:
+            return True  # HTTP/1.0: no browser asks so
+        host = _hostname(f"//{request.host or ''}")
+        return host in self._hosts or _is_address(host)
+
+    def _has_token(self, request: Request) -> bool:
+        return self._token is not None and self._refused_by_token(request, self._token) is None
 
     def _refused_as_other_site(self, request: Request) -> Page | None:
         """What a page of another site has a browser ask. By GET a browser sends no Origin: then we cannot tell the page."""
@@ -103,6 +131,20 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _shown(host: str | None) -> str:
+    """Return a host as an answer says it: names in the DNS have at most 253 characters."""
+    text = host or ""
+    return repr(text) if len(text) <= 100 else f"{text[:100]!r}..."
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _hostname(url: str) -> str:

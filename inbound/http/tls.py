@@ -1,4 +1,4 @@
-"""TLS of the admin port: certificates that may change while the process runs, and whom a client's certificate names."""
+"""TLS of listeners: certificates that may change while the process runs, and whom a client's certificate names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,34 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from inbound.config import AdminTlsConfig
+from inbound.config import AdminTlsConfig, TlsConfig
 from inbound.errors import ConfigError
 
 #: How often the files are looked at, when somebody connects. Seconds.
 LOOK_EVERY = 1.0
+
+
+class PemFiles(NamedTuple):
+    """The files of a listener, and whether each client has to show a certificate."""
+
+    section: str  # of the configuration
+    cert: Path
+    key: Path | None
+    client_ca: Path | None
+    asks: ssl.VerifyMode
+    names: tuple[str, str] = ("cert_file", "client_ca_file")
+
+    @classmethod
+    def of_admin(cls, config: AdminTlsConfig, section: str = "admin") -> PemFiles:
+        """Return those of a listener at which probes and scrapers may read without; one that is shown has to be good."""
+        return cls(section, config.cert_file, config.key_file, config.client_ca_file, ssl.CERT_OPTIONAL)
+
+    @classmethod
+    def of_ingress(cls, config: TlsConfig) -> PemFiles:
+        """Return those of the ingress."""
+        return cls("ingress", config.cert, config.key, config.client_ca, ssl.CERT_REQUIRED, ("cert", "client_ca"))
 
 
 class Certificates:
@@ -26,14 +47,13 @@ class Certificates:
 
     def __init__(
         self,
-        config: AdminTlsConfig,
+        files: PemFiles,
         log: logging.Logger,
         now: Callable[[], float] = time.monotonic,
-        section: str = "admin",
     ) -> None:
-        """`section` of the configuration has `config` in it. Raises ConfigError: a file cannot be used."""
-        self._config = config
-        self._section = section
+        """Raises ConfigError: a file cannot be used."""
+        self._files = files
+        self._section = files.section
         self._log = log
         self._now = now
         self._looked = now()
@@ -59,7 +79,7 @@ class Certificates:
 
     def _digest(self) -> bytes:
         found = hashlib.sha256()
-        for path in (self._config.cert_file, self._config.key_file, self._config.client_ca_file):
+        for path in (self._files.cert, self._files.key, self._files.client_ca):
             try:
                 content = path.read_bytes() if path is not None else b""
             except OSError as error:
@@ -68,21 +88,20 @@ class Certificates:
         return found.digest()
 
     def _made(self) -> ssl.SSLContext:
-        config = self._config
+        files = self._files
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         try:
-            context.load_cert_chain(config.cert_file, config.key_file, password=_no_passphrase)
+            context.load_cert_chain(files.cert, files.key, password=_no_passphrase)
         except (OSError, ValueError) as error:
-            raise self._unusable("cert_file", config.cert_file, f"{error} (with its key)") from None
-        if config.client_ca_file is not None:
+            raise self._unusable(files.names[0], files.cert, f"{error} (with its key)") from None
+        if files.client_ca is not None:
             try:
-                context.load_verify_locations(config.client_ca_file)
+                context.load_verify_locations(files.client_ca)
             except (OSError, ValueError) as error:
-                raise self._unusable("client_ca_file", config.client_ca_file, str(error)) from None
-            # Probes and scrapers may read without; a certificate that is shown has to be a good one.
-            context.verify_mode = ssl.CERT_OPTIONAL
+                raise self._unusable(files.names[1], files.client_ca, str(error)) from None
+            context.verify_mode = files.asks
         return context
 
     def _unusable(self, key: str, path: Path, reason: str) -> ConfigError:
@@ -91,7 +110,7 @@ class Certificates:
         )
 
 
-def name_of(connection: ssl.SSLSocket) -> str | None:
+def name_of(connection: ssl.SSLObject) -> str | None:
     """Return whom the verified certificate of the other side names; None if it showed none."""
     certificate: Mapping[str, Any] | None = connection.getpeercert()
     if not certificate:

@@ -69,7 +69,7 @@ class IngressProcess:
         self._intake = Intake(makers.ingress, config, makers.ingress(config), self._clock)
         self._anew = False  # whether the ingress has to start anew, for any of its sections
         apply: dict[str, Callable[[Config], None]] = {
-            "admin": self._admin.change,
+            "admin": self._administer,
             "ingress": self._take_in,
             "kafka": self._take_in,
             "logging": makers.logs,
@@ -187,6 +187,11 @@ class IngressProcess:
             self._anew = False
             self._intake.change(config, at_once=lambda: self._at_once(), ends=self._stopping.is_set)
 
+    def _administer(self, config: Config) -> None:
+        self._admin.change(config)
+        self._profiles.take_names(self._config, config)
+        self._config = self._config.model_copy(update={"admin": config.admin})
+
     def _profile(self, config: Config) -> None:
         self._profiles.change(self._config, config)
         self._config = self._config.model_copy(update={"profiling": config.profiling})
@@ -194,7 +199,7 @@ class IngressProcess:
     def _admin_server(self, config: Config, token: Token | None, policy: ReadPolicy | None) -> AdminServer:
         admin = config.admin
         return AdminServer(
-            self.status, host=admin.host, port=admin.port, port_given=admin.given, tls=admin.tls, token=token,
+            self.status, host=admin.host, port=admin.port, port_given=admin.given, tls=admin.tls, hosts=admin.hosts, token=token,
             policy=policy, reload=self.reload if self._follows else None,
         )  # fmt: skip
 

@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any
 
 from inbound.config import IngressConfig
-from inbound.ingress.answers import ACCEPTED, Answer
-from inbound.ingress.connection import Request
+from inbound.http.answers import ACCEPTED, Answer
+from inbound.http.connection import Connection, Incoming
 from inbound.ingress.producers import Cause, Failure, Producer
 from inbound.ingress.routing import RULES, NoTopicError, Router
 from inbound.ingress.topics import TopicWatch
 from inbound.processors.cloudevents_bridge import RecordParts, Refused, http_to_records
+from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
 from inbound.processors.spans import NO_TRACING, Hop, Tracing, headers_with_hop
 
 #: After how many seconds a client may ask again when there is too much to do, and when Kafka is away.
@@ -31,7 +32,11 @@ REFUSED_EVENTS = "Inbound-Refused"
 #: Such a header is no longer, for what reads it has limits, too. Characters.
 _LONGEST_REFUSED = 4096
 #: Routes that are remembered: they depend on what the network sends.
-_ROUTES_KEPT = 4096
+_ROUTES_KEPT, _LONGEST_KEPT = 4096, 512
+#: A body of more bytes is taken apart by another thread: it takes milliseconds, in which the loop would answer nobody.
+ASIDE = 64 * 1024
+#: The head of a request counts as what is in flight, too, if it has more bytes: a connection may have many that wait.
+SMALL_HEAD = 4096
 _STATUS = {
     Cause.AWAY: (503, RETRY_AWAY),
     Cause.GIVEN_UP: (503, RETRY_AWAY),
@@ -58,6 +63,12 @@ class Counters:
     in_flight_events: int = 0
 
 
+#: Has work done by another thread, one after the other; its end is told in the loop's, in the same order, by what returns what
+#: came of it, or raises.
+Aside = Callable[[Callable[[], Any], Callable[[Callable[[], Any]], object]], object]
+_BATCH = BATCH_CONTENT_TYPE.encode()
+
+
 class Receiver:
     """The handler of the connections."""
 
@@ -67,10 +78,12 @@ class Receiver:
         producer: Producer,
         watch: TopicWatch,
         begin_polling: Callable[[], None],
+        aside: Aside,
         clock: Callable[[], float] = time.monotonic,
         tracing: Tracing = NO_TRACING,
     ) -> None:
         self._config = config
+        self._aside = aside
         self._router = Router(config)
         self._producer = producer
         self._send = producer.send
@@ -79,7 +92,9 @@ class Receiver:
         self._clock = clock
         self._tracing = tracing
         self._routes: dict[tuple[bytes, bytes], tuple[str, ...]] = {}
-        self._looking: list[tuple[Request, list[RecordParts]]] = []  # until the topics are read anew
+        self._apart: Counter[Connection] = Counter()  # how many of its requests another thread takes apart
+        self._looking: list[tuple[Incoming, list[RecordParts]]] = []  # until the topics are read anew
+        self._coming: Counter[str] = Counter()  # bytes of bodies that are not complete yet, by address
         self._trying: set[str] = set()  # of the doubted topics, those of which an event is in flight all the same
         #: None: no token is asked for.
         self.token: str | None = None
@@ -90,7 +105,7 @@ class Receiver:
 
     # -- connection.Handler ------------------------------------------------------------------------------------------
 
-    def head(self, request: Request) -> Answer | None:
+    def head(self, request: Incoming) -> Answer | None:
         answer = self._check_head(request)
         if answer is None:
             if self._tracing.spans is not None:
@@ -98,17 +113,16 @@ class Receiver:
                 host = request.special.get("host", b"").decode("latin-1")
                 target = request.target.decode("latin-1")
                 request.served = self._tracing.spans.serve("POST", scheme, host, target, request.headers)
-            length = request.special.get("content-length")
-            answer = self._reserve(request, int(length)) if length is not None else None
+            answer = self._too_long(request.length) if request.length is not None else None
+            if answer is None and request.head_size > SMALL_HEAD:
+                answer = self._reserve(request)
         if answer is not None:
             self.count(answer)
         return answer
 
-    def grows(self, request: Request, count: int) -> Answer | None:
+    def grows(self, request: Incoming, count: int) -> Answer | None:
         self.counters.received_bytes += count
-        if request.size <= request.reserved:
-            return None
-        answer = self._reserve(request, request.size)
+        answer = self._reserve(request)
         if answer is not None:
             self.count(answer)
         return answer
@@ -116,13 +130,39 @@ class Receiver:
     def count(self, answer: Answer) -> None:
         self.counters.answers[answer.status] += 1
 
-    def complete(self, request: Request) -> None:
-        try:
-            records = http_to_records(request.headers, bytes(request.body))
-        except Refused as refused:
-            self._respond(request, Answer(415 if _is_format(str(refused)) else 400, str(refused)))
+    def complete(self, request: Incoming) -> None:
+        self._came(request)
+        most = self._config.max_event_bytes
+        if request.size > most and not _is_batch(request):
+            reason = (
+                f"the event has {request.size} bytes, more than ingress.max_event_bytes ({most}); nothing was written"
+            )
+            self._respond(request, Answer(413, reason))
             return
+        work = partial(_parsed, request.headers, bytes(request.body))
         request.body = b""
+        if request.size > ASIDE or request.connection in self._apart:  # none overtakes one before it
+            self._apart[request.connection] += 1
+            self._aside(work, partial(self._taken_apart, request))
+        else:
+            self._take(request, work())
+
+    def _taken_apart(self, request: Incoming, result: Callable[[], list[RecordParts] | Refused]) -> None:
+        self._apart[request.connection] -= 1
+        if not self._apart[request.connection]:
+            del self._apart[request.connection]
+        try:
+            records = result()
+        except BaseException:
+            self._respond(request, Answer(500, "it failed; see the log of the process"))
+            raise  # a defect of ours, or no memory: the loop logs it
+        self._take(request, records)
+
+    def _take(self, request: Incoming, records: list[RecordParts] | Refused) -> None:
+        """Go on with what the body has turned out to be."""
+        if isinstance(records, Refused):
+            self._respond(request, Answer(415 if _is_format(str(records)) else 400, str(records)))
+            return
         if not records:
             self._respond(request, ACCEPTED)
             return
@@ -133,11 +173,16 @@ class Receiver:
                 return
         self._route(request, records)
 
-    def over(self, request: Request) -> None:
+    def over(self, request: Incoming) -> None:
+        self._came(request)
         self.counters.in_flight_bytes -= request.reserved
         request.reserved = 0
         if request.served is not None:
             request.served.end(request.answer.status if request.answer is not None else None)
+
+    def drain(self) -> None:
+        """The process ends: say so to whoever asks whether it is ready."""
+        self.draining = True
 
     # -- the topics --------------------------------------------------------------------------------------------------
 
@@ -147,7 +192,7 @@ class Receiver:
         for request, records in waiting:
             self._route(request, records)
 
-    def _route(self, request: Request, records: list[RecordParts]) -> None:
+    def _route(self, request: Incoming, records: list[RecordParts]) -> None:
         candidates = request.candidates
         watch = self._watch
         if watch.away is not None:
@@ -172,7 +217,7 @@ class Receiver:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def _write(self, request: Request, topic: str, records: list[RecordParts]) -> None:
+    def _write(self, request: Incoming, topic: str, records: list[RecordParts]) -> None:
         counters = self.counters
         hop = None
         if request.served is not None:
@@ -244,11 +289,11 @@ class Receiver:
     def _failure(self, error: Any) -> Failure:
         return error if isinstance(error, Failure) else self._producer.failure(error)
 
-    def _respond(self, request: Request, answer: Answer) -> None:
+    def _respond(self, request: Incoming, answer: Answer) -> None:
         self.count(answer)
         request.respond(answer)
 
-    def _check_head(self, request: Request) -> Answer | None:
+    def _check_head(self, request: Incoming) -> Answer | None:
         special = request.special
         host = special.get("host", b"")
         if request.method != b"POST":
@@ -268,12 +313,13 @@ class Receiver:
             request.candidates = self._router.candidates(host.decode("latin-1"), request.target.decode("latin-1"))
         except NoTopicError as error:
             return Answer(404, str(error))
-        if len(self._routes) >= _ROUTES_KEPT:
-            self._routes.clear()
-        self._routes[host, request.target] = request.candidates
+        if len(host) + len(request.target) <= _LONGEST_KEPT:
+            if len(self._routes) >= _ROUTES_KEPT:
+                self._routes.clear()
+            self._routes[host, request.target] = request.candidates
         return None
 
-    def _page(self, request: Request) -> Answer:
+    def _page(self, request: Incoming) -> Answer:
         """Answer what is no POST."""
         path = request.target.partition(b"?")[0]
         if path not in (b"/healthz", b"/readyz") or request.method not in (b"GET", b"HEAD"):
@@ -291,21 +337,46 @@ class Receiver:
                 return Answer(413, reason)
         return None
 
-    def _reserve(self, request: Request, size: int) -> Answer | None:
-        """Take `size` bytes of what may be in flight for `request`; or say why not."""
+    def _too_long(self, size: int) -> Answer | None:
         most = self._config.max_request_bytes
-        if size > most:
-            reason = f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one"
-            return Answer(413, reason, last=True)
+        if size <= most:
+            return None
+        return Answer(
+            413, f"the request has more than ingress.max_request_bytes ({most}); send fewer events in one", last=True
+        )
+
+    def _reserve(self, request: Incoming) -> Answer | None:
+        """Take the bytes of `request` that have come of what may be in flight; or say why not."""
+        answer = self._too_long(request.size)
+        if answer is not None:
+            return answer
+        size = request.size + (request.head_size if request.head_size > SMALL_HEAD else 0)
         counters = self.counters
         more = size - request.reserved
         if counters.in_flight_bytes + more > self._config.max_in_flight_bytes:
             if self._watch.away is not None:
                 return _away(self._watch.away)
             return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
+        address = request.connection.address
+        if self._coming[address] + more > max(self._config.max_in_flight_bytes // 2, self._config.max_request_bytes):
+            reason = (
+                "too much of one address has come in part (half of ingress.max_in_flight_bytes); send fewer at a time"
+            )
+            return Answer(429, reason, RETRY_PRESSED)
         counters.in_flight_bytes += more
         request.reserved = size
+        request.coming += more
+        self._coming[address] += more
         return None
+
+    def _came(self, request: Incoming) -> None:
+        """A body is complete, or never will be: what its client still owes keeps nobody out any more."""
+        if request.coming:
+            address = request.connection.address
+            self._coming[address] -= request.coming
+            request.coming = 0
+            if not self._coming[address]:
+                del self._coming[address]
 
 
 class _Writing:
@@ -314,7 +385,7 @@ class _Writing:
     __slots__ = ("alone", "failures", "hop", "left", "receiver", "records", "request", "topic")
 
     def __init__(
-        self, receiver: Receiver, request: Request, topic: str, records: list[RecordParts], hop: Hop | None
+        self, receiver: Receiver, request: Incoming, topic: str, records: list[RecordParts], hop: Hop | None
     ) -> None:
         self.receiver = receiver
         self.request = request
@@ -352,6 +423,19 @@ def _away(why: str) -> Answer:
 def _knows(token: str, authorization: bytes) -> bool:
     scheme, _, given = authorization.partition(b" ")
     return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token.encode())
+
+
+def _parsed(headers: list[tuple[bytes, bytes]], body: bytes) -> list[RecordParts] | Refused:
+    try:
+        return http_to_records(headers, body)
+    except Refused as refused:
+        return refused
+
+
+def _is_batch(request: Incoming) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.strip().lower().startswith(_BATCH) for name, value in request.headers
+    )
 
 
 def _is_format(reason: str) -> bool:

@@ -42,7 +42,7 @@ class Router:
         if path in self._paths:
             found: tuple[str, ...] = (self._paths[path],)
         elif path != "/":
-            found = _of_path(unquote(path))
+            found = _of_path(path)
         elif host in self._hosts:
             found = (self._hosts[host],)
         else:
@@ -53,7 +53,7 @@ class Router:
                 f"neither the path {path[:200]} nor the host {host[:200]} names a topic; post to {RULES}"
             )
         if not allowed:
-            raise NoTopicError(f"topic {found[0]}: not one that may be posted to here; see ingress.topics")
+            raise NoTopicError(f"topic {found[0][:200]}: not one that may be posted to here; see ingress.topics")
         return allowed
 
     def choose(self, candidates: tuple[str, ...], existing: Collection[str]) -> str:
@@ -80,7 +80,7 @@ def _without_port(host: str) -> str:
 
 
 def _of_path(path: str) -> tuple[str, ...]:
-    parts = path.removesuffix("/").split("/")[1:]
+    parts = [unquote(part) for part in path.removesuffix("/").split("/")[1:]]  # parted first: a `%2f` parts nothing
     if len(parts) == 2 and all(parts):
         return (parts[1],) if parts[0] == "topics" else (f"{parts[0]}.{parts[1]}",)
     return ()

@@ -1,4 +1,4 @@
-"""The ingress of one process: an event loop on a thread of its own, the listener, the producer, and a graceful end."""
+"""The ingress of one process: its listener, the producer, and a graceful end."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import errno
 import ipaddress
 import logging
 import os
+import resource
 import socket
-import ssl
-import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from inbound.config import IngressConfig, TlsConfig
+from inbound.config import IngressConfig
 from inbound.errors import ConfigError, InboundError
-from inbound.ingress.connection import Connection, Limits, Listener
+from inbound.http.addresses import url_of
+from inbound.http.listener import Limits
+from inbound.http.serving import HttpServer, listening_at
+from inbound.http.tls import Certificates, PemFiles
 from inbound.ingress.producers import Producer, make_producer
 from inbound.ingress.receiver import Receiver
 from inbound.ingress.topics import TopicWatch
@@ -29,7 +32,6 @@ log = logging.getLogger(__name__)
 POLL_EVERY = 0.001
 #: How long clients that keep a connection may ask once more when the ingress stops. Seconds.
 GRACE = 1.0
-_BACKLOG = 1024
 
 
 class Ingress:
@@ -53,20 +55,19 @@ class Ingress:
         self._config = config
         self._token = token
         self._shared = shared
-        self._tls = _context(config.tls) if config.tls is not None else None
+        certificates = Certificates(PemFiles.of_ingress(config.tls), log) if config.tls is not None else None
         self._producer = producer or make_producer(config, properties)
         self._watch = TopicWatch(self._producer, self._topics_changed, config.create_partitions, clock)
-        self.receiver = Receiver(config, self._producer, self._watch, self._begin_polling, clock=clock, tracing=tracing)
+        self.receiver = Receiver(
+            config, self._producer, self._watch, self._begin_polling, self._aside, clock=clock, tracing=tracing
+        )
         self.receiver.token = token() if token is not None else None
-        self._socket: socket.socket | None = None
+        self._parser = ThreadPoolExecutor(1, "ingress-parser")
         self._address: tuple[Any, ...] = ("", 0)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._listener: Listener | None = None
-        self._server: asyncio.AbstractServer | None = None
-        self._started = threading.Event()
-        self._ticked_at = time.monotonic()
-        self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="ingress", daemon=True)
+        limits = Limits(request_seconds=config.request_timeout, connections=self._clients())
+        self._server = HttpServer(
+            self.receiver, limits, name="ingress", log=log, certificates=certificates, each_second=self._renew_token
+        )
 
     def start(self) -> None:
         """Bind the port and take events; Kafka need not be there yet.
@@ -74,15 +75,19 @@ class Ingress:
         Raises:
             ConfigError: the address cannot be used.
         """
-        self._socket = _bound(self._config, self._shared)
-        self._address = tuple(self._socket.getsockname())
+        listening = _bound(self._config, self._shared)
+        self._address = tuple(listening.getsockname())
         self._watch.start()
-        self._thread.start()
-        self._started.wait()
-        if self._failed is not None:
-            raise InboundError(f"ingress: the listener did not start: {self._failed}") from self._failed
+        self._server.start(listening)
         log.info("ingress: %s, writing with %s", self.url, self.client)
-        if self._token is None and self._tls is None and not _is_loopback(self._address[0]):
+        if (clients := self._clients()) < self._config.max_connections:
+            asked = "max_connections" in self._config.model_fields_set
+            log.log(
+                logging.WARNING if asked else logging.INFO,
+                "ingress: %d clients at a time, not max_connections (%d): half of the files that this process may open; to take "
+                "more, raise that (ulimit -n, LimitNOFILE)", clients, self._config.max_connections,
+            )  # fmt: skip
+        if self._token is None and self._config.tls is None and not _is_loopback(self._address[0]):
             log.warning(
                 "ingress: whoever reaches %s may post; set ingress.token_file or ingress.tls to ask for more", self.url
             )
@@ -103,40 +108,32 @@ class Ingress:
     @property
     def url(self) -> str:
         """Where others reach it, without a slash at the end. Listening everywhere, the host's name stands for it."""
-        host, port = self._address[:2]
-        if host in {"0.0.0.0", "::"}:
-            host = socket.gethostname()
-        return f"{'https' if self._tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+        return url_of(self._address, tls=self._config.tls is not None)
 
     def stop(self, seconds: float, *, at_once: Callable[[], bool] = lambda: False) -> bool:
         """Take no new connections, answer what is under way, and end, in at most so many seconds.
 
         `at_once` is asked again and again, and cuts it short. Returns whether everything was answered.
         """
-        answered = True
-        loop = self._loop
-        if loop is not None and self._thread.is_alive():
-            draining = asyncio.run_coroutine_threadsafe(self._drain(seconds, at_once), loop)
-            answered = draining.result()
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join(5.0)
+        left = self._server.stop(seconds, grace=GRACE, at_once=at_once, draining=self.receiver.drain)
+        if left:
+            log.warning("ingress: %d connections were closed before what they sent was answered", left)
+        self._parser.shutdown(wait=False, cancel_futures=True)
         self._watch.close()
         self._producer.close(0.0 if at_once() else 2.0)
-        if self._socket is not None:
-            self._socket.close()
-        return answered
+        return not left
 
     def status(self) -> IngressStatus:
         """Return a snapshot. Any thread."""
-        counters, listener = self.receiver.counters, self._listener
+        counters = self.receiver.counters
         return IngressStatus(
             url=self.url,
             client=self.client,
             away=self._watch.away,
             doubted=self._watch.doubts(),
             topics=len(self._watch.existing),
-            connections=len(listener.connections) if listener else 0,
-            connections_refused_total=listener.refused if listener else 0,
+            connections=self._server.connections,
+            connections_refused_total=self._server.refused,
             answers={str(status): count for status, count in sorted(dict(counters.answers).items())},
             accepted_events_total=counters.accepted_events,
             written_events_total=counters.written_events,
@@ -150,7 +147,7 @@ class Ingress:
     def threads(self) -> list[ThreadStatus]:
         """Return how its threads are. Any thread."""
         now = time.monotonic()
-        found = {"ingress": (self._thread.is_alive(), self._ticked_at)}
+        found = {"ingress": (self._server.alive, self._server.ticked_at)}
         found["ingress-topics"] = (self._watch.alive, self._watch.alive_at)
         found |= self._producer.threads()
         return [
@@ -160,36 +157,17 @@ class Ingress:
 
     # -- inside: the loop's thread -----------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
-                loop = runner.get_loop()
-                runner.run(self._listen())
-                self._loop = loop
-                self._started.set()
-                loop.run_forever()
-        except BaseException as error:
-            self._failed = error
-            log.exception("ingress: the listener has ended")
-        finally:
-            self._started.set()
+    def _clients(self) -> int:
+        """Return how many there may be at a time: what Kafka, ZooKeeper and the ledger have to open is not theirs to take."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        most = self._config.max_connections
+        return most if files == resource.RLIM_INFINITY else max(1, min(most, files // 2))
 
-    async def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        config = self._config
-        limits = Limits(request_seconds=config.request_timeout, connections=config.max_connections)
-        listener = self._listener = Listener(self.receiver, limits, loop)
-        self._tick(loop)
-        arguments: dict[str, Any] = {"sock": self._socket, "backlog": _BACKLOG}
-        if self._tls is not None:
-            arguments |= {"ssl": self._tls, "ssl_handshake_timeout": 10.0}
-        self._server = await loop.create_server(lambda: Connection(listener), **arguments)
+    def _aside(self, work: Callable[[], Any], done: Callable[[Callable[[], Any]], object]) -> None:
+        future = asyncio.get_running_loop().run_in_executor(self._parser, work)
+        future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result))
 
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.call_later(1.0, self._tick, loop)
-        self._ticked_at = time.monotonic()
-        if self._listener is not None:
-            self._listener.tick(time.time())
+    def _renew_token(self) -> None:
         if self._token is not None:
             try:
                 self.receiver.token = self._token()
@@ -207,77 +185,13 @@ class Ingress:
                 self._begin_polling()
 
     def _topics_changed(self) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.receiver.topics_changed)
-
-    async def _drain(self, seconds: float, at_once: Callable[[], bool]) -> bool:
-        loop, listener = asyncio.get_running_loop(), self._listener
-        self.receiver.draining = True
-        if self._server is not None:
-            self._server.close()
-        if listener is None:
-            return True
-        deadline = loop.time() + seconds
-        listener.drain(GRACE)
-        while listener.connections and loop.time() < deadline and not at_once():
-            await asyncio.sleep(0.02)
-            listener.tick(time.time())
-        left = len(listener.connections)
-        for connection in list(listener.connections):
-            connection.abort()
-        await asyncio.sleep(0)
-        if left:
-            log.warning("ingress: %d connections were closed before what they sent was answered", left)
-        return not left
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-def _context(tls: TlsConfig) -> ssl.SSLContext:
-    """Return what connections are encrypted with. Raises ConfigError: a file cannot be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(tls.cert, tls.key, password=_no_passphrase)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"ingress.tls: {tls.cert} and its key cannot be used: {error}; give PEM files") from None
-    if tls.client_ca is not None:
-        try:
-            context.load_verify_locations(tls.client_ca)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"ingress.tls.client_ca: {tls.client_ca} cannot be used: {error}; give a PEM file"
-            ) from None
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def _no_passphrase() -> str:
-    raise ValueError("the key has a passphrase")
+        self._server.call_soon(self.receiver.topics_changed)
 
 
 def _bound(config: IngressConfig, shared: bool) -> socket.socket:
     try:
         found = socket.getaddrinfo(config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        bound = socket.socket(family, kind, protocol)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if shared:
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            bound.bind(address)
-            # Not left to the event loop: with two on one port the second `listen` fails, not its `bind`.
-            bound.listen(_BACKLOG)
-        except OSError:
-            bound.close()
-            raise
+        return listening_at(found[0][0], found[0][4], shared=shared)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
         way_out = {
@@ -285,7 +199,6 @@ def _bound(config: IngressConfig, shared: bool) -> socket.socket:
             errno.EACCES: "use a port above 1023, or give this user the right to it",
         }.get(error.errno or 0, "use an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all")
         raise ConfigError(f"ingress.listen: cannot listen on {config.listen}: {reason}; {way_out}") from None
-    return bound
 
 
 def _is_loopback(host: str) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import logging
 import math
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -33,8 +33,10 @@ JMX = "/jmx"
 _MIME_TYPES = ("application/json", "text/plain")
 #: Lists and objects in a request within each other; no request has so many.
 _MOST_DEPTH = 100
-#: Characters of all answers to a list of requests; 1,000 partitions with all their attributes have a million.
-_MOST_ANSWERED = 32 * 1024 * 1024
+#: Requests in a list, and characters of all answers to it; 1,000 partitions with all their attributes have a million.
+_MOST_REQUESTS, _MOST_ANSWERED = 500, 8 * 1024 * 1024
+#: Of the processor, for all answers to a list: what finds nothing says little, and looks at everything all the same.
+_MOST_SECONDS = 5.0
 
 
 class JmxFace:
@@ -125,11 +127,22 @@ class JmxFace:
         body = _json(request.body)
         if not isinstance(body, list):
             return json.dumps(jolokia.answer(partial(of_json, body, parameters)))
+        if len(body) > _MOST_REQUESTS:
+            raise bad_argument(f"{len(body)} requests in one; {_MOST_REQUESTS} are the most: send them in several")
         answers: list[str] = []
-        size = 0
+        size, began = 0, time.thread_time()
         for one in body:
+            if request.gone():  # or it waits, and has ended its side alone: what is left out must not pass for all
+                raise bad_argument(
+                    f"the client hung up when {len(answers)} of its {len(body)} requests were done; keep the connection open, in "
+                    "both directions, until the answer has come"
+                )
             answers.append(json.dumps(jolokia.answer(partial(of_json, one, parameters))))
             size += len(answers[-1])
+            if time.thread_time() - began > _MOST_SECONDS:
+                raise bad_argument(
+                    f"the answers to {len(answers)} of {len(body)} requests took too long; send fewer in one"
+                )
             if size > _MOST_ANSWERED:
                 raise bad_argument(f"the answers to {len(answers)} of {len(body)} requests are too long; ask for less")
         return f"[{', '.join(answers)}]"
@@ -154,9 +167,9 @@ def _with_token(request: Request) -> Request:
         return request
     try:
         _, _, password = base64.b64decode(given, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, or no text in it
         return request
-    return replace(request, authorization=f"Bearer {password}")
+    return replace(request, authorization=f"Bearer {password}", cached=True)
 
 
 def _parameters(query: str) -> dict[str, str]:

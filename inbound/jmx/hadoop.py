@@ -15,7 +15,6 @@ from inbound.jmx.names import MalformedNameError, ObjectName
 from inbound.jmx.policy import Policy
 
 _TYPE = "application/json; charset=utf8"
-_CORS = (("Access-Control-Allow-Methods", "GET"), ("Access-Control-Allow-Origin", "*"))
 
 
 def jmx_page(get: str | None, query: str | None, beans: Callable[[], Beans], policy: Policy) -> Page:
@@ -68,4 +67,4 @@ def _error(code: int, message: str) -> Page:
 
 
 def _page(code: int, body: dict[str, Any]) -> Page:
-    return Page(code, f"{json.dumps(body, indent=2)}\n".encode(), _TYPE, _CORS)
+    return Page(code, f"{json.dumps(body, indent=2)}\n".encode(), _TYPE)

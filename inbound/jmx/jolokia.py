@@ -116,10 +116,10 @@ class Jolokia:
     def _read(self, request: JolokiaRequest) -> Any:
         name = _name(request)
         if not name.is_pattern:
-            bean = self._beans.get(name)
             if isinstance(request.attribute, str):
-                return self._one(bean, request.attribute)
-            return self._several(bean, request.attribute, request.options.ignore_errors)
+                self._check("read", name, request.attribute)
+                return self._beans.value(self._beans.get(name), request.attribute)
+            return self._several(self._beans.get(name), request.attribute, request.options.ignore_errors)
         found = self._beans.find(name)
         if not found:
             raise no_instance(f"No MBean with pattern {name} found for READ request")
@@ -133,9 +133,14 @@ class Jolokia:
             raise no_attribute(f"No attribute found for any MBean matching {name} pattern")
         return values
 
+    def _check(self, command: str, name: ObjectName, member: str) -> None:
+        """Raise JmxError unless the policy lets it be done: before anything is looked up, so that nobody learns what there is."""
+        if not self._policy.member(command, name, member):
+            what = {"read": "reading attribute", "write": "writing attribute", "exec": "calling"}[command]
+            raise forbidden(f"{what} {member} of {name}")
+
     def _one(self, bean: Bean, attribute: str) -> Any:
-        if not self._policy.member("read", bean.name, attribute):
-            raise forbidden(f"reading attribute {attribute} of {bean.name}")
+        self._check("read", bean.name, attribute)
         return self._beans.value(bean, attribute)
 
     def _several(self, bean: Bean, names: Sequence[str] | None, ignore_errors: bool) -> dict[str, Any]:
@@ -156,10 +161,9 @@ class Jolokia:
         return values
 
     def _write(self, request: JolokiaRequest) -> Any:
-        bean, attribute = self._beans.get(_name(request)), str(request.attribute)
-        if not self._policy.member("write", bean.name, attribute):
-            raise forbidden(f"writing attribute {attribute} of {bean.name}")
-        return self._beans.write(bean, attribute, request.value)
+        name, attribute = _name(request), str(request.attribute)
+        self._check("write", name, attribute)
+        return self._beans.write(self._beans.get(name), attribute, request.value)
 
     def _exec(self, request: JolokiaRequest) -> Any:
         name, operation = _name(request), request.operation
@@ -167,10 +171,8 @@ class Jolokia:
             raise bad_argument(
                 f"exec: {name} is a pattern; operations are called on one bean, so that it is known on which"
             )
-        bean = self._beans.get(name)
-        if not self._policy.member("exec", bean.name, operation.partition("(")[0]):
-            raise forbidden(f"calling {operation} of {bean.name}")
-        return self._beans.call(bean, operation, request.arguments)
+        self._check("exec", name, operation.partition("(")[0])
+        return self._beans.call(self._beans.get(name), operation, request.arguments)
 
     def _search(self, request: JolokiaRequest) -> Any:
         return [_written(bean, request.options) for bean in self._beans.find(_name(request))]

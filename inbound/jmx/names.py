@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from inbound.errors import InboundError
+from inbound.globs import glob
 
 #: What stands before the colon of our names, and is meant where nothing stands there.
 DOMAIN = "inbound"
 #: What a value that is not quoted cannot have.
 _SPECIAL = re.compile(r'[,=:"*?\n\r]')
+#: Names of ours have a topic, a consumer, a channel: a few hundred characters. A longer pattern is no question.
+MOST_CHARACTERS = 4096
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "*": "\\*", "?": "\\?", "\n": "\\n"}
+_QUOTED = re.compile(r'"(?:[^"\\\n]++|\\["\\*?n])*+"').match
 
 
 class MalformedNameError(InboundError):
@@ -48,6 +52,10 @@ class ObjectName:
         Raises:
             MalformedNameError: it is none; the message says why.
         """
+        if len(text) > MOST_CHARACTERS:
+            raise MalformedNameError(
+                f"{text[:40]!r}...: {len(text)} characters; a name, or a pattern, has at most {MOST_CHARACTERS}"
+            )
         domain, colon, rest = text.partition(":")
         if not colon:
             raise MalformedNameError(
@@ -97,9 +105,14 @@ class ObjectName:
         found: Mapping[str, str] = dict(name.properties)
         if not self.more and len(found) != len(self.properties):
             return False
-        if any(key not in found for key, _ in self.properties) or not _matcher(self.domain).fullmatch(name.domain):
+        of_domain, of_values = self._matchers
+        if any(key not in found for key, _ in self.properties) or not of_domain.fullmatch(name.domain):
             return False
-        return all(_matcher(value).fullmatch(found[key]) for key, value in self.properties)
+        return all(matcher.fullmatch(found[key]) for key, matcher in of_values)
+
+    @cached_property
+    def _matchers(self) -> tuple[re.Pattern[str], Sequence[tuple[str, re.Pattern[str]]]]:
+        return _matcher(self.domain), [(key, _matcher(value)) for key, value in self.properties]
 
     def __str__(self) -> str:
         return f"{self.domain}:{self.keys}"
@@ -125,7 +138,7 @@ def _pairs(text: str, rest: str) -> Iterator[tuple[str, str | None]]:
 def _end_of_value(text: str, rest: str, start: int) -> int:
     """Return where the value that begins at `start` ends: at a comma, or at the end."""
     if rest.startswith('"', start):
-        found = re.compile(r'"(?:[^"\\\n]|\\["\\*?n])*"').match(rest, start)
+        found = _QUOTED(rest, start)
         if found is None or (found.end() < len(rest) and rest[found.end()] != ","):
             raise MalformedNameError(f"{text!r}: a value in quotes does not end, or has a \\ that nothing follows")
         return found.end()
@@ -148,6 +161,4 @@ def _unescaped(text: str) -> str:
 def _matcher(pattern: str) -> re.Pattern[str]:
     """Return what a domain, or a value as written, has to match."""
     escape = r"\\.|" if pattern.startswith('"') else ""
-    parts = re.split(rf"({escape}\*|\?)", pattern)
-    wild = {"*": ".*", "?": "."}
-    return re.compile("".join(wild.get(part, re.escape(part)) for part in parts), re.DOTALL)
+    return glob(re.split(rf"({escape}\*|\?)", pattern))

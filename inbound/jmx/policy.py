@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from inbound.config import PolicyConfig, PolicyRule
 from inbound.errors import ConfigError
+from inbound.globs import glob
 from inbound.jmx.names import MalformedNameError, ObjectName
 
 #: Returns the policy as it is now. May raise ConfigError: then nothing is allowed.
@@ -18,10 +19,10 @@ ReadPolicy = Callable[[], "Policy"]
 @dataclass(frozen=True)
 class _Rule:
     bean: ObjectName
-    of: dict[str, re.Pattern[str]]  # by command
+    of: dict[str, list[re.Pattern[str]]]  # by command
 
     def covers(self, command: str, name: ObjectName, member: str) -> bool:
-        return self.bean.matches(name) and self.of[command].fullmatch(member) is not None
+        return self.bean.matches(name) and any(pattern.fullmatch(member) for pattern in self.of[command])
 
 
 class Policy:
@@ -73,12 +74,6 @@ def _rules(found: Sequence[PolicyRule], where: str) -> list[_Rule]:
             bean = ObjectName.parse(rule.bean)
         except MalformedNameError as error:
             raise ConfigError(f"{where}[{number}].bean: {error}") from None
-        rules.append(_Rule(bean, {"read": _any(rule.read), "write": _any(rule.write), "exec": _any(rule.exec)}))
+        of = {"read": rule.read, "write": rule.write, "exec": rule.exec}
+        rules.append(_Rule(bean, {command: [glob(word) for word in words] for command, words in of.items()}))
     return rules
-
-
-def _any(patterns: Sequence[str]) -> re.Pattern[str]:
-    """Return what matches each word that one of `patterns` stands for; of none nothing."""
-    wild = {"*": ".*", "?": "."}
-    words = ["".join(wild.get(letter, re.escape(letter)) for letter in pattern) for pattern in patterns]
-    return re.compile("|".join(words) if words else r"(?!)")

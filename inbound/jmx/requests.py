@@ -16,6 +16,8 @@ COMMANDS = ("read", "write", "exec", "list", "search", "version", "notification"
 #: What changes something.
 CHANGES = ("write", "exec")
 _MISSING = object()
+#: Attributes in one request, each of which is looked for in each bean: no bean has so many.
+MOST_ATTRIBUTES = 200
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def escaped(part: str) -> str:
 
 def split(path: str) -> list[str]:
     """Return the parts of a path between its slashes; `!` makes the letter after it plain. Empty ones at the end count not."""
-    parts = re.findall(r"((?:[^!/]|!.|!$)*)(?:/|$)", path.lstrip("/"), re.DOTALL)
+    parts = re.findall(r"((?:[^!/]++|!.|!$)*+)(?:/|$)", path.lstrip("/"), re.DOTALL)
     while parts and not parts[-1]:
         del parts[-1]
     return [re.sub(r"!(.)", r"\1", part, flags=re.DOTALL) for part in parts]
@@ -201,6 +203,10 @@ def _attributes(given: Any) -> str | list[str] | None:
         return None
     if not all(isinstance(name, str) and name for name in names):
         raise bad_argument("read: attribute is no text, and no list of texts")
+    if len(names) > MOST_ATTRIBUTES:
+        raise bad_argument(
+            f"read: {len(names)} attributes; {MOST_ATTRIBUTES} are the most: leave them out for all that there are"
+        )
     return list(names) if isinstance(given, list) else str(given)
 
 

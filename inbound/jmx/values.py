@@ -79,6 +79,12 @@ def reached(value: Any, path: Sequence[str]) -> Any:
         return None
     if isinstance(value, Mapping):
         return reached(value.get(part), rest)
-    if isinstance(value, list | tuple) and part.isascii() and part.isdigit() and int(part) < len(value):
+    if (
+        isinstance(value, list | tuple)
+        and part.isascii()
+        and part.isdigit()
+        and len(part) < 10
+        and int(part) < len(value)
+    ):
         return reached(value[int(part)], rest)
     return None

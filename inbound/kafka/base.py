@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from inbound.errors import UnreadableBatchError
 from inbound.processors.batch import Record
 from inbound.topic_partition import TopicPartition
 
@@ -52,6 +53,8 @@ class Poll:
     diverged: dict[TopicPartition, int | None] = field(default_factory=dict)
     #: Partitions that could not be read for another reason, and that reason; they are tried again.
     failed: dict[TopicPartition, Exception] = field(default_factory=dict)
+    #: Not to be taken apart, and left alone until they are read again.
+    unreadable: dict[TopicPartition, UnreadableBatchError] = field(default_factory=dict)
     #: The `wake` that was given will be called when there is something to poll for.
     will_wake: bool = False
 

@@ -42,7 +42,8 @@ def connector(
         "fetch_wait": reader.idle_wait,
         "fetch_bytes": reader.batch_bytes,
     }
-    make: Callable[[], LogClient] = partial(KafkaPythonClient, properties, **common)
+    most = reader.max_decompressed_bytes
+    make: Callable[[], LogClient] = partial(KafkaPythonClient, properties, max_decompressed_bytes=most, **common)
     if reader.client == "confluent-kafka":
         from inbound.kafka.confluent import ConfluentClient
 

@@ -12,7 +12,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from inbound.errors import ConfigError
+from inbound.errors import ConfigError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.kafka.confluent_entry import Entry, check_entry
 from inbound.kafka.confluent_log import log_settings
@@ -117,6 +117,7 @@ class ConfluentClient(LogClient):
         self._stopped: set[TopicPartition] = set()  # not fetched: paused, with enough aside; or one of these
         self._out_of_range: set[TopicPartition] = set()
         self._diverged: dict[TopicPartition, int | None] = {}
+        self._unreadable: dict[TopicPartition, UnreadableBatchError] = {}
         self._patience = FIRST_ANSWER
         self._answer_by: float | None = None  # until when a leader has to have answered this consumer
         self._answered = False  # whether one has
@@ -181,7 +182,8 @@ class ConfluentClient(LogClient):
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._need(partitions)
         self._paused.difference_update(partitions)
-        stopped = self._stopped.intersection(partitions) - self._out_of_range - self._diverged.keys()
+        not_from_there = self._out_of_range | self._diverged.keys() | self._unreadable.keys()
+        stopped = self._stopped.intersection(partitions) - not_from_there
         self._fetch(stopped)
 
     def limit_fetches(self, partition_bytes: int) -> None:
@@ -241,6 +243,7 @@ class ConfluentClient(LogClient):
             self._epochs.pop(tp, None)
             self._unsought.pop(tp, None)
             self._diverged.pop(tp, None)
+            self._unreadable.pop(tp, None)
 
     def _make_consumer(self) -> confluent_kafka.Consumer:
         try:
@@ -288,6 +291,7 @@ class ConfluentClient(LogClient):
         untold = self._paused | self._aside.keys()
         result.out_of_range = {tp: self._positions[tp] for tp in self._out_of_range - untold}
         result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in untold}
+        result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in untold}
         return result
 
     def close(self) -> None:
@@ -392,24 +396,36 @@ class ConfluentClient(LogClient):
         """Take note of the errors, and return the records."""
         for message in messages:
             error, topic, number = message.error(), message.topic(), message.partition()
-            if error is None:
-                continue
             tp = TopicPartition(topic or "", -1 if number is None else number)
+            if error is None or tp in self._unreadable:  # what comes of it still was asked for before
+                continue
             if error.code() in _OUT_OF_RANGE:
                 if tp in self._positions:
                     self._set_outside(tp, error)
+            elif error.code() == KafkaError._BAD_COMPRESSION:
+                if tp in self._positions:  # asked again it would say the same, and decompress as much as before
+                    self._leave(tp)
+                    at = message.offset()
+                    self._unreadable[tp] = UnreadableBatchError(
+                        *tp, self._positions[tp] if at is None or at < 0 else at,
+                        f"{error.str()}: broken, or too large once it is decompressed (librdkafka's bound for zstd is "
+                        "receive.message.max.bytes); move the group past it (inbound offsets reset)",
+                    )  # fmt: skip
             elif error.code() in _PASSING or error.retriable() or is_unknown(error) or tp not in self._positions:
                 log.debug("kafka: %s: %s", tp, error)
             else:
                 result.failed[tp] = KafkaException(error)
         return [message for message in messages if message.error() is None]
 
-    def _set_outside(self, tp: TopicPartition, error: KafkaError) -> None:
+    def _leave(self, tp: TopicPartition) -> None:
         """Fetch this one no more before it is read again: it cannot be read on from where it is."""
         if tp not in self._stopped:
             self._consumer.incremental_unassign(_keys([tp]))
             self._stopped.add(tp)
         self._unsought.pop(tp, None)
+
+    def _set_outside(self, tp: TopicPartition, error: KafkaError) -> None:
+        self._leave(tp)
         said = error.str()
         if error.code() == KafkaError._LOG_TRUNCATION or _CUT in said:
             at = _CUT_AT.search(said)

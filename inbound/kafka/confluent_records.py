@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from confluent_kafka import Message
 
-from inbound.processors.batch import Record
+from inbound.processors.batch import Record, headers_size
 
 #: So many messages of a run are looked at for the sizes of keys and headers. Looking at headers makes Python objects of
 #: them, which costs as much as all the rest of a record: for messages that nobody may look at again, a sample has to do.
@@ -127,8 +127,8 @@ def _size(message: Message) -> int:
 
 
 def _rest_size(message: Message) -> int:
-    size = len(message.key() or b"")
     headers: Any = message.headers() or ()
+    size = len(message.key() or b"") + headers_size(len(headers))
     for name, value in headers:
         size += len(name) + len(value or b"")
     return size

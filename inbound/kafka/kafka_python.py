@@ -17,13 +17,15 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
 from inbound.coordinators.topic_ids import canonical
-from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError
+from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError, UnreadableBatchError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.bounded_records import beyond, bounded_parts
 from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
 from inbound.kafka.leader_epochs import cuts
 from inbound.partition import ReadTo
+from inbound.processors.batch import FEW_HEADERS, headers_size
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,11 @@ _ENTRY = ("ssl.", "sasl.oauthbearer.", "sasl.jaas.", "sasl.login.")
 
 _sizes = itemgetter(*(kafka.consumer.fetcher.ConsumerRecord._fields.index(f) for f in (
     "serialized_key_size", "serialized_value_size", "serialized_header_size")))  # fmt: skip
+_headers = itemgetter(kafka.consumer.fetcher.ConsumerRecord._fields.index("headers"))
+
+
+#: Partitions that are paused in the midst of a batch keep so many times `max_decompressed_bytes`; the rest is fetched again.
+ASIDE = 4
 
 
 class KafkaPythonClient(LogClient):
@@ -63,6 +70,7 @@ class KafkaPythonClient(LogClient):
         fetch_wait: float = 0.1,
         fetch_bytes: int = 1024 * 1024,
         max_poll_records: int = 10_000,
+        max_decompressed_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         """Connect.
 
@@ -113,7 +121,9 @@ class KafkaPythonClient(LogClient):
         #: Not fetched until they are read again: their positions, and where their logs were cut.
         self._out_of_range: dict[TopicPartition, int] = {}
         self._diverged: dict[TopicPartition, int | None] = {}
-        self._keep_epochs()
+        self._unreadable: dict[TopicPartition, UnreadableBatchError] = {}
+        bounded_parts(self._fetcher, self._consumer._subscription, max_decompressed_bytes)
+        self._most_aside = ASIDE * max_decompressed_bytes
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         last = self._update
@@ -229,16 +239,16 @@ class KafkaPythonClient(LogClient):
             subscription.seek(self._keys[tp], OffsetAndMetadata(offset, "", leader_epochs.get(tp, -1)))
             if untold is not None:
                 untold.divergent_offsets.pop(self._keys[tp], None)  # it was about the position before
-            self._out_of_range.pop(tp, None)
-            self._diverged.pop(tp, None)
+            for stopped in (self._out_of_range, self._diverged, self._unreadable):
+                stopped.pop(tp, None)
         self.resume(positions)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         for tp in partitions:
             self._ours.pop(self._keys.pop(tp), None)
             self._paused.discard(tp)
-            self._out_of_range.pop(tp, None)
-            self._diverged.pop(tp, None)
+            for stopped in (self._out_of_range, self._diverged, self._unreadable):
+                stopped.pop(tp, None)
         self._assign()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
@@ -247,7 +257,8 @@ class KafkaPythonClient(LogClient):
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         keys = {tp: self._keys[tp] for tp in partitions}
-        self._consumer.resume(*[keys[tp] for tp in keys if tp not in self._out_of_range and tp not in self._diverged])
+        stopped = self._out_of_range.keys() | self._diverged.keys() | self._unreadable.keys()
+        self._consumer.resume(*[keys[tp] for tp in keys if tp not in stopped])
         self._paused.difference_update(partitions)
 
     def limit_fetches(self, partition_bytes: int) -> None:
@@ -266,13 +277,22 @@ class KafkaPythonClient(LogClient):
         except (kafka.errors.OffsetOutOfRangeError, kafka.errors.LogTruncationError) as error:
             self._set_outside(error)
             fetched = {}
+        except UnreadableBatchError as error:
+            key = KafkaPartition(error.topic, error.partition)
+            if key in self._ours:
+                self._unreadable[self._ours[key]] = error
+                self._consumer.pause(key)
+            fetched = {}
         except kafka.errors.KafkaError as error:
             if isinstance(error, kafka.errors.RetriableError):
                 raise BrokerUnavailableError(f"Kafka at {self._where}: {type(error).__name__}: {error}") from None
             result.failed = dict.fromkeys(self._keys, error)
             return result
         self._reachable = self._reachable or bool(fetched)
+        if too_many := beyond(self._fetcher._paused_partition_records, self._most_aside):
+            self._discard(too_many)
         result.out_of_range = {tp: offset for tp, offset in self._out_of_range.items() if tp not in self._paused}
+        result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in self._paused}
         result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in self._paused}
         if wake is not None and all_led and not (fetched or result.out_of_range or result.diverged):
             result.will_wake = self._wake_when_answered(wake)
@@ -286,21 +306,6 @@ class KafkaPythonClient(LogClient):
                 records, position.offset, _total_size(records), state.highwater, epoch
             )
         return result
-
-    def _keep_epochs(self) -> None:
-        """Have an answer without records leave the leader epoch of a position alone.
-
-        kafka-python forgets it with the first fetch that finds nothing new: a log that is cut and grows again while a
-        partition stands at its end would be read on as if nothing had happened.
-        """
-        made, subscription = self._fetcher.PartitionRecords, self._consumer._subscription
-
-        def keeping(fetch_offset: int, tp: KafkaPartition, *args: Any, **kwargs: Any) -> Any:
-            part = made(fetch_offset, tp, *args, **kwargs)
-            part.leader_epoch = subscription.assignment[tp].position.leader_epoch  # until a batch names another
-            return part
-
-        self._fetcher.PartitionRecords = keeping
 
     def _set_outside(self, error: kafka.errors.KafkaError) -> None:
         """Fetch those no more that cannot be read on from where they are; kafka-python tells of them once."""
@@ -447,6 +452,7 @@ def away(where: object, settings: Mapping[str, Any], error: BaseException) -> Br
 
 
 def _total_size(records: list[Any]) -> int:
-    """Return the decoded bytes of records; kafka-python gives -1 for what is absent."""
+    """Return the decoded bytes of records, as `record_size` does; kafka-python gives -1 for what is absent."""
     sizes: list[int] = list(chain.from_iterable(map(_sizes, records)))
-    return sum(sizes) + sizes.count(-1)
+    counts = [len(headers) for headers in map(_headers, records) if len(headers) > FEW_HEADERS]
+    return sum(sizes) + sizes.count(-1) + sum(map(headers_size, counts))

@@ -397,6 +397,7 @@ class Reader:
         for tp, (_, position) in wanted.items():
             stream = self._streams[tp]
             stream.generation, stream.next_offset, stream.paused = generations[tp], position, False
+            stream.broken = 0
             stream.outside = stream.question = None
         with self._lock:
             for _ in jumps:
@@ -408,14 +409,14 @@ class Reader:
     # -- what came ---------------------------------------------------------------------------------------------------
 
     def _feed(self, poll: Poll) -> None:
-        ready = []
+        ready, again = [], dict[TopicPartition, tuple[Partition, int]]()
         for tp, fetched in poll.fetched.items():
             stream = self._streams.get(tp)
             if stream is None or stream.generation != stream.partition.buffer.generation:
                 continue  # read for a position that is not wanted any more; the jump is in the queue
             stream.partition.high_watermark, stream.heard_at = fetched.high_watermark, self._parts.clock.now()
             stream.partition.read_error = None
-            stream.next_offset = fetched.next_offset
+            stream.next_offset, stream.broken = fetched.next_offset, 0
             if fetched.leader_epoch is not None:
                 stream.partition.read_to = ReadTo(fetched.next_offset, fetched.leader_epoch)
             chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
@@ -425,18 +426,23 @@ class Reader:
             self._set_outside(tp, Outside(offset))
         for tp, end in poll.diverged.items():
             self._diverged(tp, end)
-        for tp, error in poll.failed.items():
+        for tp, unreadable in poll.unreadable.items():
             stream = self._streams.get(tp)
-            if stream is not None:
-                partition, said = stream.partition, f"{type(error).__name__}: {error}"
-                if partition.read_error != said:
-                    self._parts.journal.note(
-                        "unreadable", f"cannot be read: {error}; trying again", tp, offset=partition.position,
-                        epoch=partition.fence.epoch, level=logging.WARNING,
-                    )  # fmt: skip
-                partition.last_error, partition.read_error = str(error), said
+            # The next client may read it: it is asked for with other bounds, perhaps.
+            if self._other is not None or stream is None or stream.generation != stream.partition.buffer.generation:
+                continue
+            if stream.is_to_be_fetched_again(unreadable, self._parts.journal):
+                again[tp] = (stream.partition, stream.next_offset)
+                continue
+            stream.partition.problem = unreadable
+            ready.append(stream.partition)
+        for tp, error in poll.failed.items():
+            if (stream := self._streams.get(tp)) is not None:
+                stream.fails(error, self._parts.journal)
         if ready:
             self._parts.schedule.hurry(ready)
+        if again:
+            self._read(again)
 
     # -- positions that cannot be read on from ------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from inbound.kafka.tls import context
 
 #: How long a look at a broker's certificate may take, in seconds.
 LOOK_TIMEOUT = 2.0
+#: Of what is said it is looked through; a broker can put 32 KiB into an answer, and sends it each time.
+LONGEST = 2000
 
 _NO_MECHANISM = re.compile(r"Unsupported ?Sasl ?Mechanism|does not support \S+ sasl mechanism", re.IGNORECASE)
 _NO_SASL = re.compile(r"Illegal ?Sasl ?State|not valid in current SASL state", re.IGNORECASE)
@@ -44,7 +46,7 @@ def refusal(said: str, where: str, resolved: Mapping[str, Any], source: str = ""
 
     `source` is where our credentials stand, for whoever is to correct them.
     """
-    text = _words(said, where, resolved, source or "kafka.sasl.jaas.config")
+    text = _words(said[:LONGEST], where, resolved, source or "kafka.sasl.jaas.config")
     return BrokerRefusedError(text) if text is not None else None
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from inbound.errors import UnreadableBatchError
+from inbound.journal import Journal
 from inbound.kafka.base import LogClient
 from inbound.partition import Partition
 from inbound.parts import Parts
@@ -12,6 +15,8 @@ from inbound.topic_partition import TopicPartition
 
 #: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.
 SMALLEST_FETCH = 16 * 1024
+#: How often a batch that comes broken is fetched again before its partition is held.
+BROKEN_AGAIN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,26 @@ class Stream:
     heard_at: float = 0.0  # clock time at which the log's end was heard last
     outside: Outside | None = None  # paused until it is found out what became of the log
     question: int | None = None  # asked because of that: is it the same topic still?
+    broken: int = 0  # how often in a row the batch there came broken
+
+    def is_to_be_fetched_again(self, error: UnreadableBatchError, journal: Journal) -> bool:
+        """Say whether a batch that came broken may be whole the next time: broken on its way, or in one broker alone."""
+        if not error.broken or self.broken >= BROKEN_AGAIN:
+            return False
+        self.broken += 1
+        self._say(journal, f"{error.what}; fetching it again", error.offset)
+        return True
+
+    def fails(self, error: Exception, journal: Journal) -> None:
+        """Take note that it could not be read, and is tried again."""
+        partition, said = self.partition, f"{type(error).__name__}: {error}"
+        if partition.read_error != said:
+            self._say(journal, f"cannot be read: {error}; trying again", partition.position)
+        partition.last_error, partition.read_error = str(error), said
+
+    def _say(self, journal: Journal, text: str, offset: int) -> None:
+        tp, epoch = self.partition.tp, self.partition.fence.epoch
+        journal.note("unreadable", text, tp, offset=offset, epoch=epoch, level=logging.WARNING)
 
 
 class Throttle:

@@ -1,4 +1,5 @@
-"""From channels to the objects that run them: for each a ConfigMap, a Deployment (or StatefulSet), a Service and a budget."""
+"""From channels to the objects that run them: for each a ConfigMap, a Deployment (or StatefulSet), a Service, a budget, and who
+reaches its ports."""
 
 from __future__ import annotations
 
@@ -51,6 +52,7 @@ def objects_of(
             channel.workload(),
             channel.service(),
             channel.disruption_budget(),
+            channel.network_policy(),
         ]
     return found
 
@@ -88,8 +90,9 @@ class _Channel:
             "selector": {"matchLabels": selector(self._labels)},
         }
         template = pod_template(
-            self._plan, self._wishes, self._name, self._pod_labels(), self._subscribers, own_ledger=own_ledger
-        )
+            self._plan, self._wishes, self._name, self._pod_labels(), self._subscribers, hosts=self._hosts(),
+            own_ledger=own_ledger,
+        )  # fmt: skip
         if not own_ledger:
             # A new pod takes part before an old one leaves: so there are never fewer than asked for.
             spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -117,6 +120,30 @@ class _Channel:
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": selector(self._labels)}}
         return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self._metadata(), "spec": spec}
 
+    def network_policy(self) -> dict[str, Any]:
+        """Return who reaches the ports; others, such as that of profiles, nobody does. The kubelet's probes always do."""
+        own: list[dict[str, Any]] = [{"podSelector": {}}]
+        rules: list[dict[str, Any]] = [_rule(METRICS, [*own, *map(_namespace, self._wishes.admin_from)])]
+        if self._plan.ingress_port is not None:
+            senders = list(map(_namespace, self._wishes.ingress_from))
+            rules.append(_rule(INGRESS, [*own, *senders] if senders else []))
+        spec = {
+            "podSelector": {"matchLabels": selector(self._labels)},
+            "policyTypes": ["Ingress"],
+            "ingress": rules,
+        }
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": self._metadata(),
+            "spec": spec,
+        }
+
+    def _hosts(self) -> tuple[str, ...]:
+        """Return the names by which others in the cluster ask the Service."""
+        within = f"{self._name}.{self._namespace}"
+        return self._name, within, f"{within}.svc", f"{within}.svc.cluster.local"
+
     def _metadata(self) -> dict[str, Any]:
         return {
             "name": self._name,
@@ -140,3 +167,12 @@ class _Channel:
         if self._wishes.storage_class is not None:
             spec["storageClassName"] = self._wishes.storage_class
         return {"metadata": {"name": LEDGER, "labels": selector(self._labels)}, "spec": spec}
+
+
+def _rule(port: str, peers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return who reaches a port; without peers everybody."""
+    return {**({"from": list(peers)} if peers else {}), "ports": [{"port": port, "protocol": "TCP"}]}
+
+
+def _namespace(name: str) -> dict[str, Any]:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}

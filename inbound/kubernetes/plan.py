@@ -38,6 +38,8 @@ LEDGER_FOLDER = PurePosixPath("/var/lib/inbound-ledger")
 TEMPORARY_FOLDER = PurePosixPath("/tmp")  # noqa: S108 - a volume of the pod's own
 #: The variable that the name of the pod goes into.
 CONSUMER_ID = f"{PREFIX}MANIFESTS__SETTINGS__CONSUMER_ID"
+#: The variable that the names of the Service go into, by which others ask the admin port.
+HOSTS = f"{PREFIX}ADMIN__HOSTS"
 #: Seconds besides `shutdown_timeout` that a graceful stop may take: to release, to let go of ZooKeeper, to end clients.
 LEAVING = 15
 #: Seconds more where files of the ledger are shipped at the end, and where clients of an ingress are waited for.
@@ -56,6 +58,7 @@ class PodPlan:
     scheme: str  # of the admin listener's probes
     admin_port: int
     ingress_port: int | None
+    hosts: tuple[str, ...] | None  # further names of the admin port; None: only the pod knows its configuration
     grace: int  # seconds
     warnings: tuple[str, ...]
 
@@ -94,6 +97,7 @@ def plan_pods(text: str, filename: str, wishes: Wishes, *, is_known: bool = True
         scheme="HTTPS" if config.admin.tls else "HTTP",
         admin_port=config.admin.port,
         ingress_port=config.ingress.port if config.ingress else None,
+        hosts=config.admin.hosts if is_known or HOSTS in wishes.environment else None,
         grace=grace,
         warnings=tuple(_warnings(bare, config, wishes, lost, is_known)),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inbound.kubernetes.plan import CONSUMER_ID, STATE_FOLDER, TEMPORARY_FOLDER, PodPlan
+from inbound.kubernetes.plan import CONSUMER_ID, HOSTS, STATE_FOLDER, TEMPORARY_FOLDER, PodPlan
 from inbound.kubernetes.wishes import CONFIG_FOLDER, Wishes
 
 #: Nobody in particular, but a number: the kubelet cannot tell of a name that it is not root.
@@ -20,9 +20,16 @@ BASE_MEMORY = 160 * MIB
 
 
 def pod_template(
-    plan: PodPlan, wishes: Wishes, name: str, labels: Mapping[str, str], subscribers: int, *, own_ledger: bool
+    plan: PodPlan,
+    wishes: Wishes,
+    name: str,
+    labels: Mapping[str, str],
+    subscribers: int,
+    *,
+    hosts: Sequence[str],
+    own_ledger: bool,
 ) -> dict[str, Any]:
-    """Return the pod of the channel whose objects are called `name`.
+    """Return the pod of the channel whose objects are called `name`, and whose Service is asked for by the names `hosts`.
 
     `own_ledger`: a claim of the StatefulSet's is the volume for the ledger.
     """
@@ -45,20 +52,22 @@ def pod_template(
                 _spread("kubernetes.io/hostname", labels),
                 _spread("topology.kubernetes.io/zone", labels),
             ],
-            "containers": [_container(plan, wishes, subscribers)],
+            "containers": [_container(plan, wishes, subscribers, hosts)],
             "volumes": _volumes(plan, wishes, name, own_ledger),
         },
     }
 
 
-def _container(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any]:
+def _container(plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[str]) -> dict[str, Any]:
     ports = [{"name": METRICS, "containerPort": plan.admin_port, "protocol": "TCP"}]
     if plan.ingress_port is not None:
         ports.append({"name": INGRESS, "containerPort": plan.ingress_port, "protocol": "TCP"})
     variables: list[dict[str, Any]] = [
         {"name": CONSUMER_ID, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}}
     ]
-    variables += [{"name": name, "value": value} for name, value in plan.variables.items()]
+    if plan.hosts is not None:
+        variables.append({"name": HOSTS, "value": ",".join(dict.fromkeys((*plan.hosts, *hosts)))})
+    variables += [{"name": name, "value": value} for name, value in plan.variables.items() if name != HOSTS]
     container: dict[str, Any] = {
         "name": "inbound",
         "image": wishes.image,

@@ -42,6 +42,9 @@ class Wishes:
     #: Secrets whose keys become variables, such as an object store's credentials.
     environment_from: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: Namespaces whose pods reach the admin port, besides each channel's own; and the ingress, where empty is everybody.
+    admin_from: tuple[str, ...] = ()
+    ingress_from: tuple[str, ...] = ()
     #: What a volume of its own for each pod's ledger holds, such as 10Gi; None: the node's disk, which goes with the pod.
     ledger_volume: str | None = None
     storage_class: str | None = None

@@ -19,12 +19,14 @@ _MEMBERS = frozenset(
 
 def split_lines(data: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of an open file, each with its newline if it has one; pyarrow's files yield none themselves."""
-    rest = b""
+    begun: list[bytes] = []  # pieces of a line whose end has not come
     while block := data.read(1 << 20):
-        *whole, rest = (rest + bytes(block)).split(b"\n")
-        for line in whole:
-            yield line + b"\n"
-    if rest:
+        first, *others = bytes(block).split(b"\n")
+        begun.append(first)
+        for other in others:
+            yield b"".join(begun) + b"\n"
+            begun = [other]
+    if rest := b"".join(begun):
         yield rest
 
 
@@ -76,7 +78,7 @@ def read_line(line: bytes, path: FilePath, number: int, run: str) -> Entry | Cor
             facts={**members, **facts},
             **named,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return Corrupt(path, number, f"its checksum is right, but it is no line of a ledger: {error!r}")
 
 

@@ -19,6 +19,9 @@ from inbound.config.known_secrets import KNOWN
 Hide = Callable[[str], str]
 #: Of one text of a line; a container's log would be cut by its reader, and then it is no JSON any more. Characters.
 MOST = 32_768
+#: So much more is looked through for secrets, and left out: one that the cut goes through would not be known any more.
+#: The longest are keys in PEM, of 3.5 KiB as they are and some more in other forms.
+MARGIN = 8192
 #: What no text may do: move a terminal's cursor, or begin a line that looks like another one of ours.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -33,8 +36,14 @@ def message_of(record: logging.LogRecord) -> str:
         return f"{record.msg!s} (its arguments do not fit: {type(error).__name__})"
 
 
-def _bounded(text: str) -> str:
-    return text if len(text) <= MOST else f"{text[:MOST]}... ({len(text) - MOST} more characters)"
+def _shown(text: str, hide: Hide) -> str:
+    """Return `text` without secrets, and no more than the beginning of a long one: what it costs has a bound, too."""
+    shown = hide(text[: MOST + MARGIN])
+    if len(text) > MOST + MARGIN:
+        shown = shown[:-MARGIN]
+    return (
+        shown if len(shown) <= MOST and len(text) <= MOST + MARGIN else f"{shown[:MOST]}... (of {len(text)} characters)"
+    )
 
 
 def _trace_of(record: logging.LogRecord) -> str:
@@ -60,7 +69,7 @@ class ConsoleFormatter(logging.Formatter):
         """Return the line, without its end."""
         text = message_of(record) + repeated(getattr(record, "left_out", 0))
         trace = _trace_of(record)
-        text = _bounded(self._hide(f"{text}\n{trace}" if trace else text))
+        text = _shown(f"{text}\n{trace}" if trace else text, self._hide)
         text = _CONTROL.sub(_escaped, text).replace("\n", "\n    ")
         return f"{self.formatTime(record)} {record.levelname:<7} {record.name}: {text}"
 
@@ -100,7 +109,7 @@ class JsonFormatter(logging.Formatter):
         return self._encode(fields)
 
     def _text(self, text: str) -> str:
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", _bounded(self._hide(text)))
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", _shown(text, self._hide))
 
     def _plain(self, value: Any, depth: int = 4) -> Any:
         if isinstance(value, bool | int):

@@ -93,7 +93,8 @@ CHANNELS = Section(
         counter(
             "inbound_holds_total",
             "Times that a partition was held until somebody acts: a record fails for good, on_claim does, the log was cut below "
-            "the position (truncation), or the topic's id cannot be compared with the group's (topic)",
+            "the position (truncation), the topic's id cannot be compared with the group's (topic), or a batch of records is "
+            "broken, or becomes too large (unreadable)",
             lambda c: c.meters.holds,
             "reason",
             len(HOLDS),

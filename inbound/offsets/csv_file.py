@@ -29,6 +29,10 @@ class Wanted(NamedTuple):
     line: int = 0
 
 
+#: So many lines are named that cannot be used.
+MOST_PROBLEMS = 20
+
+
 def csv_text(rows: Iterable[Row], *, groups: bool) -> str:
     """Return a line for each partition that has an offset; with `groups` each begins with its group."""
     lines = []
@@ -76,7 +80,10 @@ def read_csv(text: str, name: str, group: str | None = None, default: str | None
     if not found and not problems:
         problems.append(f"{name}: holds no offsets; {_FORMAT}, a line for each partition")
     if problems:
-        raise ConfigError("\n".join(problems))
+        more = len(problems) - MOST_PROBLEMS
+        raise ConfigError(
+            "\n".join([*problems[:MOST_PROBLEMS], *([f"{name}: and {more} lines more"] if more > 0 else [])])
+        )
     return found
 
 

@@ -100,7 +100,7 @@ class Answers:
         hz = given.whole("hz", HZ, 1, MOST_HZ)
         pattern = given.pattern("thread")
         names = sorted({known.name for known in self._threads.known().values()})
-        if not any(map(pattern.match, names)):
+        if not any(map(pattern.fullmatch, names)):
             raise BadRequestError(f"thread: there is none of that name; there are: {', '.join(names)}")
         if self._ending.is_set():
             return self._refusal(HTTPStatus.SERVICE_UNAVAILABLE, _ENDING.format(prefix=PREFIX))
@@ -109,7 +109,7 @@ class Answers:
         try:
             order = Order(
                 seconds=seconds, hz=hz, end=self._ending, gone=request.gone, budget=None if "hz" in given else BUDGET,
-                wanted=lambda name: pattern.match(name) is not None,
+                wanted=lambda name: pattern.fullmatch(name) is not None,
             )  # fmt: skip
             profile = Sampler(self._clock, self._threads).run(order)
         finally:
@@ -119,7 +119,7 @@ class Answers:
     def _goroutine(self, request: Request) -> Page:
         given = Parameters(request.query, ("debug", "thread", "format"))
         pattern = given.pattern("thread")
-        stood = dump.taken(self._threads, lambda name: pattern.match(name) is not None)
+        stood = dump.taken(self._threads, lambda name: pattern.fullmatch(name) is not None)
         match given.whole("debug", 0, 0, 2):
             case 1:
                 return Page(HTTPStatus.OK, dump.grouped(stood).encode())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -14,13 +14,13 @@ from inbound.errors import ConfigError
 from inbound.http.addresses import problem, resolved, url_of
 from inbound.http.pages import Page, text
 from inbound.http.rights import Rights, Token, is_loopback
-from inbound.http.server import Limits, Request, Server
-from inbound.http.tls import Certificates
+from inbound.http.server import LIMITS, Request, Server
+from inbound.http.tls import Certificates, PemFiles
 from inbound.profiling.answers import PREFIX, Answers
 
 KEY = "profiling.listen"
 #: Enough for a few people; each may wait for minutes.
-LIMITS = Limits(connections=16)
+CONNECTIONS = replace(LIMITS, connections=16)
 _HIGHEST_PORT = 65535
 #: Where a browser says that the page stands which asks: here, or nowhere, because a person has typed the address.
 _OF_A_PERSON = ("same-origin", "none")
@@ -41,6 +41,7 @@ class ProfilingListener:
         *,
         token: Token | None = None,
         index: int | None = None,
+        hosts: Collection[str] = (),
         clock: Clock | None = None,
         log: logging.Logger | None = None,
     ) -> None:
@@ -49,11 +50,11 @@ class ProfilingListener:
         self._port = port_of(config, index or 0)
         self._log = log or logging.getLogger(__name__)
         self._certificates = (
-            Certificates(config.tls, self._log, section="profiling") if config.tls is not None else None
+            Certificates(PemFiles.of_admin(config.tls, "profiling"), self._log) if config.tls is not None else None
         )
         self._rights = Rights(
             token, certificates=config.tls is not None and config.tls.client_ca_file is not None, log=self._log,
-            section="profiling", what="profiles",
+            section="profiling", what="profiles", hosts=hosts,
         )  # fmt: skip
         self._token_in_clear = token is not None and config.tls is None
         self.answers = Answers(clock or SystemClock(), config.heap_frames)
@@ -68,7 +69,7 @@ class ProfilingListener:
         family, address = resolved(self._config.host, self._port, KEY)
         try:
             server = Server(
-                family, address, self._answer, log=self._log, limits=LIMITS, certificates=self._certificates,
+                family, address, self._answer, log=self._log, limits=CONNECTIONS, certificates=self._certificates,
                 name="profiling",
             )  # fmt: skip
         except OSError as error:
@@ -106,7 +107,9 @@ class ProfilingListener:
     def _answer(self, request: Request) -> Page:
         assert self._server is not None
         request = _as_asked(request)
-        page = self._rights.refused(request, str(self._server.server_address[0]))
+        page = self._rights.refused_to_read(request) or self._rights.refused(
+            request, str(self._server.server_address[0])
+        )
         if page is not None:
             if page.code == HTTPStatus.UNAUTHORIZED:
                 # `go tool pprof http://x:TOKEN@host/...` and browsers know no other way to send it.
@@ -133,7 +136,7 @@ def _as_asked(request: Request) -> Request:
     if scheme.lower() == "basic":
         try:
             password = base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # no base64, or no text in it
             password = ""
-        request = replace(request, authorization=f"Bearer {password}")
+        request = replace(request, authorization=f"Bearer {password}", cached=True)
     return replace(request, from_browser=request.from_browser and request.site not in _OF_A_PERSON)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Collection, Mapping
 from urllib.parse import parse_qs
 
+from inbound.globs import glob
+
 #: How long a profile is taken if nobody says, and at most, in seconds; and how many times a second threads are looked at.
 SECONDS, MOST_SECONDS = 30, 300
 HZ, MOST_HZ = 100, 1000
+#: Characters of a pattern: threads have a channel's name, and what they do.
+LONGEST_PATTERN = 256
 
 
 class BadRequestError(ValueError):
@@ -52,5 +55,8 @@ class Parameters:
         return given
 
     def pattern(self, key: str) -> re.Pattern[str]:
-        """Return what the name matches that is asked for, in which `*` stands for anything; without one, all."""
-        return re.compile(fnmatch.translate(self._values.get(key, "*")))
+        """Return what the name matches as a whole that is asked for; `*` is any text, `?` any character. Without one, all."""
+        given = self._values.get(key, "*")
+        if len(given) > LONGEST_PATTERN:
+            raise BadRequestError(f"{key}: {len(given)} characters; a pattern has at most {LONGEST_PATTERN}")
+        return glob(given)

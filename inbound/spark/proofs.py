@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -78,16 +79,15 @@ def write_proof(folder: Path, proof: Proof) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with open(descriptor, "wb") as file:
+        with open(made, "xb") as file:  # readable to whom the umask lets read
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(name, path)
+        made.replace(path)
     except BaseException:
-        os.unlink(name)
+        made.unlink(missing_ok=True)
         raise
 
 

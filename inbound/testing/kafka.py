@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from inbound.buffer import record_size
 from inbound.coordinators.topic_ids import canonical
-from inbound.errors import BrokerUnavailableError
+from inbound.errors import BrokerUnavailableError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.partition import ReadTo
 from inbound.processors.batch import PlainRecord
@@ -45,6 +45,7 @@ class _Log:
     end: int = 0
     led: bool = True  # has a leader that answers
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # each leader's, and where it began
+    batches: dict[range, int] = field(default_factory=dict)  # compressed ones: their offsets, and how large they become
 
     def elect(self) -> None:
         """Have another leader, which holds the log as it is now."""
@@ -143,6 +144,12 @@ class FakeKafka:
             log.end += 1
         return range(first, log.end)
 
+    def publish_batch(self, topic: str, partition: int, values: Sequence[bytes], becomes: int) -> range:
+        """Append records as one batch of 1000 bytes that becomes so many when it is decompressed. Returns their offsets."""
+        offsets = self.publish(topic, partition, values)
+        self._logs[TopicPartition(topic, partition)].batches[offsets] = becomes
+        return offsets
+
     def skip(self, topic: str, partition: int, count: int) -> None:
         """Let `count` offsets hold no record, as transaction markers and compaction do."""
         self._logs[TopicPartition(topic, partition)].end += count
@@ -163,6 +170,7 @@ class FakeKafka:
         log.end = min(log.end, max(end, log.start))
         gone = [record for record in log.records if record.offset >= end]
         log.records = log.records[: len(log.records) - len(gone)]
+        log.batches = {one: size for one, size in log.batches.items() if one.stop <= log.end}
         log.elect()
         self._gone(Gone(TopicPartition(topic, partition), "cut", gone, log.end))
 
@@ -261,13 +269,20 @@ class FakeKafka:
         return next((record.offset for record in log.records if record.timestamp >= time_ms), None)
 
     def fetch(
-        self, tp: TopicPartition, position: int, limit: int, max_bytes: int, leader_epoch: int | None = None
+        self,
+        tp: TopicPartition,
+        position: int,
+        limit: int,
+        max_bytes: int,
+        leader_epoch: int | None = None,
+        max_decompressed_bytes: int = 64 * 1024 * 1024,
     ) -> Fetched | None:
         """Return what a fetch from `position` brings: `limit` records, or `max_bytes`; None if no leader answers.
 
         Raises:
             LookupError: the position is not in the log.
             DivergedError: what the leader of `leader_epoch` wrote ends before the position.
+            UnreadableBatchError: the next batch becomes larger than `max_decompressed_bytes`.
         """
         log = self._answering(tp)
         if log is None:
@@ -280,10 +295,14 @@ class FakeKafka:
                 raise DivergedError(end)
         if not log.start <= position <= log.end:
             raise LookupError(position)
-        waiting = [r for r in log.records if r.offset >= position]
+        large = [one for one, size in log.batches.items() if one.stop > position and size > max_decompressed_bytes]
+        stop = large[0].start if large else log.end
+        if stop <= position < log.end:
+            raise UnreadableBatchError.too_large(*tp, stop, large[0].stop, 1000, max_decompressed_bytes)
+        waiting = [r for r in log.records if position <= r.offset < stop]
         sizes = accumulate(map(record_size, waiting[:limit]))
         records: Sequence[PlainRecord] = waiting[: max(1, sum(size <= max_bytes for size in sizes))]
-        next_offset = records[-1].offset + 1 if len(records) < len(waiting) else log.end
+        next_offset = records[-1].offset + 1 if len(records) < len(waiting) else stop
         passed = next_offset > position  # what fills offsets without a record says it, too: markers, aborted records
         told = log.epoch_of(next_offset - 1) if self.tells_epochs and passed else None
         return Fetched(list(records), next_offset, sum(map(record_size, records)), log.end, told)
@@ -299,6 +318,7 @@ class FakeLogClient(LogClient):
     def __init__(self, kafka: FakeKafka, max_poll_records: int, id_form: Callable[[int], str] = _plain_id) -> None:
         self._kafka = kafka
         self._max = max_poll_records
+        self.max_decompressed_bytes = 64 * 1024 * 1024
         self._id_form = id_form
         self.positions: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}  # under which leader what is before a position was written
@@ -434,11 +454,14 @@ class FakeLogClient(LogClient):
         if tp not in self._outside:
             position, epoch = self.positions[tp], self._epochs.get(tp)
             try:
-                return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch)
-            except (LookupError, DivergedError) as error:
+                most = self.max_decompressed_bytes
+                return self._kafka.fetch(tp, position, limit, self._fetch_bytes, epoch, most)
+            except (LookupError, DivergedError, UnreadableBatchError) as error:
                 self._outside[tp] = error
         why = self._outside[tp]
-        if isinstance(why, DivergedError):
+        if isinstance(why, UnreadableBatchError):
+            result.unreadable[tp] = why
+        elif isinstance(why, DivergedError):
             result.diverged[tp] = why.end
         else:
             result.out_of_range[tp] = self.positions[tp]

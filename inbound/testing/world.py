@@ -167,6 +167,7 @@ class World:
 
         def connect() -> FakeLogClient:
             log_clients.append(self.kafka.client())
+            log_clients[-1].max_decompressed_bytes = channel.parts.config.reader.max_decompressed_bytes
             return log_clients[-1]
 
         coordinator = coordinator or DynamicCoordinator()

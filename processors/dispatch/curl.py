@@ -230,7 +230,7 @@ class _Transfer:
     def __init__(self, pool: _Pool, open_socket: Any) -> None:
         self.pool = pool
         self.done: Done = lambda answer: None
-        self._chunks: list[bytes] = []
+        self._body = bytearray()  # not a list of pieces: one of a byte each takes a hundred times its size
         self._size = 0
         self._cut = False
         self._headers: list[tuple[bytes, bytes]] = []
@@ -271,7 +271,7 @@ class _Transfer:
     def begin(self, lines: list[bytes], body: bytes, done: Done) -> None:
         self.done = done
         if self._size:
-            self._chunks.clear()
+            self._body = bytearray()
             self._size, self._cut = 0, False
         self._headers.clear()
         joined = b"\n".join([b"", *lines, b""])
@@ -299,9 +299,7 @@ class _Transfer:
             return ACCEPTED
         retry_after = cast(int, handle.getinfo(pycurl.RETRY_AFTER)) if status >= 300 else 0
         problem = None if not code or self._cut else self._problem(code, text)
-        return Answer(
-            status, list(self._headers), b"".join(self._chunks), float(retry_after) or None, problem, self._cut
-        )
+        return Answer(status, list(self._headers), bytes(self._body), float(retry_after) or None, problem, self._cut)
 
     def _problem(self, code: int, text: str) -> str:
         target = self.pool.target
@@ -321,9 +319,9 @@ class _Transfer:
         room = self._most - self._size
         self._size += len(chunk)
         if len(chunk) <= room:
-            self._chunks.append(chunk)
+            self._body += chunk
             return len(chunk)
-        self._chunks.append(chunk[: max(room, 0)])
+        self._body += chunk[: max(room, 0)]
         self._cut = True
         return 0  # ends the transfer, and the connection with it
 

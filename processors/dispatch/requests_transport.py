@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
 import requests
@@ -50,6 +51,9 @@ class RequestsTransport(Transport):
         """Make the session for `target`; override it to mount adapters or to set `auth`."""
         session = requests.Session()
         session.trust_env = False
+        session.cookies.set_policy(
+            DefaultCookiePolicy(allowed_domains=())
+        )  # else a subscriber's would be kept, and sent, for ever
         adapter = TimedAdapter(pool_connections=1, pool_maxsize=target.connections, max_retries=0, pool_block=True)
         session.mount("http://", adapter)
         session.mount("https://", adapter)
@@ -92,21 +96,20 @@ class RequestsTransport(Transport):
                 target.url, data=body, headers=headers, timeout=(target.connect_timeout, target.timeout),
                 allow_redirects=False, stream=True,
             ) as response:  # fmt: skip
-                chunks, size = [], 0
+                taken = bytearray()  # not a list of pieces: one of a byte each takes a hundred times its size
                 for chunk in response.raw.stream(_CHUNK, decode_content=False):
                     if time.monotonic() > deadline:
                         return late
-                    chunks.append(chunk)
-                    size += len(chunk)
-                    if size > most:
+                    taken += chunk
+                    if len(taken) > most:
                         break
                 received = [(n.lower().encode(), v.encode("latin-1")) for n, v in response.headers.items()]
                 return Answer(
                     response.status_code,
                     received if target.wants_reply else (),
-                    b"".join(chunks)[:most],
+                    bytes(taken[:most]),
                     _seconds(response.headers) if response.status_code >= 300 else None,
-                    cut=size > most,
+                    cut=len(taken) > most,
                 )
         except requests.ConnectTimeout:
             return Answer(
@@ -126,10 +129,10 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
     A date counts from the answer's own Date: the receiver's clock is not ours.
     """
     retry_after = headers.get("Retry-After", "")
-    if retry_after.isdigit():
+    if retry_after.isascii() and retry_after.isdigit():
         return float(retry_after)
     try:
         until, now = (parsedate_to_datetime(text) for text in (retry_after, headers.get("Date", "")))
         return max(0.0, (until - now).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

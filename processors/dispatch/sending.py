@@ -286,7 +286,7 @@ class Sender:
             job.attempt += 1
             given_up = is_refusal(answer) or job.attempt > self.options.delivery.retry
             if given_up and not self._endless:
-                self._post_dead_letter(job, record, parts, error_extensions(target.url, answer),
+                self._post_dead_letter(job, record, parts, error_extensions(target.shown, answer),
                                        lambda: self._next_reply(job, left[1:]))  # fmt: skip
             else:
                 self._again(job, answer, target, send, endless=self._endless, what="its reply: ")
@@ -304,7 +304,7 @@ class Sender:
             job.work.failed("dead_lettered", answer.shown)
         job.attempt = 0
         record = job.entries[0].record
-        extra = error_extensions(self.targets.subscriber.url, answer)
+        extra = error_extensions(self.targets.subscriber.shown, answer)
         parts = self._encode(record)
         self._log.say("dead letter", "%s: the subscriber did not take offset %d (%s); it goes to the dead letter sink",
                   job.claim.tp, record.offset, answer.shown)  # fmt: skip
@@ -318,7 +318,7 @@ class Sender:
         tp = job.claim.tp
         if not self._endless:
             answer = Answer(0, problem=f"no CloudEvent: {reason}")
-            extra = error_extensions(self.targets.subscriber.url, answer)
+            extra = error_extensions(self.targets.subscriber.shown, answer)
             self._log.say("undecodable", "%s: the record at offset %d is no event: %s; it goes to the dead letter sink",
                       tp, record.offset, reason)  # fmt: skip
             parts = wrapped(*tp, record, self.options.mode)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.transport import Target
-from inbound.processors.http_values import header_text, tls_context
+from inbound.processors.http_values import DISPATCHED, header_text, tls_context
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ def targets_of(options: DispatchOptions) -> Targets:
             options.delivery.timeout,
             min(options.connect_timeout, options.delivery.timeout),
             options.connections,
-            (*own, *lines),
+            (f"{DISPATCHED}: 1".encode(), *own, *lines),
             wants_reply,
             options.ca_file,
             options.client_cert,

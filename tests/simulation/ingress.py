@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inbound.config import IngressConfig
-from inbound.ingress.connection import Connection, Limits, Listener
+from inbound.http.connection import Connection
+from inbound.http.listener import Limits, Listener
 from inbound.ingress.producers import ConfluentProducer, KafkaPythonProducer
 from inbound.ingress.receiver import REFUSED_EVENTS
 from inbound.ingress.server import Ingress
@@ -134,7 +135,7 @@ class Play:
             )
         self.loop = FakeLoop(self.clock)
         self.ingress = Ingress(config, {}, producer=self.producer, clock=self.clock.now)
-        self.ingress._loop = self.loop
+        self.ingress._server._loop = self.loop
         self.watch = self.ingress._watch
         self.listener = Listener(self.ingress.receiver, Limits(), self.loop)
         self.clients = [Client(self.listener, self.clock) for _ in range(4)]

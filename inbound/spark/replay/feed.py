@@ -95,6 +95,7 @@ def from_kafka(connect: Callable[[], LogClient], unit: Unit, first: int, end: in
     Raises:
         BrokerUnavailableError: Kafka is away.
         OffsetOutOfRangeError: they are not in the log any more.
+        UnreadableBatchError: they become too large when they are decompressed, or are broken.
     """
     client = connect()
     try:
@@ -104,6 +105,8 @@ def from_kafka(connect: Callable[[], LogClient], unit: Unit, first: int, end: in
             poll = client.poll(0.5)
             if unit.tp in poll.out_of_range:
                 raise OffsetOutOfRangeError(*unit.tp, position, *client.log_ranges([unit.tp]).get(unit.tp, (end, end)))
+            if unit.tp in poll.unreadable:
+                raise poll.unreadable[unit.tp]
             fetched = poll.fetched.get(unit.tp)
             if fetched is None:
                 if time.monotonic() - heard > SILENCE:

@@ -1,4 +1,4 @@
-"""What the ingress answers, as bytes on the wire."""
+"""What a server answers, as bytes on the wire."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import email.utils
 from http import HTTPStatus
 from typing import NamedTuple
 
+TEXT = "text/plain; charset=utf-8"
+
 
 class Answer(NamedTuple):
-    """One answer: `reason` is its body, one line for whoever asked."""
+    """One answer: `reason` is its body, one line for whoever asked, unless there is a `body`."""
 
     status: int
     reason: str = ""
@@ -18,13 +20,17 @@ class Answer(NamedTuple):
     headers: tuple[str, ...] = ()
     #: No further request can be read on this connection.
     last: bool = False
+    body: bytes | None = None
+    content_type: str = TEXT
 
     def encode(self, date: bytes, *, close: bool, without_body: bool = False) -> bytes:
         """Return the whole message; `date` is the value of its header, `without_body` for an answer to HEAD."""
-        body = f"{self.reason}\n".encode() if self.reason else b""
+        body = self.body
+        if body is None:
+            body = f"{self.reason}\n".encode() if self.reason else b""
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", *self.headers]
         if body:
-            lines.append("Content-Type: text/plain; charset=utf-8")
+            lines.append(f"Content-Type: {self.content_type}")
         if self.retry_after is not None:
             lines.append(f"Retry-After: {self.retry_after}")
         if close:

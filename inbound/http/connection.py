@@ -1,47 +1,38 @@
-"""One HTTP/1.1 connection of the ingress: llhttp reads, everything is bounded, answers go out in the order of requests.
+"""One HTTP/1.1 connection of a server: llhttp reads, everything is bounded, answers go out in the order of requests.
 
-All in the event loop's thread. Why not a ready-made server: docs/decisions/0021-ingress-server.md.
+All in the event loop's thread. What is not clear is refused, and nothing more is read: a proxy before us may have read it
+otherwise. Why not a ready-made server: docs/decisions/0054-one-http-server.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import httptools
 
-from inbound.ingress.answers import ACCEPTED, Answer, http_date
+from inbound.http.answers import ACCEPTED, Answer
+from inbound.http.listener import Client, Listener, Waits
+from inbound.http.tls import name_of
 from inbound.processors.spans import Served
 
 #: Name of a header as it came -> as `SPECIAL` has it, or "". Bounded: they come from the network.
 _special: dict[bytes, str] = {}
-_NAMES_KEPT = 4096
+_NAMES_KEPT, _LONGEST_KEPT = 4096, 64
 _HOP_BY_HOP = frozenset({b"connection", b"upgrade", b"http2-settings"})
-#: Headers that the ingress itself looks at. Each may be there once.
-SPECIAL = frozenset({"authorization", "content-encoding", "content-length", "expect", "host", "origin"})
+#: Headers that a server itself looks at. Each may be there once.
+SPECIAL = frozenset(
+    {"authorization", "content-encoding", "content-length", "expect", "host", "origin", "transfer-encoding"}
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What one connection may do. Times in seconds, sizes in bytes."""
-
-    head_bytes: int = 64 * 1024
-    request_seconds: float = 30.0  # from the first byte of a request to its last
-    idle_seconds: float = 75.0  # between two requests
-    answer_seconds: float = 30.0  # until the client has taken an answer
-    linger_seconds: float = 2.0  # how long a client that gets no further may go on sending, so that it reads the answer
-    connections: int = 2000
-    pipelined: int = 128  # requests of one connection that are not answered
-
-
-class Request:
+class Incoming:
     """One request; the handler answers it once, by `respond`."""
 
     __slots__ = (
-        "answer", "body", "candidates", "connection", "head_size", "headers", "keep_alive", "method", "refused", "reserved",
-        "served", "size", "special", "target",
+        "answer", "body", "candidates", "coming", "connection", "head_size", "headers", "keep_alive", "length", "method", "refused",
+        "reserved", "served", "size", "special", "target",
     )  # fmt: skip
 
     def __init__(self, connection: Connection) -> None:
@@ -52,12 +43,14 @@ class Request:
         self.special: dict[str, bytes] = {}  # those of `SPECIAL`, by name in lower case
         self.body: bytes | bytearray = b""
         self.head_size = 0  # of the target and the headers
+        self.length: int | None = None  # of the body, as announced
         self.size = 0  # of the body so far
         self.keep_alive = True
         self.refused = False  # answered before its body was there
         self.answer: Answer | None = None
-        # The handler's own: bytes that it holds, the topics that it may be for, and the span that is made of it, if one is.
-        self.reserved = 0
+        # The handler's own: bytes that it holds, how many of them while more are to come, the topics that it may be for, and the
+        # span that is made of it, if one is.
+        self.reserved = self.coming = 0
         self.served: Served | None = None
         self.candidates: tuple[str, ...] = ()
 
@@ -67,86 +60,32 @@ class Request:
         self.connection.answered()
 
 
-class Handler(Protocol):
-    """What is done with requests."""
-
-    def head(self, request: Request) -> Answer | None:
-        """Say whether to read the body (None), or what to answer without it."""
-
-    def grows(self, request: Request, count: int) -> Answer | None:
-        """So many more bytes of the body came: go on (None), or answer."""
-
-    def complete(self, request: Request) -> None:
-        """The body is there: answer now or later."""
-
-    def count(self, answer: Answer) -> None:
-        """The connection itself has answered: what came was no whole request."""
-
-    def over(self, request: Request) -> None:
-        """The request is answered, or will never be complete. May be called again."""
-
-
-class Listener:
-    """What the connections of one listener share: the handler, the limits, the time, and who is there."""
-
-    def __init__(self, handler: Handler, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
-        self.handler = handler
-        self.limits = limits
-        self.loop = loop
-        self.connections: set[Connection] = set()
-        self.refused = 0  # connections closed because there were too many
-        self.draining = False
-        self._dirty: list[Connection] = []
-        self.tick(0.0)
-
-    def tick(self, wall: float) -> None:
-        """Once a second: renew the date, close what is overdue. `wall` is the Unix time."""
-        self.date = http_date(wall)
-        self.accepted = ACCEPTED.encode(self.date, close=False)
-        now = self.loop.time()
-        for connection in [c for c in self.connections if c.deadline <= now]:
-            connection.expire()
-
-    def dirty(self, connection: Connection) -> None:
-        """Have `connection` write its answers when all that is ready now has been answered."""
-        if not self._dirty:
-            self.loop.call_soon(self._flush)
-        self._dirty.append(connection)
-
-    def drain(self, grace: float) -> None:
-        """Answer what is under way, saying that the connection ends; who is idle may still ask once within `grace` s."""
-        self.draining = True
-        limit = self.loop.time() + grace
-        for connection in list(self.connections):
-            if connection.idle:
-                connection.deadline = min(connection.deadline, limit)
-                if not connection.served:
-                    connection.expire()
-
-    def _flush(self) -> None:
-        dirty, self._dirty = self._dirty, []
-        for connection in dirty:
-            connection.flush()
-
-
 class Connection(asyncio.Protocol):
-    """One client."""
+    """One client: a `Client` of its listener."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, handshake: Client | None = None) -> None:
+        """`handshake` has its place among the connections up to now."""
         self._listener = listener
+        self._handshake = handshake
         self._handler = listener.handler
         self._limits = listener.limits
         self._transport: Any = None
         self._parser = httptools.HttpRequestParser(self)
-        self._reading: Request | None = None  # not complete yet
-        self._pending: deque[Request] = deque()  # in their order, until their answers are written
+        self._reading: Incoming | None = None  # not complete yet
+        self._pending: deque[Incoming] = deque()  # in their order, until their answers are written
         self._most_head = listener.limits.head_bytes
         self._queued = False  # in the listener's list of those that have answers
         self._paused = False  # not reading
         self._blocked = False  # the client does not take answers
         self._deaf = False  # what comes is thrown away
         self._ended = False  # the last answer is written
+        self._rest = b""  # came while there were requests enough
+        self._overhead = 0  # bytes of the request that is read, over those that make a head, or a body
         self.served = False
+        self.hung_up = False  # the client sends nothing more
+        self.address = ""
+        self.certificate: str | None = None  # whom the client's certificate names, if it showed one; it is verified
+        self.since = 0.0
         self.deadline = float("inf")
 
     @property
@@ -154,68 +93,84 @@ class Connection(asyncio.Protocol):
         """Whether nothing is read or answered."""
         return self._reading is None and not self._pending
 
+    @property
+    def unread(self) -> int:
+        """How many bytes of answers the client has not taken yet."""
+        return int(self._transport.get_write_buffer_size())
+
+    @property
+    def waits(self) -> Waits:
+        """What it waits for."""
+        if self._pending and self._pending[0] is not self._reading:  # also while the next request comes
+            return Waits.FOR_US
+        return Waits.FOR_ITS_CLIENT_TO_READ if self._blocked else Waits.FOR_ITS_CLIENT
+
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        listener = self._listener
-        if len(listener.connections) >= self._limits.connections:
-            listener.refused += 1
-            transport.abort()
-            return
-        listener.connections.add(self)
-        self.deadline = listener.loop.time() + self._limits.request_seconds
+        self.address = address_of(transport)
+        encrypted = transport.get_extra_info("ssl_object")
+        self.certificate = name_of(encrypted) if encrypted is not None else None
+        self.since = self._listener.loop.time()
+        self.deadline = self.since + self._limits.request_seconds
+        if self._handshake is not None:
+            self._listener.replace(self._handshake, self)
+        elif not self._listener.admit(self):
+            self._deaf = self._ended = True
+            transport.write(self._listener.full)
+            transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._listener.connections.discard(self)
-        self._deaf = self._ended = True
+        self._listener.leave(self)
+        self._deaf = self._ended = self.hung_up = True
         self._give_up_reading()
 
     def eof_received(self) -> bool:
         """A client may end its side and still wait for answers (but not with TLS, which knows no half of an end)."""
-        self._deaf = True
+        self._deaf = self.hung_up = True
         self._give_up_reading()
+        self._await_answers()
         return bool(self._pending) and bool(self._transport.can_write_eof())
 
     def data_received(self, data: bytes) -> None:
-        while not self._deaf:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                data = self._without_upgrade() + data[upgrade.args[0] :]
-                continue
-            except (httptools.HttpParserCallbackError, httptools.HttpParserError) as error:
-                self._malformed(error)
-            return
+        self._rest = self._rest + data if self._rest else data
+        if not self._paused:
+            self._feed()
 
     def pause_writing(self) -> None:
         self._blocked = True
         self._pace()
+        self.since = self._listener.loop.time()
         self.deadline = self._listener.loop.time() + self._limits.answer_seconds
 
     def resume_writing(self) -> None:
         self._blocked = False
         self._pace()
-        self._set_deadline()
+        if self._deaf:
+            self._await_answers()
+        else:
+            self._set_deadline()
 
     # -- httptools ---------------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        self._reading = Request(self)
-        self.deadline = self._listener.loop.time() + self._limits.request_seconds
+        self._reading = Incoming(self)
+        self.since = self._listener.loop.time()
+        self.deadline = self.since + self._limits.request_seconds
 
     def on_url(self, url: bytes) -> None:
         request = self._request
         request.head_size += len(url)
         if request.head_size > self._most_head:
-            raise TooLargeError
+            raise RefusedError(Answer(414, f"the target has more than {self._most_head // 1024} KiB"))
         request.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         request = self._reading or self._request
         request.head_size += len(name) + len(value) + 4
         if request.head_size > self._most_head:
-            raise TooLargeError
+            raise RefusedError(self._too_large_head)
         if request.method:
             return  # a trailer: behind the body nothing may change what the event is
         request.headers.append((name, value))
@@ -224,7 +179,7 @@ class Connection(asyncio.Protocol):
             special = _learn(name)
         if special:
             if special in request.special:
-                raise RepeatedError(special)
+                raise RefusedError(Answer(400, f"the header {special} is there more than once"))
             request.special[special] = value
 
     def on_headers_complete(self) -> None:
@@ -232,7 +187,9 @@ class Connection(asyncio.Protocol):
         request.method = self._parser.get_method()
         if self._parser.should_upgrade():
             return  # the parser takes the request to end here: see `_without_upgrade`
-        request.keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
+        version = self._parser.get_http_version()
+        _check_head(request, version)
+        request.keep_alive = self._parser.should_keep_alive() and version == "1.1"
         self._pending.append(request)
         refusal = self._handler.head(request)
         if refusal is not None:
@@ -242,9 +199,9 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         request = self._request
+        request.size += len(body)
         if request.refused:
             return
-        request.size += len(body)
         refusal = self._handler.grows(request, len(body))
         if refusal is not None:
             self._refuse(request, refusal)
@@ -287,13 +244,14 @@ class Connection(asyncio.Protocol):
             else:
                 without_body = request.method == b"HEAD"
                 written.append(answer.encode(listener.date, close=self._ended, without_body=without_body))
+        self.since = listener.loop.time()
         if written and not self._transport.is_closing():
             self.served = True
             self._transport.write(written[0] if len(written) == 1 else b"".join(written))
         if self._ended:
             self._finish()
         elif self._deaf and not pending:
-            self._transport.close()
+            self._close()
         else:
             self._pace()
             self._set_deadline()
@@ -301,12 +259,12 @@ class Connection(asyncio.Protocol):
     def expire(self) -> None:
         """The deadline has passed."""
         self.deadline = float("inf")
-        if self._blocked:
+        if self._blocked or self._transport.is_closing():
             self._transport.abort()
         elif self._reading is not None and not self._deaf:
             self._end_with(Answer(408, "the request did not come to its end in time; send it again", last=True))
         else:
-            self._transport.close()
+            self._close()
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -315,17 +273,54 @@ class Connection(asyncio.Protocol):
     # -- inside ------------------------------------------------------------------------------------------------------
 
     @property
-    def _request(self) -> Request:
+    def _request(self) -> Incoming:
         if self._reading is None:
             raise RuntimeError("the parser reported a part of a request before its begin")
         return self._reading
 
+    @property
+    def _too_large_head(self) -> Answer:
+        return Answer(431, f"the request line and the headers have more than {self._limits.head_bytes // 1024} KiB")
+
+    def _feed(self) -> None:
+        """Have what came parsed, as long as there are not too many requests that wait for their answers."""
+        while self._rest and not (self._paused or self._deaf):
+            step = self._limits.feed_bytes
+            piece, self._rest = self._rest[:step], self._rest[step:]
+            request = self._reading
+            size = request.size if request is not None else 0
+            try:
+                self._parser.feed_data(piece)
+                self._watch_overhead(request, len(piece) - (request.size - size if request is not None else 0))
+            except httptools.HttpParserUpgrade as upgrade:
+                self._rest = self._without_upgrade() + piece[upgrade.args[0] :] + self._rest
+            except (httptools.HttpParserCallbackError, httptools.HttpParserError, RefusedError) as error:
+                self._malformed(error)
+        if self._deaf:
+            self._rest = b""
+
+    def _watch_overhead(self, request: Incoming | None, more: int) -> None:
+        """Bound what is no head yet, and what of a body is no body: the parser keeps a header until it is whole."""
+        if request is None or request is not self._reading:
+            self._overhead = 0
+            return
+        self._overhead += more
+        if self._overhead > self._limits.head_bytes + 8 * request.size:  # a chunk of one byte has five beside it
+            raise RefusedError(self._too_large_head)
+
+    def _go_on(self) -> None:
+        """There is room for requests again: first for those that have come already."""
+        self._feed()
+        if not (self._paused or self._transport.is_closing()):
+            self._transport.resume_reading()
+
     def _without_upgrade(self) -> bytes:
         """Return the head of the request that asks for another protocol, to be read as one that does not.
 
-        To go on in HTTP/1.1 is every server's right, and what clients that offer HTTP/2 expect.
+        To go on as it began is every server's right, and what clients that offer HTTP/2 expect.
         """
         request = self._request
+        version = self._parser.get_http_version().encode()
         self._parser = httptools.HttpRequestParser(self)
         method = b"GET" if request.method == b"CONNECT" else request.method
         target = request.target if request.method != b"CONNECT" else b"/"  # answered with 405
@@ -335,9 +330,9 @@ class Connection(asyncio.Protocol):
             else []
         )
         kept = [b"%b: %b" % pair for pair in request.headers if pair[0].lower() not in _HOP_BY_HOP]
-        return b"\r\n".join([b"%b %b HTTP/1.1" % (method, target), *kept, *closes, b"", b""])
+        return b"\r\n".join([b"%b %b HTTP/%b" % (method, target, version), *kept, *closes, b"", b""])
 
-    def _refuse(self, request: Request, answer: Answer) -> None:
+    def _refuse(self, request: Incoming, answer: Answer) -> None:
         """Answer before the body has come: it is read, and thrown away, unless the connection ends."""
         request.refused = True
         request.body = b""
@@ -348,28 +343,30 @@ class Connection(asyncio.Protocol):
 
     def _malformed(self, error: Exception) -> None:
         cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
-        if isinstance(cause, TooLargeError):
-            most = self._limits.head_bytes // 1024
-            self._end_with(Answer(431, f"the request line and the headers have more than {most} KiB", last=True))
-        elif isinstance(cause, RepeatedError):
-            self._end_with(Answer(400, f"the header {cause} is there more than once", last=True))
+        refused = cause if isinstance(cause, RefusedError) else error
+        if isinstance(refused, RefusedError):
+            self._end_with(refused.answer._replace(last=True))
         elif cause is not None:
-            self._end_with(Answer(500, "it failed; see the log of the ingress", last=True))
+            self._end_with(Answer(500, "it failed; see the log of the process", last=True))
             raise cause  # a defect of ours: the loop logs it
+        elif "HTTP version" in str(error):
+            self._end_with(Answer(505, f"{error}; this is HTTP/1.1", last=True))
         else:
             self._end_with(Answer(400, f"this is no HTTP/1.1 request: {error}", last=True))
 
     def _end_with(self, answer: Answer) -> None:
         """Answer what was being read, and read nothing more."""
         self._deaf = True
-        request = self._reading or Request(self)
+        request = self._reading or Incoming(self)
         if not request.refused:
             if request not in self._pending:
                 self._pending.append(request)
             self._handler.count(answer)
             self._refuse(request, answer)
+            self._await_answers()
         elif request in self._pending and request.answer is not None:
             request.answer = request.answer._replace(last=True)
+            self._await_answers()
         else:
             self._ended = True
             self._finish()
@@ -382,7 +379,7 @@ class Connection(asyncio.Protocol):
         self._deaf = True
         self._give_up_reading()
         if not still_sending:
-            self._transport.close()
+            self._close()
             return
         if self._transport.can_write_eof():
             self._transport.write_eof()
@@ -390,6 +387,11 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
         self.deadline = self._listener.loop.time() + self._limits.linger_seconds
+
+    def _close(self) -> None:
+        """Close when the client has taken what is written; it has so long for it."""
+        self.deadline = self._listener.loop.time() + self._limits.answer_seconds
+        self._transport.close()
 
     def _give_up_reading(self) -> None:
         """What has not come to its end never will."""
@@ -399,8 +401,13 @@ class Connection(asyncio.Protocol):
             if request in self._pending and not request.refused:
                 self._pending.remove(request)
 
+    def _await_answers(self) -> None:
+        """Nothing more is read: what was read is answered, however long that takes. The deadline was the next request's."""
+        if self._pending and not (self._blocked or self._ended):
+            self.deadline = float("inf")
+
     def _set_deadline(self) -> None:
-        if self._reading is None and not self._blocked and not self._deaf:
+        if self._reading is None and not (self._blocked or self._deaf or self._transport.is_closing()):
             self.deadline = float("inf") if self._pending else self._listener.loop.time() + self._limits.idle_seconds
 
     def _pace(self) -> None:
@@ -413,21 +420,54 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
             self.deadline = float("inf")
         else:
-            self._transport.resume_reading()
             self.deadline = self._listener.loop.time() + self._limits.request_seconds
+            self._listener.loop.call_soon(self._go_on)
 
 
 def _learn(name: bytes) -> str:
     lower = name.decode("latin-1").lower()
     special = lower if lower in SPECIAL else ""
-    if len(_special) < _NAMES_KEPT:
+    if len(_special) < _NAMES_KEPT and len(name) <= _LONGEST_KEPT:
         _special[name] = special
     return special
 
 
-class TooLargeError(Exception):
-    """The head of a request."""
+def _check_head(request: Incoming, version: str) -> None:
+    """Refuse what the parser lets pass, and others may read in another way."""
+    special = request.special
+    if version not in ("1.0", "1.1"):
+        raise RefusedError(Answer(505, f"HTTP/{version} is not spoken here; this is HTTP/1.1"))
+    if version == "1.1" and "host" not in special:
+        raise RefusedError(Answer(400, "HTTP/1.1 asks for a header Host"))
+    if not request.target.startswith(b"/") and (request.method, request.target) != (b"OPTIONS", b"*"):
+        scheme, _, rest = request.target.partition(b"://")  # as to a proxy
+        if (
+            scheme.lower() not in (b"http", b"https")
+            or rest.partition(b"/")[0].lower() != special.get("host", b"").lower()
+        ):
+            raise RefusedError(
+                Answer(400, f"the target {request.target[:80]!r} is neither a path nor on the host that Host names")
+            )
+    length = special.get("content-length")
+    if length is not None:
+        digits = length.strip().lstrip(b"0") or b"0"  # Python reads no number of thousands of digits, zeros or not
+        request.length = int(digits)  # the parser has seen to it that these are digits, and not too many
+    coding = special.get("transfer-encoding")
+    if coding is not None and (version == "1.0" or coding.strip().lower() != b"chunked"):
+        raise RefusedError(
+            Answer(501, "of transfer codings only `chunked` is known, in HTTP/1.1; send the body as it is")
+        )
 
 
-class RepeatedError(Exception):
-    """A header that may be there once."""
+class RefusedError(Exception):
+    """A request that is not read on."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.reason)
+        self.answer = answer
+
+
+def address_of(transport: Any) -> str:
+    """Return the address that a connection comes from."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
