@@ -131,6 +131,7 @@ def fuzzed(embedded_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[Fuzzed
         made.scene.close()
 
 
+@pytest.mark.timeout(SECONDS + 900)
 def test_attackers_change_nothing_and_break_nothing(fuzzed: Fuzzed) -> None:
     """No crash, no answer that blames us, nothing changed, no secret told; threads, files and memory as before."""
     nodes = fuzzed.nodes()
