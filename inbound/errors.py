@@ -127,22 +127,23 @@ class UnreadableBatchError(PartitionError):
         cls, topic: str, partition: int, offset: int, next_offset: int, size: int, limit: int
     ) -> UnreadableBatchError:
         """Return what says that `size` bytes of a producer become more than `limit`; `next_offset` is behind the batch."""
-        return cls(
-            topic, partition, offset,
-            f"{size} bytes become more than {limit} (reader.max_decompressed_bytes) when they are decompressed; raise that, or "
-            f"move the group past it, to {next_offset} (inbound offsets reset)", broken=False,
-        )  # fmt: skip
+        why = f"{size} bytes become more than {limit} (reader.max_decompressed_bytes) when they are decompressed; raise that"
+        return cls._beyond_a_bound(topic, partition, offset, next_offset, why)
 
     @classmethod
     def too_many_headers(
         cls, topic: str, partition: int, offset: int, next_offset: int, most: int
     ) -> UnreadableBatchError:
         """Return what says that its records have more than `most` headers; `next_offset` is behind the batch."""
-        return cls(
-            topic, partition, offset,
-            f"its records have more than {most} headers; see who publishes that, raise reader.max_decompressed_bytes, or move the "
-            f"group past it, to {next_offset} (inbound offsets reset)", broken=False,
-        )  # fmt: skip
+        why = f"its records have more than {most} headers; see who publishes that, raise reader.max_decompressed_bytes"
+        return cls._beyond_a_bound(topic, partition, offset, next_offset, why)
+
+    @classmethod
+    def _beyond_a_bound(
+        cls, topic: str, partition: int, offset: int, next_offset: int, why: str
+    ) -> UnreadableBatchError:
+        way_out = f"or move the group past it, to {next_offset} (inbound offsets reset)"
+        return cls(topic, partition, offset, f"{why}, {way_out}", broken=False)
 
 
 class ProcessorError(InboundError):

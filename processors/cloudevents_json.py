@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from inbound.processors.cloudevents_values import Refused, check_work, read_json
+from inbound.processors.cloudevents_values import Refused, check_work, read_checked_json
 
 _BLANKS = b" \t\n\r"
 _SPACE = re.compile(r"[ \t\n\r]*").match
@@ -37,7 +37,7 @@ def parse_json(raw: bytes) -> Any:
     try:
         return from_json(raw, allow_inf_nan=False)
     except ValueError:
-        return read_json(raw)
+        return read_checked_json(raw)
 
 
 def members_of(text: str) -> dict[str, str]:

@@ -109,7 +109,7 @@ class Rights:
     def _is_named(self, request: Request) -> bool:
         if request.host is None:
             return True  # HTTP/1.0: no browser asks so
-        host = _hostname(f"//{request.host or ''}")
+        host = _hostname(f"//{request.host}")
         return host in self._hosts or _is_address(host)
 
     def _has_token(self, request: Request) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import os
 import resource
@@ -18,6 +17,7 @@ from inbound.config import IngressConfig
 from inbound.errors import ConfigError, InboundError
 from inbound.http.addresses import url_of
 from inbound.http.listener import Limits
+from inbound.http.rights import is_loopback
 from inbound.http.serving import HttpServer, listening_at
 from inbound.http.tls import Certificates, PemFiles
 from inbound.ingress.producers import Producer, make_producer
@@ -87,7 +87,7 @@ class Ingress:
                 "ingress: %d clients at a time, not max_connections (%d): half of the files that this process may open; to take "
                 "more, raise that (ulimit -n, LimitNOFILE)", clients, self._config.max_connections,
             )  # fmt: skip
-        if self._token is None and self._config.tls is None and not _is_loopback(self._address[0]):
+        if self._token is None and self._config.tls is None and not is_loopback(self._address[0]):
             log.warning(
                 "ingress: whoever reaches %s may post; set ingress.token_file or ingress.tls to ask for more", self.url
             )
@@ -199,10 +199,3 @@ def _bound(config: IngressConfig, shared: bool) -> socket.socket:
             errno.EACCES: "use a port above 1023, or give this user the right to it",
         }.get(error.errno or 0, "use an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all")
         raise ConfigError(f"ingress.listen: cannot listen on {config.listen}: {reason}; {way_out}") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -231,7 +231,6 @@ class _Transfer:
         self.pool = pool
         self.done: Done = lambda answer: None
         self._body = bytearray()  # not a list of pieces: one of a byte each takes a hundred times its size
-        self._size = 0
         self._cut = False
         self._headers: list[tuple[bytes, bytes]] = []
         target = pool.target
@@ -270,9 +269,9 @@ class _Transfer:
 
     def begin(self, lines: list[bytes], body: bytes, done: Done) -> None:
         self.done = done
-        if self._size:
+        if self._body or self._cut:
             self._body = bytearray()
-            self._size, self._cut = 0, False
+            self._cut = False
         self._headers.clear()
         joined = b"\n".join([b"", *lines, b""])
         if b"\ncontent-type:" not in joined:
@@ -295,7 +294,7 @@ class _Transfer:
         """Return what came of the request that has ended with libcurl's `code` (0: well)."""
         handle = self.handle
         status = cast(int, handle.getinfo(pycurl.RESPONSE_CODE))
-        if status == 202 and not code and not self._size and not self._headers:
+        if status == 202 and not code and not self._body and not self._headers:
             return ACCEPTED
         retry_after = cast(int, handle.getinfo(pycurl.RETRY_AFTER)) if status >= 300 else 0
         problem = None if not code or self._cut else self._problem(code, text)
@@ -316,12 +315,11 @@ class _Transfer:
         return f"the connection broke ({text})" if text else f"the connection broke (libcurl's error {code})"
 
     def _write(self, chunk: bytes) -> int:
-        room = self._most - self._size
-        self._size += len(chunk)
+        room = self._most - len(self._body)
         if len(chunk) <= room:
             self._body += chunk
             return len(chunk)
-        self._body += chunk[: max(room, 0)]
+        self._body += chunk[:room]
         self._cut = True
         return 0  # ends the transfer, and the connection with it
 
