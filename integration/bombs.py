@@ -12,9 +12,13 @@ import snappy
 import zstandard
 from kafka.record.util import calc_crc32c
 
+from tests.waiting import until
+
 MIB = 2**20
 #: Answers of a broker.
 NONE, MESSAGE_TOO_LARGE = 0, 10
+#: It has heard of the topic, or that it leads the partition, only a moment after the controller's word for it.
+_NOT_YET = {3, 6}
 _PRODUCE, _VERSION = 0, 7
 _XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 
@@ -28,7 +32,18 @@ def bomb(codec: str, mib: int) -> bytes:
 
 
 def publish(servers: str, topic: str, partition: int, batch: bytes) -> int:
-    """Have a broker append a batch as it is. Returns its error code."""
+    """Have a broker append a batch as it is, as soon as it leads the partition. Returns its error code."""
+    answers: list[int] = []
+
+    def answered() -> bool:
+        answers.append(_publish_once(servers, topic, partition, batch))
+        return answers[-1] not in _NOT_YET
+
+    until(answered, 30, lambda: f"{topic}-{partition} has its leader at {servers}: {answers[-1]}")
+    return answers[-1]
+
+
+def _publish_once(servers: str, topic: str, partition: int, batch: bytes) -> int:
     host, port = servers.split(",")[0].rsplit(":", 1)
     request = struct.pack(">hhi", _PRODUCE, _VERSION, 1) + _text("bomb") + struct.pack(">hhii", -1, -1, 60_000, 1)
     request += _text(topic) + struct.pack(">iii", 1, partition, len(batch)) + batch
