@@ -218,6 +218,8 @@ class Maker:
         lines += [self._header() for _ in range(rng.randrange(5))]
         if rng.random() < 0.8 and not any(line.startswith(b"Host:") for line in lines):
             lines.append(b"Host: localhost")  # without one nothing but the head is looked at
+        if self.tokens and rng.random() < 0.5 and not any(b"uthorization" in line for line in lines):
+            lines.append(f"Authorization: Bearer {rng.choice(self.tokens)}".encode())  # who may, gets further
         body = b""
         if rng.random() < 0.5:
             body = rng.choice(BODIES)

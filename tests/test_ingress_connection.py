@@ -180,6 +180,13 @@ def test_no_bytes_are_too_much_for_it(pieces: list[bytes]) -> None:
     assert (stage.receiver.counters.in_flight_bytes, stage.listener.connections) == (0, {})
 
 
+def test_what_an_answer_quotes_of_a_request_stays_on_its_line() -> None:
+    """A target's `%0d%0a` would else be a line of its own to whoever reads the answer, or logs it."""
+    answer = Stage().post(request(target="/topics/a%0d%0aX-Injected:%20yes%E2%80%A8b"))
+
+    assert answer.endswith(b"topic a??X-Injected: yes?b: not one that may be posted to here; see ingress.topics\n")
+
+
 def test_the_body_of_a_refused_request_is_read_however_it_comes() -> None:
     """A client that is told 404, or to come again later, may send all of it, and ask again on the same connection."""
     stage = Stage()

@@ -27,7 +27,7 @@ class Answer(NamedTuple):
         """Return the whole message; `date` is the value of its header, `without_body` for an answer to HEAD."""
         body = self.body
         if body is None:
-            body = f"{self.reason}\n".encode() if self.reason else b""
+            body = f"{one_line(self.reason)}\n".encode() if self.reason else b""
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", *self.headers]
         if body:
             lines.append(f"Content-Type: {self.content_type}")
@@ -40,6 +40,11 @@ class Answer(NamedTuple):
 
 
 ACCEPTED = Answer(202)
+
+
+def one_line(text: str) -> str:
+    """Return a text, perhaps quoting what somebody sent, as one line: what is not printable as `?`."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def http_date(unix_time: float) -> bytes:
