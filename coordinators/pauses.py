@@ -29,6 +29,7 @@ from inbound.coordinators.zookeeper import (
     unavailable,
 )
 from inbound.errors import ZkAmbiguousError, ZkUnavailableError
+from inbound.printable import printable
 
 #: Who pauses by command.
 OPERATOR = "operator"
@@ -88,7 +89,7 @@ def decode_pause(name: str, data: bytes) -> Pause:
 
 def one_line(text: str) -> str:
     """Return what can be shown of a text in one line of a log or a status."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:LONGEST_TEXT]
+    return " ".join(printable(text, " ").split())[:LONGEST_TEXT]
 
 
 # -- a member's side -----------------------------------------------------------------------------------------------

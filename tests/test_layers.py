@@ -26,6 +26,7 @@ LEAVES = {
     "inbound.errors",
     "inbound.instruments",
     "inbound.latch",
+    "inbound.printable",
     "inbound.repeats",
     "inbound.topic_partition",
 }

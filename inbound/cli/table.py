@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from inbound.printable import printable
+
 Cell = str | int | float | None
 
 
@@ -35,7 +37,7 @@ def number(cell: Cell) -> str:
 
 def one_line(text: str) -> str:
     """Return `text` on one line, and so that it cannot steer the terminal: it may come from records and servers."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return printable(" ".join(text.split()))
 
 
 def count(n: int, singular: str) -> str:

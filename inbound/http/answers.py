@@ -6,6 +6,8 @@ import email.utils
 from http import HTTPStatus
 from typing import NamedTuple
 
+from inbound.printable import printable
+
 TEXT = "text/plain; charset=utf-8"
 
 
@@ -27,7 +29,7 @@ class Answer(NamedTuple):
         """Return the whole message; `date` is the value of its header, `without_body` for an answer to HEAD."""
         body = self.body
         if body is None:
-            body = f"{one_line(self.reason)}\n".encode() if self.reason else b""
+            body = f"{printable(self.reason)}\n".encode() if self.reason else b""
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", *self.headers]
         if body:
             lines.append(f"Content-Type: {self.content_type}")
@@ -40,11 +42,6 @@ class Answer(NamedTuple):
 
 
 ACCEPTED = Answer(202)
-
-
-def one_line(text: str) -> str:
-    """Return a text, perhaps quoting what somebody sent, as one line: what is not printable as `?`."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def http_date(unix_time: float) -> bytes:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-from inbound.http.answers import TEXT, one_line
+from inbound.http.answers import TEXT
 from inbound.http.status_page import status_page, wants_html
 from inbound.metrics import Exposition, Snapshot
+from inbound.printable import printable
 from inbound.status import ProcessStatus
 
 HTML = "text/html; charset=utf-8"
@@ -36,7 +37,7 @@ class Page:
 
 def text(code: int, *lines: str) -> Page:
     """Return a page of plain text."""
-    return Page(code, "".join(f"{one_line(line)}\n" for line in lines).encode())
+    return Page(code, "".join(f"{printable(line)}\n" for line in lines).encode())
 
 
 class Pages:

@@ -141,9 +141,8 @@ class _LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]
         _, value = self._read_key_value(key_offset)
         if value is None:
             raise ValueError("the value of a compressed message is missing")
-        return self._decompress_within(
-            self.compression_type, value, self._offset, self._offset + 1
-        )  # that of the last one
+        last = self._offset  # a message that holds others has the offset of the last one
+        return self._decompress_within(self.compression_type, value, last, last + 1)
 
 
 def beyond(parts: Mapping[KafkaPartition, Any], limit: int) -> set[KafkaPartition]:
@@ -152,9 +151,11 @@ def beyond(parts: Mapping[KafkaPartition, Any], limit: int) -> set[KafkaPartitio
     `parts` are answers that wait, each with what it has become: their partitions were paused in the midst of one. The largest
     go first; one alone may be as large as it is.
     """
-    largest = sorted(parts, key=lambda key: parts[key].bounded.made)
     total = sum(part.bounded.made for part in parts.values())
     found: set[KafkaPartition] = set()
+    if total <= limit:  # nearly always, and asked with each poll
+        return found
+    largest = sorted(parts, key=lambda key: parts[key].bounded.made)
     while total > limit and len(largest) > 1:
         key = largest.pop()
         total -= parts[key].bounded.made
@@ -179,10 +180,8 @@ def bounded_parts(fetcher: Fetcher, subscription: Any, limit: int) -> None:
         def take(self, n: int | None = None) -> list[Any]:
             try:
                 taken: list[Any] = super().take(n)
-            except (
-                UnreadableBatchError,
-                MemoryError,
-            ):  # that there is no memory is not about the batch: it is fetched again
+            except (UnreadableBatchError, MemoryError):
+                # That there is no memory is not about the batch: it is fetched again.
                 self.drain()
                 raise
             except Exception as error:  # what it raises for broken data is of many kinds
