@@ -227,6 +227,16 @@ def test_a_partition_says_why_it_was_claimed_and_given_up() -> None:
 
 def test_questions_that_cannot_be_understood_are_refused() -> None:
     assert Question.of("topic=a%2Fb&partition=3&at=12.5&channel=x") == Question(TopicPartition("a/b", 3), 12.5, "x")
-    for query in ("", "topic=a", "topic=a&partition=x", "topic=a&partition=1&at=noon"):
+    whole = "topic=a&partition=1"
+    bad = (
+        "",
+        "topic=a",
+        "topic=a&partition=x",
+        f"{whole}&at=noon",
+        f"{whole}&at=nan",
+        f"{whole}&at=inf",
+        f"{whole}{'&x=1' * 9}",
+    )
+    for query in bad:
         with pytest.raises(BadQuestionError):
             Question.of(query)

@@ -146,6 +146,7 @@ def test_threads_are_told_as_text_and_as_a_profile(make: Make) -> None:
         ("goroutine?debug=3", 400, "debug: need a whole number from 0 to 2, got '3'\n"),
         ("heap?trace=maybe", 400, "trace: need one of on, off, got 'maybe'\n"),
         ("cmdline?x=1", 400, "x: unknown; allowed: nothing\n"),
+        ("cmdline?a%0d%0aX-Injected:%20yes=1", 400, "a??X-Injected: yes: unknown; allowed: nothing\n"),
         (
             "mutex",
             404,

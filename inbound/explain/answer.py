@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -38,10 +39,12 @@ class Question:
         Raises:
             BadQuestionError: something is missing, or no number.
         """
-        given = {name: values[-1] for name, values in parse_qs(query, max_num_fields=10).items()}
         try:
+            given = {name: values[-1] for name, values in parse_qs(query, max_num_fields=10).items()}
             tp = TopicPartition(given["topic"], int(given["partition"]))
             at = float(given["at"]) if "at" in given else None
+            if at is not None and not isfinite(at):
+                raise ValueError(given["at"])  # no moment, and no JSON
         except (KeyError, ValueError):
             raise BadQuestionError(
                 "need ?topic=NAME&partition=NUMBER, and if wished &at=SECONDS (since 1970) and &channel=NAME"
