@@ -76,6 +76,8 @@ TRICKS = (
     "/%2e%2e{0}",
     "{0}%00",
     "{0}%0d%0aX-Injected:%20yes",
+    "/x://h{0}",
+    "{0}?a=1&a=1&a=1&a=1&a=1&a=1&a=1&a=1&a=1&a=1&a=1&at=nan",
     "{0}?{1}",
     "{0}#x",
     "{0};x=y",
@@ -284,6 +286,7 @@ class Maker:
                 "X: a\rb",
                 "Accept: application/openmetrics-text",
                 "Accept: */*;q=x",
+                "Accept: application/openmetrics-text;version=x",
                 "Range: bytes=0-",
                 "Trailer: Host",
             ]

@@ -19,12 +19,21 @@ from inbound.processors.cloudevents_to_http import (
     record_to_json,
     record_to_structured,
 )
-from inbound.processors.cloudevents_values import Kind, Refused, content_type, is_name, replace_forbidden, write_json
+from inbound.processors.cloudevents_values import (
+    Kind,
+    Refused,
+    UnreadFormatError,
+    content_type,
+    is_name,
+    replace_forbidden,
+    write_json,
+)
 
 __all__ = [
     "HttpParts",
     "RecordParts",
     "Refused",
+    "UnreadFormatError",
     "http_to_records",
     "is_event",
     "record_to_binary",

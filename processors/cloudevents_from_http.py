@@ -19,6 +19,7 @@ from inbound.processors.cloudevents_values import (
     ContentType,
     Kind,
     Refused,
+    UnreadFormatError,
     check_attributes,
     check_text,
     content_type_of_header,
@@ -78,8 +79,9 @@ def http_to_records(headers: HttpHeaders, body: bytes) -> list[RecordParts]:
     if declared and declared.kind is Kind.FOREIGN_EVENT:
         if declared.text.partition(";")[0].strip().lower() == BATCH_CONTENT_TYPE:
             return _batched(body)
-        known = f"{STRUCTURED_CONTENT_TYPE} and {BATCH_CONTENT_TYPE}"
-        raise Refused(f"Content-Type is {declared.text!r}; of the event formats only {known} are read")
+        raise UnreadFormatError(
+            "Content-Type", declared.text, f"{STRUCTURED_CONTENT_TYPE} and {BATCH_CONTENT_TYPE} are"
+        )
     if problem:
         raise Refused(problem)
     return [_binary(attributes, declared, body)]

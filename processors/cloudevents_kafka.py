@@ -24,6 +24,7 @@ from inbound.processors.cloudevents_values import (
     ContentType,
     Kind,
     Refused,
+    UnreadFormatError,
     check_attribute,
     check_attributes,
     check_text,
@@ -116,7 +117,7 @@ def read_headers(
     if kind and kind.kind is Kind.EVENT:
         return None, kind
     if kind and kind.kind is Kind.FOREIGN_EVENT:
-        raise Refused(f"content-type is {kind.text!r}; of the event formats only {STRUCTURED_CONTENT_TYPE} is read")
+        raise UnreadFormatError("content-type", kind.text, f"{STRUCTURED_CONTENT_TYPE} is")
     if not attributes and not problem:
         raise Refused(_NO_EVENT)
     if problem:

@@ -62,6 +62,13 @@ class Refused(ValueError):
         super().__init__(why if len(why) <= LONGEST_REASON else f"{why[: LONGEST_REASON - 3]}...")
 
 
+class UnreadFormatError(Refused):
+    """It may be an event, or several, in a format that is not read here."""
+
+    def __init__(self, header: str, given: str, known: str) -> None:
+        super().__init__(f"{header} is {given[:80]!r}; of the event formats only {known} read")
+
+
 class Kind(Enum):
     """What a content type says about the bytes that it describes."""
 
@@ -336,7 +343,7 @@ def check_attribute(name: str, value: Any) -> None:
         wanted = "a string" if name in CORE else "a string, a boolean or an integer"
         raise Refused(f"attribute {name} is {_named(value)}; it must be {wanted}")
     elif not _SMALLEST_INTEGER <= value <= _LARGEST_INTEGER:
-        raise Refused(f"attribute {name} is {value}; integers have 32 bits")
+        raise Refused(f"attribute {name} is {str(value)[:80]}; integers have 32 bits")
 
 
 def read_base64(value: Any) -> bytes:

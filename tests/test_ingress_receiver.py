@@ -55,6 +55,12 @@ def test_what_a_subscription_sends_is_taken() -> None:
         (request(headers=STRUCTURED, body=b"{"), 400, "JSON"),
         (request(headers=BATCH, body=b'[{"specversion": "1.0"}]'), 400, "event 1 of 1"),
         (request(headers={"content-type": "application/cloudevents+avro"}), 415, "of the event formats only"),
+        (
+            request(headers={"content-type": f"application/cloudevents+avro;x={'a' * 600}"}),
+            415,
+            "of the event formats only",
+        ),
+        (request(headers={**EVENT, "ce-time": "of the event formats only"}), 400, "no RFC 3339 timestamp"),
         (request(headers={**EVENT, "content-encoding": "gzip"}), 415, "send the body as it is"),
         (request(target="/nowhere"), 404, "neither the path /nowhere"),
         (request(method="PUT"), 405, "by POST"),

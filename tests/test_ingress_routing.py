@@ -63,6 +63,11 @@ def test_what_is_configured_goes_before_the_rules() -> None:
         ("ingress", "/a/b/c", "neither the path /a/b/c"),
         ("ingress", "/topics/", "neither the path"),
         ("ingress", "/topics/missing", "topic missing: does not exist"),
+        (
+            "ingress",
+            "/x://h/topics/orders",
+            "neither the path /x://h/topics/orders",
+        ),  # a proxy takes it for a path, too
         ("ingress", "/topics/__internal", "topic __internal: not one that may be posted to"),
         ("ingress", "/topics/a%2Fb", "topic a/b: not one that may be posted to"),
         ("ingress", "/topics%2forders", "neither the path"),

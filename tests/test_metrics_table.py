@@ -61,6 +61,14 @@ def test_both_formats_say_the_same() -> None:
     assert samples(None) == samples(OPENMETRICS)
 
 
+@pytest.mark.parametrize("version", ["x", "1.x", "1.0.0-rc1"])
+def test_a_version_that_is_none_gets_the_plain_text(version: str) -> None:
+    """Whoever asks so."""
+    found = Exposition(rich_process).render(f"application/openmetrics-text;version={version}")
+
+    assert found[1] == Exposition(rich_process).render("")[1]
+
+
 def test_openmetrics_is_named_when_it_is_asked_for() -> None:
     """By a scraper that would rather have it."""
     _, content_type = Exposition(rich_process).render(f"{OPENMETRICS},text/plain;version=0.0.4;q=0.5")

@@ -83,13 +83,13 @@ class Operations:
         if unknown or any(len(values) > 1 for values in given.values()):
             allowed = ", ".join(sorted(_PARAMETERS[verb])) or "none"
             return text(
-                HTTPStatus.BAD_REQUEST, f"{verb.value}: parameters are {allowed}, each once; got {request.query}"
+                HTTPStatus.BAD_REQUEST, f"{verb.value}: parameters are {allowed}, each once; got {request.query[:200]}"
             )
         values = {key: found[0] for key, found in given.items()}
         try:
             operation = _operation(verb, values)
         except ValueError as error:
-            return text(HTTPStatus.BAD_REQUEST, f"{verb.value}: {error}; got {request.query or 'nothing'}")
+            return text(HTTPStatus.BAD_REQUEST, f"{verb.value}: {error}; got {request.query[:200] or 'nothing'}")
         try:
             return self._operate(channel, operation)
         except Exception:

@@ -19,7 +19,7 @@ from inbound.http.connection import Connection, Incoming
 from inbound.ingress.producers import Cause, Failure, Producer
 from inbound.ingress.routing import RULES, NoTopicError, Router
 from inbound.ingress.topics import TopicWatch
-from inbound.processors.cloudevents_bridge import RecordParts, Refused, http_to_records
+from inbound.processors.cloudevents_bridge import RecordParts, Refused, UnreadFormatError, http_to_records
 from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
 from inbound.processors.spans import NO_TRACING, Hop, Tracing, headers_with_hop
 
@@ -161,7 +161,7 @@ class Receiver:
     def _take(self, request: Incoming, records: list[RecordParts] | Refused) -> None:
         """Go on with what the body has turned out to be."""
         if isinstance(records, Refused):
-            self._respond(request, Answer(415 if _is_format(str(records)) else 400, str(records)))
+            self._respond(request, Answer(415 if isinstance(records, UnreadFormatError) else 400, str(records)))
             return
         if not records:
             self._respond(request, ACCEPTED)
@@ -436,11 +436,6 @@ def _is_batch(request: Incoming) -> bool:
     return any(
         name.lower() == b"content-type" and value.strip().lower().startswith(_BATCH) for name, value in request.headers
     )
-
-
-def _is_format(reason: str) -> bool:
-    """Whether what is wrong is the event format, not the event."""
-    return "of the event formats only" in reason
 
 
 def _size(record: RecordParts) -> int:

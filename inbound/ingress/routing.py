@@ -35,7 +35,7 @@ class Router:
         Raises NoTopicError: none, or none that may be posted to.
         """
         path = target.partition("?")[0]
-        if "://" in path:  # as proxies write it
+        if not path.startswith("/") and "://" in path:  # as proxies write it
             host, _, path = path.partition("://")[2].partition("/")
             path = f"/{path}"
         host = _without_port(host).lower()

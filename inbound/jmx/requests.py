@@ -170,7 +170,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
 def _count(given: Mapping[str, Any], name: str, default: int) -> int:
     value = str(given.get(name, default))
     if not (value.isascii() and value.isdigit() and len(value) < 16):
-        raise bad_argument(f"Invalid value of {name} parameter: {value!r} is no whole number from 0 on")
+        raise bad_argument(f"Invalid value of {name} parameter: {value[:40]!r} is no whole number from 0 on")
     return int(value)
 
 

@@ -47,7 +47,10 @@ class Exposition:
 
         Raises whatever the snapshot raises.
         """
-        encode, content_type = choose_encoder(accept or "")
+        try:
+            encode, content_type = choose_encoder(accept or "")
+        except (TypeError, ValueError):  # it compares versions that are no numbers
+            encode, content_type = choose_encoder("")
         found = self._snapshot()
         processes = [found] if isinstance(found, ProcessStatus) else found
         strict = content_type.startswith(_OPENMETRICS)
