@@ -12,14 +12,17 @@ import json
 import sys
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 from benchmarks.meter import touch
 from inbound import Batch, BatchEventProcessor, BatchResponse
 from inbound.application import Application
-from inbound.committer import Committer, Pending
+from inbound.commits import Pending
 from inbound.config import load, read_text
+from inbound.partition import Partition
+from inbound.parts import Parts
 
 #: The longest time that one run may take, in seconds.
 LIMIT = 120.0
@@ -44,36 +47,41 @@ class Window:
     Nothing of a processor would do: its `on_batch_processed` comes when a worker is free.
     """
 
-    def __init__(self, committer: Committer, records: int) -> None:
+    def __init__(self, parts: Parts, records: int) -> None:
         self.over = threading.Event()
         self.records = 0
-        self._committer = committer
+        committer = parts.committer
+        self._commits = parts.commits
         self._submit, self._landed = committer.submit, committer._landed
         self._first, self._last = 0.1 * records, 0.9 * records
         self._began: tuple[float, int, int] | None = None  # when, and the committer's counters
         self._ended = (0.0, 0, 0)
         self._latencies: list[float] = []
-        self._submitted: dict[Pending, float] = {}
+        self._submitted: dict[Partition, deque[tuple[Pending, float]]] = {}
+        self._landed_records: dict[Partition, int] = {}
         committer.submit = self._note_submit  # type: ignore[method-assign]
         committer._landed = self._note_landed  # type: ignore[method-assign]
 
     def _note_submit(self, pending: Pending) -> None:
-        self._submitted[pending] = time.monotonic()
+        self._submitted.setdefault(pending.partition, deque()).append((pending, time.monotonic()))
         self._submit(pending)
 
     def _note_landed(self, pending: Pending) -> None:
         self._landed(pending)
         now = time.monotonic()
-        submitted = self._submitted.pop(pending)
-        if pending.batch is None or self.over.is_set():
+        waiting, landed = self._submitted[pending.partition], []
+        while waiting and waiting[0][0].mark.order <= pending.mark.order:  # the newest stands for those before it
+            landed.append(waiting.popleft())
+        if pending.of_batch is None or self.over.is_set():
             return  # the first position of a partition; or the drain at the end
-        self.records += len(pending.batch)
+        self._landed_records[pending.partition] = pending.mark.records
+        self.records = sum(self._landed_records.values())
         if self._began is not None:
-            self._latencies.append(now - submitted)
+            self._latencies += [now - submitted for _, submitted in landed]
         elif self.records >= self._first:
-            self._began = (now, self._committer.commits, self._committer.transactions)
+            self._began = (now, self._commits.landed, self._commits.transactions)
         if self.records >= self._last:
-            self._ended = (now, self._committer.commits, self._committer.transactions)
+            self._ended = (now, self._commits.landed, self._commits.transactions)
             self.over.set()
 
     def result(self) -> dict[str, Any]:
@@ -86,7 +94,7 @@ class Window:
 def main(config: Path, records: int) -> None:
     """Run a channel until it has processed nine tenths of `records`."""
     application = Application(load(read_text(config), filename=str(config)), lock_dir=config.parent / "ids")
-    window = Window(application.channels[0].committer, records)
+    window = Window(application.channels[0].parts, records)
     try:
         application.start()
         if not window.over.wait(LIMIT):

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 #: A transaction above this many operations or bytes is never built: ZooKeeper drops the connection above 1 MiB
 #: (jute.maxbuffer), which then looks like an ambiguous answer.
-MAX_TRANSACTION_OPS = 500
+MAX_TRANSACTION_OPS = 1000
 MAX_TRANSACTION_BYTES = 512 * 1024
 
 

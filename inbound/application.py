@@ -34,7 +34,7 @@ from inbound.http.rights import Token
 from inbound.identity import IdLock, random_consumer_id
 from inbound.ingress.intake import DRAIN, Intake
 from inbound.ingress.server import Ingress
-from inbound.interpreter import let_threads_in, spare_what_stays
+from inbound.interpreter import spare_what_stays
 from inbound.jmx.policy import ReadPolicy
 from inbound.kafka.base import LogClient
 from inbound.kafka.clients import connector
@@ -154,8 +154,6 @@ class Application:
             channel.membership.membership.info = replace(info, admin=self._listener.url)
             open_processor(channel)
         spare_what_stays()
-        for config in self.running.configs.values():
-            let_threads_in(config)
         for channel in self.channels:
             channel.join()
             channel.start()
@@ -231,7 +229,7 @@ class Application:
             channel.parts.stopping.set()
         self._changes.join(5.0)
         self._intake.stop(DRAIN, at_once=at_once)
-        if self.coordination.driver.thread.is_alive():
+        if self.coordination.alive:
             self.controller.close()
             self.coordination.resets.close()
             leaving = [(r.channel, r.leaving or self._leave(r)) for r in self.running.all()]
@@ -298,7 +296,7 @@ class Application:
         """Make a connection to ZooKeeper, not begun."""
         return Coordination(
             config.zookeeper, config.controller, self._clock,
-            on_connection=self._connection_changed, on_step=self._stepped, resets=self.resetting.controller,
+            on_step=self._stepped, resets=self.resetting.controller,
             groups=lambda: [channel.group for channel in self.running.configs.values()],
         )  # fmt: skip
 
@@ -385,7 +383,7 @@ class Application:
         session = self.controller.session
         certain_for = max(0.0, self.zk.certain_until(session) - self._clock.now()) if session is not None else 0.0
         ingress = self.ingress
-        drivers = [self.coordination.driver, self._watching, *([self._changes] if self._follows else [])]
+        drivers = [*self.coordination.drivers, self._watching, *([self._changes] if self._follows else [])]
         return ProcessStatus(
             version=inbound.__version__,
             pid=os.getpid(),
@@ -430,8 +428,6 @@ class Application:
 
     def _make(self, name: str, planned: PlannedChannel) -> Running:
         config = planned.config
-        if self.admin is not None:  # added while the process runs
-            let_threads_in(config)
         consumer_id, lock = self._identity(config)
         member = MemberInfo(
             host=socket.gethostname(),
@@ -457,6 +453,7 @@ class Application:
             clock=self._clock,
             controller=coordination.controller,
             wake_controller=coordination.wakeup.set,
+            committer=coordination.committer,
             connect=connect(planned),
             ledger=ledgers.open(config.group, consumer_id, client_id),
             degrade=self.config.ledger.on_failure == "degrade",
@@ -481,7 +478,3 @@ class Application:
         listen = self._listen or config.admin.listen
         host, _, port = listen.rpartition(":")
         return host.strip("[]"), int(port), self._listen is not None or config.admin.given
-
-    def _connection_changed(self) -> None:
-        for channel in self.channels:
-            channel.connection_changed()

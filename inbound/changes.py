@@ -17,7 +17,16 @@ _OF_CHANNELS = ("channels", "manifests")
 #: Keys of a channel for which it leaves its group and is made anew: what it is as a member, and code made for it.
 #: Everything else changes while it keeps its partitions.
 REPLACED_FOR = frozenset(
-    {"topics", "topics_pattern", "group", "consumer_id", "coordinator", "processor.type", "reader.client"}
+    {
+        "topics",
+        "topics_pattern",
+        "group",
+        "consumer_id",
+        "coordinator",
+        "processor.type",
+        "reader.client",
+        "max_uncommitted_records",
+    }
 )
 #: Compared by what they stand for.
 _COMPARED_OTHERWISE = frozenset({"processor.options", "subscriptions"})

@@ -9,7 +9,8 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING
 
 from inbound.clock import Clock
-from inbound.committer import Committer, Pending
+from inbound.commits import Pending
+from inbound.committer import Committer
 from inbound.config import ChannelConfig
 from inbound.controller.kafka_controller import KafkaController
 from inbound.coordinators.base import ZkCoordinator
@@ -54,6 +55,7 @@ class Outside:
     clock: Clock
     controller: KafkaController
     wake_controller: Callable[[], None]
+    committer: Committer  # of the controller's connection
     connect: Callable[[], LogClient]  # makes the Kafka client; raises BrokerUnavailableError while there is no broker
     ledger: Ledger
     degrade: bool = False
@@ -103,15 +105,14 @@ class InboundKafkaChannel:
             schedule=schedule,
             worker_wakeup=workers,
             reader_wakeup=Wakeup(),
-            committer_wakeup=Wakeup(),
+            committer=outside.committer,
             evaluate=self._evaluate,
             connect_mirror=outside.connect_mirror,
             tracing=outside.tracing,
         )
-        self.committer = Committer(self.parts)
-        self.reader = Reader(self.parts, self.committer, outside.connect, self._evaluate)
+        self.reader = Reader(self.parts, outside.connect, self._evaluate)
         failures = FailurePolicy(self.parts, outside.dead_letters)
-        self._turns = turns = Turns(self.parts, self.reader, self.committer, failures)
+        self._turns = turns = Turns(self.parts, self.reader, failures)
         self._event_loop = _async_worker(self.parts, turns, loop) if loop is not None else None
         self.workers: list[Worker | AsyncWorker] = (
             [self._event_loop] if self._event_loop else [Worker(self.parts, turns) for _ in range(config.workers)]
@@ -176,8 +177,9 @@ class InboundKafkaChannel:
     def _commit(self, batch: Batch, offset: int) -> None:
         if isinstance(batch.claim, Handle):  # else it was made by hand
             partition = batch.claim.partition
-            if self.parts.schedule.finish(batch.claim, offset):
-                self.committer.submit(Pending(partition, partition.fence, offset))
+            mark = self.parts.schedule.finish(batch.claim, offset)
+            if mark is not None:
+                self.parts.committer.submit(Pending(self.parts, partition, mark))
 
     def _complete(self, callback: Callable[[], object]) -> None:
         """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""
@@ -191,7 +193,7 @@ class InboundKafkaChannel:
 
     @property
     def _loop_runs(self) -> bool:
-        return any(driver.thread.is_alive() for driver in self.drivers[2:])
+        return any(driver.thread.is_alive() for driver in self.drivers[1:])
 
     @property
     def tasks(self) -> Tasks:
@@ -214,7 +216,6 @@ class InboundKafkaChannel:
                 worker.reading = reading
         active: list[tuple[str, Part, Wakeup]] = [
             ("reader", reading, parts.reader_wakeup),
-            ("committer", self.committer, parts.committer_wakeup),
             *((role.format(i), worker, parts.worker_wakeup) for i, worker in enumerate(self.workers)),
         ]
         self.drivers = [Driver(f"{self.name}-{name}", part, wakeup, parts.clock) for name, part, wakeup in active]
@@ -247,7 +248,7 @@ class InboundKafkaChannel:
             self._set_workers(config.workers)
 
     def _set_workers(self, count: int) -> None:
-        retiring = [d for d in self.drivers[2:] if d.stopping]
+        retiring = [d for d in self.drivers[1:] if d.stopping]
         at_work = len(self.workers) - len(retiring)
         if count == at_work:
             return
@@ -255,7 +256,7 @@ class InboundKafkaChannel:
         if not self.drivers:  # whoever steps the parts has the workers that it has
             return
         wakeup.waiters = max(count, at_work)
-        for driver in [d for d in self.drivers[2:] if not d.stopping][count:]:
+        for driver in [d for d in self.drivers[1:] if not d.stopping][count:]:
             driver.stop()
         for _ in range(count - at_work):
             worker = Worker(self.parts, self._turns)
@@ -283,24 +284,20 @@ class InboundKafkaChannel:
                 self._former.remove(processor)
                 self._not_sent_by_former += processor.not_sent
                 self._close_processor(processor)
-        pairs = list(zip(self.workers, self.drivers[2:], strict=False))
+        pairs = list(zip(self.workers, self.drivers[1:], strict=False))
         ended = [driver for _, driver in pairs if driver.stopping and not driver.thread.is_alive()]
         if ended and not self.removed:
             self.workers = [worker for worker, driver in pairs if driver not in ended]
             self.drivers = [driver for driver in self.drivers if driver not in ended]
             self.parts.worker_wakeup.waiters = len(self.workers)
             self.parts.worker_wakeup.set_all()  # what they were woken for last may have been meant for another one
-        return bool(self._former) or any(driver.stopping for driver in self.drivers[2:])
+        return bool(self._former) or any(driver.stopping for driver in self.drivers[1:])
 
     def report(self) -> None:
         """Look at how the subscription does that this channel serves, if it does. Controller's thread."""
         report = self.membership.report
         if report.serves is not None and self._opened:
             report.refresh(self.parts.processor.status())
-
-    def connection_changed(self) -> None:
-        """ZooKeeper came or went. Any thread."""
-        self.parts.committer_wakeup.set()
 
     def abandon(self) -> None:
         """Give up whatever has not drained: not committed, and where it hangs is logged."""
@@ -314,7 +311,7 @@ class InboundKafkaChannel:
     def _stacks(self) -> dict[Partition, str]:
         return {
             partition: stack
-            for worker, driver in zip(self.workers, self.drivers[2:], strict=False)
+            for worker, driver in zip(self.workers, self.drivers[1:], strict=False)
             for partition, stack in worker.stacks(driver.stack).items()
         }
 
@@ -343,12 +340,12 @@ class InboundKafkaChannel:
         parts = self.parts
         for driver in self.drivers:
             driver.stop()
-        busy = {driver for worker, driver in zip(self.workers, self.drivers[2:], strict=False) if worker.in_callback}
+        busy = {driver for worker, driver in zip(self.workers, self.drivers[1:], strict=False) if worker.in_callback}
         for driver in self.drivers:
             if driver not in busy:
                 driver.join(5.0)
         self.reader.close()
-        parts.mirror.close()  # the committer has ended: nothing lands any more
+        parts.mirror.close()
         if self._event_loop is None:
             self._close_processors()
         elif self._loop_runs:
@@ -399,15 +396,15 @@ class InboundKafkaChannel:
             abandoned=sorted(str(p.tp) for p in parts.schedule.abandoned()),
             records_total=sum(t.records for t in totals.values()),
             batches_total=sum(t.batches for t in totals.values()),
-            commits_total=self.committer.commits,
-            commits_waiting=self.committer.waiting,
-            commits_fenced_total=self.committer.fenced,
+            commits_total=parts.commits.landed,
+            commits_waiting=parts.committer.waiting(parts),
+            commits_fenced_total=parts.commits.fenced,
             not_sent_total=self._not_sent() if self._opened else 0,
             processor=dict(parts.processor.status()) if self._opened else {},
             max_read_rate=parts.processor.max_read_rate if self._opened else None,
             paced=paces(type(parts.processor)),
             left_to_others=[str(tp) for tp in membership.set_aside.partitions()],
-            zk_transactions_total=self.committer.transactions,
+            zk_transactions_total=parts.commits.transactions,
             consumed={str(tp): t.records for tp, t in sorted(totals.items())},
             kafka_problem=self.reader.problem,
             ledger_problem=parts.ledger_problem,
@@ -451,7 +448,7 @@ class InboundKafkaChannel:
     def threads(self) -> list[ThreadStatus]:
         """Return the state of the channel's threads."""
         now = self.parts.clock.now()
-        serving = {id(d): w.in_callback for w, d in zip(self.workers, self.drivers[2:], strict=False)}
+        serving = {id(d): w.in_callback for w, d in zip(self.workers, self.drivers[1:], strict=False)}
         return [
             ThreadStatus(
                 name=driver.name,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable
 
 from inbound.clock import Clock
+from inbound.committer import Committer
 from inbound.config import ControllerConfig, ZooKeeperConfig
 from inbound.controller.kafka_controller import KafkaController, Timing
 from inbound.controller.reset_offset import ResetController
@@ -21,7 +22,7 @@ CONNECT_SECONDS = 10.0
 
 
 class Coordination:
-    """A client, the controller of the channels that stand on it, and its thread. Made and closed by the owner."""
+    """A client, controller and committer of the channels that stand on it, and their threads. Made and closed by the owner."""
 
     def __init__(
         self,
@@ -29,7 +30,6 @@ class Coordination:
         timing: ControllerConfig,
         clock: Clock,
         *,
-        on_connection: Callable[[], None],
         on_step: Callable[[Coordination], None],
         resets: Callable[[ZooKeeper, Tasks], ResetController],
         groups: Callable[[], Iterable[str]] = tuple,
@@ -42,17 +42,25 @@ class Coordination:
         """
         self._clock = clock
         self._on_step = on_step
-        self._on_connection = on_connection
         self._groups = groups
         self.wakeup = Wakeup()
         self.zk = zookeeper_client(settings, clock)
         self.zk.on_change = self._connection_changed
         self.tasks = Tasks(clock, self.wakeup.set)
         self.controller = KafkaController(self.zk, self.tasks, clock, timing_of(timing), random.Random())
+        self.committer = Committer(self.zk, clock, timing.commit_interval)
         self.resets = resets(self.zk, self.tasks)
-        self.driver = Driver("controller", self, self.wakeup, clock)
+        self.drivers = [
+            Driver("controller", self, self.wakeup, clock),
+            Driver("committer", self.committer, self.committer.wakeup, clock),
+        ]
         #: Set when another one has taken its place.
         self.retired = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether its threads run."""
+        return all(driver.thread.is_alive() for driver in self.drivers)
 
     def run_once(self) -> float | None:
         """The controller's step."""
@@ -65,7 +73,8 @@ class Coordination:
         self.tasks.spawn(tell(self.zk, self.tasks, self._groups), "access rights")
         self.tasks.spawn(self.resets.run(), "resets of offsets")
         self.zk.start()
-        self.driver.start()
+        for driver in self.drivers:
+            driver.start()
 
     def try_out(self, stopping: Callable[[float], bool]) -> None:
         """Wait for a connection. `stopping` waits for so many seconds, and returns whether the process ends.
@@ -83,10 +92,12 @@ class Coordination:
                 )
 
     def end(self) -> None:
-        """Stop the thread; `close` ends the session."""
+        """Stop the threads; `close` ends the session."""
         self.resets.close()
-        self.driver.stop()
-        self.driver.join(5.0)
+        for driver in self.drivers:
+            driver.stop()
+        for driver in self.drivers:
+            driver.join(5.0)
 
     def close(self) -> None:
         """End the session. Owner nodes that are left go with it."""
@@ -95,8 +106,8 @@ class Coordination:
 
     def _connection_changed(self) -> None:
         self.wakeup.set()
+        self.committer.wakeup.set()
         self.resets.look()
-        self._on_connection()
 
 
 def timing_of(config: ControllerConfig) -> Timing:

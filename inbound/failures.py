@@ -150,7 +150,7 @@ class FailurePolicy:
             if response is None:
                 return None
             return decide(
-                partition.tp, response, committed=partition.committed, first=batch.first_offset,
+                partition.tp, response, committed=partition.window.advanced, first=batch.first_offset,
                 position=batch.next_offset, callback="on_exception",
             )  # fmt: skip
         except GeneratorExit:
@@ -230,10 +230,11 @@ def _commit_after(partition: Partition, batch: Batch) -> int | None:
     1. The processor answers `next` for what it collects; 2. the record behind that is given up; 3. the process dies. Were
     the given-up record committed, so would be what was collected, and it is nowhere but in the memory of the dead.
     """
-    if partition.committed is None:
+    advanced = partition.window.advanced
+    if advanced is None:
         return batch.next_offset
-    agreed = max(partition.committed, partition.deferred or 0)  # what the processor has said may be committed
-    if agreed < batch.first_offset or batch.next_offset <= partition.committed:
+    agreed = max(advanced, partition.deferred or 0)  # what the processor has said may be committed
+    if agreed < batch.first_offset or batch.next_offset <= advanced:
         return None
     return batch.next_offset
 

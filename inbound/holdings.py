@@ -22,6 +22,7 @@ from inbound.partition import Fate, Partition, Place, read_to
 from inbound.partition_backoff import PartitionBackoff
 from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
+from inbound.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Holdings:
                 again.append(partition)
         if again:
             await self.recover(again)
-        self._parts.committer_wakeup.set()
+        self._parts.committer.wakeup.set()
 
     async def recover(self, partitions: Sequence[Partition]) -> None:
         """Get owner nodes back in the current session, under the same epochs."""
@@ -118,7 +119,7 @@ class Holdings:
             elif verdict is Verdict.UNVERIFIED:
                 self._parts.evaluate()
         self._parts.schedule.hurry_all()
-        self._parts.committer_wakeup.set()
+        self._parts.committer.wakeup.set()
 
     async def _verify_one(self, partition: Partition, *, recover: bool = False) -> tuple[Verdict, Fence]:
         """Return how a partition stands; what ZooKeeper refuses for its nodes concerns no other one."""
@@ -299,7 +300,7 @@ class Holdings:
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
         partition = Partition(
-            tp, claim.fence, claim.offset, claim.added_later, claim.topic_id, claim.unclear, claim.info
+            tp, claim.fence, Window(claim.offset), claim.added_later, claim.topic_id, claim.unclear, claim.info
         )
         partition.read_to = read_to(claim.offset, claim.info.leader_epoch if claim.info is not None else None)
         partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
@@ -318,7 +319,14 @@ class Holdings:
         which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
         degrades = {"on_failure": "degrade"} if parts.degrade else {}
         parts.note(
-            "claimed", tp, claim.fence.epoch, position=claim.offset, session=claim.fence.session, **which, **degrades
+            "claimed",
+            tp,
+            claim.fence.epoch,
+            position=claim.offset,
+            session=claim.fence.session,
+            window=parts.config.max_uncommitted_records,
+            **which,
+            **degrades,
         )
         where = "where the group has no commit yet" if claim.offset is None else f"at the commit {claim.offset}"
         parts.journal.note(
@@ -469,7 +477,7 @@ class Holdings:
             if partition.fate is Fate.RELEASE and partition.fence.session != session:
                 self._parts.mirror.forget(partition)
                 self._parts.schedule.refence(partition, replace(partition.fence, session=session))
-        self._parts.committer_wakeup.set()
+        self._parts.committer.wakeup.set()
 
     async def clear(self) -> None:
         """Delete the owner nodes that are still ours after everything was released: a claim's answer was lost.

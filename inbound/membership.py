@@ -182,7 +182,7 @@ class GroupMembership:
             self._doubted = False
             self._parts.journal.note("certain", "ZooKeeper answers again: the session is certain")
         self._parts.schedule.hurry_all()
-        self._parts.committer_wakeup.set()
+        self._parts.committer.wakeup.set()
 
     def leaving_in(self, session: int) -> None:
         self.holdings.commit_in(session)
@@ -215,7 +215,7 @@ class GroupMembership:
         if overdue or not (registered and sure and same):
             await self.holdings.verify()
             self._looked_at_all, self._looked_with, self._look_at_all_from = now, topics, None
-        self._parts.committer_wakeup.set()
+        self._parts.committer.wakeup.set()
 
     async def _ask_ahead(self) -> bool:
         """Ask for what the plan will be made of, and learn the pauses meanwhile."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple, TypeAlias
 
-from inbound.committer import Committer, Pending
+from inbound.commits import Pending
 from inbound.errors import OffsetOutOfRangeError, UnreadableBatchError
 from inbound.failures import FailurePolicy
 from inbound.kafka.reader import Reader
@@ -46,10 +46,9 @@ def due_problem(partition: Partition) -> Problem | None:
 class OutOfRange:
     """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
 
-    def __init__(self, parts: Parts, reader: Reader, committer: Committer, failures: FailurePolicy) -> None:
+    def __init__(self, parts: Parts, reader: Reader, failures: FailurePolicy) -> None:
         self._parts = parts
         self._reader = reader
-        self._committer = committer
         self._failures = failures
 
     def face(self, partition: Partition, error: Problem) -> None:
@@ -90,14 +89,18 @@ class OutOfRange:
             self._parts.schedule.void_handle(partition)
         partition.given_start = None
         partition.position, partition.isolate_until = move.target, 0
+        partition.window.go_back(move.target)
         partition.buffer.jump()
         self._reader.jump(partition)
         # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
         partition.problem = None
         if not move.commit:
             self._parts.schedule.await_records(partition, NEVER)
-        elif self._parts.schedule.to_committer(partition):
-            self._committer.submit(Pending(partition, partition.fence, move.target))
+        else:
+            mark = self._parts.schedule.advance(partition, move.target)
+            if mark is not None:
+                self._parts.committer.submit(Pending(self._parts, partition, mark))
+            self._parts.schedule.settle(partition)
 
     # -- where to read on ----------------------------------------------------------------------------------------------
 
@@ -115,7 +118,7 @@ class OutOfRange:
         return _Move(start, commit=partition.given_start == error.offset)
 
     def _after_cut(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move | None:
-        choice, committed, given = self._parts.config.on_truncation, partition.committed, partition.given_start
+        choice, committed, given = self._parts.config.on_truncation, partition.window.advanced, partition.given_start
         if error.cut is not None and committed is not None and committed <= error.cut and given is None:
             target = partition.position if partition.position <= error.cut else committed
             self._note_cut(partition, error, target)
@@ -157,7 +160,7 @@ class OutOfRange:
 
     def _told(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
         """Return what is wrong, as the beginning of a sentence."""
-        offset, what = error.offset, "commit" if partition.committed == error.offset else "position"
+        offset, what = error.offset, "commit" if partition.window.advanced == error.offset else "position"
         if partition.given_start == offset:
             if offset > error.end:
                 return f"on_claim gave {offset}, beyond the log's end {error.end}"
@@ -176,7 +179,11 @@ class OutOfRange:
 
         Where on_claim alone is beyond the log's end, nothing says that the log was cut.
         """
-        wrong = partition.given_start == error.offset and error.cut is None and (partition.committed or 0) <= error.end
+        wrong = (
+            partition.given_start == error.offset
+            and error.cut is None
+            and (partition.window.advanced or 0) <= error.end
+        )
         if not wrong:
             self._note(
                 "truncated",

@@ -20,6 +20,7 @@ from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError, Unread
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
 from inbound.topic_partition import TopicPartition
+from inbound.window import Window
 
 
 class Place(Enum):
@@ -28,7 +29,7 @@ class Place(Enum):
     STARTING = "starting"  # the reader resolves its position, the committer may be writing the first one
     SCHEDULED = "scheduled"  # in the heap: due at a time, or when records come
     RUNNING = "running"  # with one worker, or one turn of the event loop
-    SETTLING = "settling"  # with the committer
+    SETTLING = "settling"  # waits for commits that are on their way
     LEAVING = "leaving"  # with the controller, which deletes the owner node
     ABANDONED = "abandoned"  # given up while its callback still runs; not claimed again before that has ended
     GONE = "gone"
@@ -41,8 +42,8 @@ class Step(Enum):
     TAKE = "take"  # a worker took it
     PUT_BACK = "put back"  # the worker is done, nothing to commit
     PLACE = "place"  # the processor has said where to begin; the reader holds that against the log
-    SETTLE = "settle"  # the worker is done, the committer has a commit to write
-    SETTLED = "settled"  # landed, or refused
+    SETTLE = "settle"  # the worker is done, and nothing more is handed out before commits have landed
+    SETTLED = "settled"  # they have, or were refused
     GIVE_UP = "give up"  # nothing more to do but to delete the owner node
     LEAVE = "leave"  # it is not ours any more
     ABANDON = "abandon"  # its callback did not end in time
@@ -111,7 +112,7 @@ class Partition:
 
     tp: TopicPartition
     fence: Fence
-    committed: int | None  # what stands in ZooKeeper, as far as we know
+    window: Window
     added_later: bool = False
     topic_id: str | None = None  # of the topic that it was claimed in
     #: What the brokers call that topic, if it cannot be told whether it is the same: the partition is held.
@@ -121,7 +122,7 @@ class Partition:
     #: The processor that its callbacks go to, from its first turn on; a newer one takes over between two batches.
     served_by: BatchEventProcessor | None = None
     reopened: bool = False  # it is asked again where it begins, although it is being read already
-    handing_over: bool = False  # that one was told that the partition goes; what it had committed then is on its way
+    handing_over: bool = False  # that one was told that the partition goes
     given_start: int | None = None  # what it said, until that is committed; None: the group's commit
     why_lost: str = "another consumer owns it now; what it was handed since the last commit is read again there"
     place: Place = Place.STARTING
@@ -136,7 +137,9 @@ class Partition:
     #: Told by the processor when nobody expects it, and so under the schedule's lock: what is before it is finished.
     finished: int | None = None
     commit_problem: str | None = None  # why its commit cannot be written, while those of others can
-    last: bool = False  # the commit that is settling is the last one before the release
+    settles_within: int = 0  # so many records may be on their way when it goes on from where it settles
+    last: bool = False  # what is settling are the last commits before the release
+    sends_on: bool = False  # it was abandoned: what it had advanced is committed all the same, unless that is refused
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: OffsetOutOfRangeError | UnreadableBatchError | None = None  # found by the reader; for the worker to act on
     max_bytes: int | None = None  # asked for by the last response, for the next read only
@@ -209,13 +212,13 @@ class Partition:
 
     def defer_commit(self, offset: int, due: float) -> None:
         """Note that what is before `offset` is to be committed at `due`, or earlier if that was said before."""
-        if self.committed is None or offset > self.committed:
+        if self.window.advanced is None or offset > self.window.advanced:
             self.deferred, self.commit_due = offset, min(self.commit_due, due)
 
     def limit_deferred(self, position: int) -> None:
         """Forget of a deferred commit what goes beyond `position`: from there on it is read again."""
         if self.deferred is not None and position < self.deferred:
-            if self.committed is not None and position > self.committed:
+            if self.window.advanced is not None and position > self.window.advanced:
                 self.deferred = position
             else:
                 self.take_deferred()
@@ -224,6 +227,16 @@ class Partition:
         """Return the offset to commit, if a commit was deferred; from here on none is."""
         offset, self.deferred, self.commit_due = self.deferred, None, float("inf")
         return offset
+
+    @property
+    def committed(self) -> int | None:
+        """What stands in ZooKeeper, as far as we know."""
+        return self.window.landed
+
+    @property
+    def noted(self) -> bool:
+        """Whether the epoch node tells of a reset until the first commit: what it has moved must not be read for long."""
+        return self.info is not None and self.info.noted_offset is not None
 
     @property
     def end(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
@@ -25,6 +25,9 @@ from inbound.processors.stopping import StopEvent
 from inbound.schedule import Schedule
 from inbound.topic_partition import TopicPartition
 
+if TYPE_CHECKING:
+    from inbound.committer import Committer
+
 
 @dataclass(slots=True)
 class Totals:
@@ -32,6 +35,15 @@ class Totals:
 
     records: int = 0
     batches: int = 0
+
+
+@dataclass(slots=True)
+class Commits:
+    """What one channel's commits have come to. Written by the committer, read by any thread."""
+
+    landed: int = 0
+    fenced: int = 0
+    transactions: int = 0  # that carried one of them
 
 
 @dataclass(eq=False)
@@ -50,7 +62,7 @@ class Parts:
     schedule: Schedule
     worker_wakeup: Wakeup
     reader_wakeup: Wakeup
-    committer_wakeup: Wakeup
+    committer: Committer  # of all channels on the connection
     #: Ask the controller to look at this channel's partitions again.
     evaluate: Callable[[], None] = lambda: None
     #: What spans are asked for, if any are made.
@@ -63,6 +75,7 @@ class Parts:
     ledger_problem: str | None = None
     #: Set for good once something was not recorded: the ledger proves nothing from here on.
     not_provable: bool = False
+    commits: Commits = field(default_factory=Commits, init=False)
     meters: Meters = field(default_factory=Meters, init=False)
     journal: Journal = field(init=False)
     pausing: Pausing = field(init=False)

@@ -13,6 +13,7 @@ from inbound.coordinators.claim import Fence
 from inbound.crew import Crew
 from inbound.partition import Fate, Handle, Partition, Place, Step
 from inbound.topic_partition import TopicPartition
+from inbound.window import Mark
 
 #: A partition that is due at this time waits for records, or for somebody to hurry it.
 NEVER = float("inf")
@@ -104,6 +105,7 @@ class Schedule:
             if partition.place in (Place.GONE, Place.ABANDONED):
                 return
             running = partition.place is Place.RUNNING
+            partition.sends_on = partition.fate is not Fate.DROP
             if partition.batch is not None:
                 partition.batch.lost.set()
             partition.fate = Fate.DROP
@@ -225,14 +227,25 @@ class Schedule:
                 due = min(due, self._clock.now())
             self.put_back(partition, due)
 
-    def to_committer(self, partition: Partition, *, last: bool = False) -> bool:
-        """Move a partition from its worker to the committer. Returns False if it was abandoned meanwhile."""
+    def advance(self, partition: Partition, offset: int) -> Mark | None:
+        """Take note that the worker of a partition has `offset` committed. Returns what to hand in; None: it was abandoned.
+
+        1. A commit is handed in; 2. the worker passes the partition on. The other way round, another worker could hand in
+        the next one before.
+        """
+        with self._lock:
+            if partition.place in (Place.ABANDONED, Place.GONE):
+                return None
+            return partition.window.advance(offset)
+
+    def settle(self, partition: Partition, *, within: int = 0, last: bool = False) -> None:
+        """Let a partition wait, from its worker, until no more than `within` records are on their way; `last`: for good."""
         with self._lock:
             if self._is_over(partition):
-                return False
-            partition.last = last
+                return
+            partition.last, partition.settles_within = last, within
             partition.move(Step.SETTLE)
-            return True
+            self._look_at_settling(partition, self._clock.now())
 
     def to_reader(self, partition: Partition) -> bool:
         """Move a partition from its worker back to the reader, which finds out where it begins.
@@ -260,25 +273,22 @@ class Schedule:
         with self._lock:
             partition.handle, partition.finished = Handle(partition), None
 
-    def finish(self, handle: Handle, offset: int) -> bool:
+    def finish(self, handle: Handle, offset: int) -> Mark | None:
         """Take note that what is before `offset` may be committed. For a claim that is over, or a log that was cut: nothing.
 
-        Returns True where that can be done at once: the partition has gone to the committer, and the caller has to hand
-        the commit in. Else it comes to a worker for it as soon as it can.
+        Returns what the caller has to hand in where that can be done at once. Else it comes to a worker for it as soon
+        as it can.
         """
         partition = handle.partition
         with self._lock:
             if self._partitions.get(partition.tp) is not partition or partition.handle is not handle:
-                return False
+                return None
             if partition.place is Place.SCHEDULED and self._may_commit(partition, offset):
-                partition.move(Step.TAKE)
-                partition.last = False
-                partition.move(Step.SETTLE)
-                return True
+                return partition.window.advance(offset)
             partition.finished = max(offset, partition.finished or 0)
             if partition.place is Place.SCHEDULED:
                 self._push(partition, partition.due)
-            return False
+            return None
 
     def _may_commit(self, partition: Partition, offset: int) -> bool:
         return (
@@ -287,7 +297,7 @@ class Schedule:
             and partition.deferred is None
             and not partition.callbacks
             and (partition.paused_since is not None) == self._paused
-            and (partition.committed or 0) < offset <= partition.position
+            and (partition.window.advanced or 0) < offset <= partition.position
         )
 
     def take_finished(self, partition: Partition) -> int | None:
@@ -305,15 +315,21 @@ class Schedule:
                 partition.move(Step.START)
                 self._push(partition, self._clock.now())
 
-    def settled(self, partition: Partition, due: float) -> None:
-        """The committer is through with a partition."""
+    def landed(self, partition: Partition, mark: Mark, callbacks: Iterable[Callable[[], object]]) -> None:
+        """A commit of a partition has landed; the callbacks are for it, before its next one."""
         with self._lock:
-            if partition.place is Place.SETTLING:
-                if partition.last and partition.fate is Fate.RELEASE:
-                    partition.move(Step.GIVE_UP)
-                else:
-                    partition.move(Step.SETTLED)
-                    self._push(partition, due)
+            partition.window.land(mark)
+            partition.callbacks.extend(callbacks)
+            self._look_at_settling(partition, self._clock.now())
+            if partition.place is Place.SCHEDULED:  # for the callbacks, or for the room that there is now
+                self.hurry([partition])
+
+    def refused(self, partition: Partition) -> None:
+        """A commit of a partition will not land: it is not ours any more."""
+        with self._lock:
+            self.doom(partition, Fate.DROP)
+            partition.window.withdraw()
+            self._look_at_settling(partition, self._clock.now())
 
     def hurry(self, partitions: Iterable[Partition]) -> None:
         """Make these due now, if they wait for records."""
@@ -328,6 +344,15 @@ class Schedule:
         self.hurry(self.held())
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _look_at_settling(self, partition: Partition, now: float) -> None:
+        if partition.place is not Place.SETTLING or not partition.window.is_open(partition.settles_within):
+            return
+        if partition.last and partition.fate is Fate.RELEASE:
+            partition.move(Step.GIVE_UP)
+        else:
+            partition.move(Step.SETTLED)
+            self._push(partition, now)
 
     def _push(self, partition: Partition, due: float) -> None:
         if partition.fate is not Fate.KEEP or (partition.paused_since is not None) != self._paused:

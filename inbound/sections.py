@@ -126,6 +126,7 @@ class Sections:
             owner.coordination.controller.timing = timing = timing_of(config.controller)
             for channel in owner.running.channels:
                 channel.membership.join_delay = timing.join_delay
+            owner.coordination.committer.interval = config.controller.commit_interval
         elif section == "ledger":
             self._take_ledger(before, config)
         elif section == "admin":

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from inspect import isawaitable
 
 from inbound.buffer import Chunk, Cut, record_size
-from inbound.committer import Committer, Pending
+from inbound.callbacks import Callbacks
 from inbound.errors import BadResponseError, LedgerError, PartitionLostError
-from inbound.failures import FailurePolicy, describe
+from inbound.failures import FailurePolicy
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Range
 from inbound.out_of_range import OutOfRange, Problem, due_problem
+from inbound.outcomes import Outcomes, server_of
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts, Totals
-from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, is_offset
 from inbound.schedule import NEVER
-from inbound.settle import Outcome, decide
+from inbound.settle import decide
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +32,6 @@ log = logging.getLogger(__name__)
 LEDGER_RETRY = 1.0
 #: How soon a partition that is in doubt is looked at again.
 DOUBT_RETRY = 1.0
-#: A rest that is asked for is noted from so many seconds on.
-LONG_WAIT = 1.0
 #: What a turn without a batch took of on_next_batch.
 NO_EFFORT = (0.0, 0.0)
 
@@ -42,12 +39,13 @@ NO_EFFORT = (0.0, 0.0)
 class Turns:
     """Serves partitions. Knows nothing of a single turn, so any number of them may be under way."""
 
-    def __init__(self, parts: Parts, reader: Reader, committer: Committer, failures: FailurePolicy) -> None:
+    def __init__(self, parts: Parts, reader: Reader, failures: FailurePolicy) -> None:
         self._parts = parts
         self._reader = reader
-        self._committer = committer
         self._failures = failures
-        self._out_of_range = OutOfRange(parts, reader, committer, failures)
+        self._callbacks = Callbacks(parts)
+        self._outcomes = Outcomes(parts, reader)
+        self._out_of_range = OutOfRange(parts, reader, failures)
         self._asynchronous = parts.asynchronous
         self._gives_starts = parts.gives_starts
         self._has_room = parts.has_room
@@ -63,14 +61,20 @@ class Turns:
         if partition.served_by is None:
             partition.served_by = parts.processor
         if partition.fate is Fate.DROP:
+            if not partition.window.settled:  # each commit is refused, or has landed: that is told before
+                parts.schedule.settle(partition)
+                return NO_EFFORT
             await self._tell_lost(partition)
             return NO_EFFORT
         if partition.callbacks:
-            await self._run_callbacks(partition)
+            await self._callbacks.run_waiting(partition)
         if partition.finished is not None:
             self._note_finished(partition)
         if partition.fate is Fate.RELEASE:
-            await self._terminate(partition)
+            if partition.window.settled:
+                await self._terminate(partition)
+            else:
+                parts.schedule.settle(partition)
         elif partition.served_by is not parts.processor and not await self._hand_over(partition):
             pass  # it comes back when what the one before wants committed is
         elif partition.unclear is not None:
@@ -92,6 +96,8 @@ class Turns:
             parts.schedule.put_back(partition, partition.rest_until)
         elif self._gives_starts and not partition.placed:
             await self._place(partition)
+        elif partition.buffer and not partition.window.is_open(limit := self._outcomes.limit(partition)):
+            parts.schedule.settle(partition, within=limit)
         elif self._has_room and partition.buffer and not (room := self._room(partition)):
             parts.schedule.put_back(partition, NEVER)  # a commit that lands, or news of the reader, makes it due
         elif (cut := self._cut(partition, room)) is not None:
@@ -115,6 +121,9 @@ class Turns:
         The one before hears what it would hear at a release, and what it does not have committed then is read again.
         """
         parts = self._parts
+        if not partition.window.settled:
+            parts.schedule.settle(partition)
+            return False
         if not partition.handing_over and self._has_begun(partition):
             commit = await self._last_commit(partition)
             partition.handing_over = True
@@ -124,8 +133,8 @@ class Turns:
                 parts.schedule.put_back(partition, parts.clock.now())
                 return False
             if commit is not None:
-                if parts.schedule.to_committer(partition):
-                    self._committer.submit(Pending(partition, partition.fence, commit))
+                self._outcomes.commit(partition, commit)
+                parts.schedule.settle(partition)
                 return False
         partition.handing_over = False
         partition.served_by = parts.processor
@@ -151,6 +160,7 @@ class Turns:
             partition.problem = None
         elif partition.committed is not None and partition.position != partition.committed:
             partition.position = partition.committed
+            partition.window.go_back(partition.position)
             partition.buffer.jump()
             partition.problem = None
             self._reader.jump(partition)
@@ -159,7 +169,7 @@ class Turns:
 
     def _room(self, partition: Partition) -> int | None:
         committed = partition.committed if partition.committed is not None else partition.position
-        return _server(partition).room(partition.tp, committed)
+        return server_of(partition).room(partition.tp, committed)
 
     def _note_finished(self, partition: Partition) -> None:
         """What the processor finished after it had answered is to be committed now, also when the partition rests."""
@@ -206,6 +216,7 @@ class Turns:
             self._wait_for_certainty(partition)
             return NO_EFFORT
         partition.idle_since, partition.idle_told = None, False
+        partition.window.hand_out(batch.first_offset, batch.next_offset, len(cut.records))
         partition.batches_total += 1
         partition.records_total += len(cut.records)
         partition.last_batch_at = wall = parts.clock.wall()
@@ -218,12 +229,12 @@ class Turns:
         began, cpu = parts.clock.now(), time.thread_time()
         partition.batch_since = began
         try:
-            callback, spans = _server(partition).on_next_batch, parts.tracing.spans
+            callback, spans = server_of(partition).on_next_batch, parts.tracing.spans
             response: object = callback(batch) if spans is None else spans.call(parts.consumer, batch, callback)
             if self._asynchronous and isawaitable(response):
                 response = await response
             outcome = decide(
-                tp, response, committed=partition.committed, first=batch.first_offset, position=batch.next_offset
+                tp, response, committed=partition.window.advanced, first=batch.first_offset, position=batch.next_offset
             )
         except GeneratorExit:
             raise  # the loop itself is gone
@@ -242,9 +253,9 @@ class Turns:
         partition.batch_since = None
         if partition.place is Place.ABANDONED and not parts.stopping.is_set():  # a reset did not wait for it
             lost = PartitionLostError(*tp, "given up while its call did not end; its answer counts no more")
-            await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(tp, lost))
+            await self._callbacks.guard(partition, "on_exception", lambda: server_of(partition).on_exception(tp, lost))
         partition.position = batch.next_offset
-        self._apply(partition, outcome, batch, cut, reason)
+        self._outcomes.apply(partition, outcome, batch, cut, reason)
         return effort
 
     def _wait_for_certainty(self, partition: Partition) -> None:
@@ -254,7 +265,9 @@ class Turns:
     def _begin(self, partition: Partition, batch: Batch, cut: Cut) -> bool:
         """Write `begun`; False if the batch must not be handed out."""
         parts = self._parts
-        entry = Range(*partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch))
+        entry = Range(
+            *partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), partition.window.advanced
+        )
         try:
             parts.ledger.begun(entry)
         except LedgerError as error:
@@ -268,77 +281,12 @@ class Turns:
             parts.recorded()
         return True
 
-    def _apply(
-        self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None, reason: str = "processor"
-    ) -> None:
-        """Carry an outcome out, and pass the partition on."""
-        parts = self._parts
-        if partition.place is Place.ABANDONED:
-            parts.schedule.put_back(partition, NEVER)  # its callback has ended; the answer comes too late
-            return
-        self._move_to(partition, outcome, batch, cut)
-        if outcome.max_bytes is not None:
-            partition.max_bytes = outcome.max_bytes
-        partition.rest_until = parts.clock.now() + outcome.wait if outcome.wait else 0.0
-        if outcome.wait >= LONG_WAIT and not partition.attempts:
-            parts.journal.note(
-                "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
-                epoch=partition.fence.epoch, level=logging.DEBUG,
-            )  # fmt: skip
-        self._note(partition, outcome, reason)
-        if partition.deferred is not None:
-            partition.limit_deferred(outcome.position)
-        if outcome.commit_within is not None:
-            partition.defer_commit(outcome.position, parts.clock.now() + outcome.commit_within)
-        if outcome.commit is None:
-            parts.schedule.put_back(partition, partition.rest_until or parts.clock.now())
-        elif parts.schedule.to_committer(partition):
-            partition.take_deferred()
-            self._committer.submit(Pending(partition, partition.fence, outcome.commit, batch))
-
     def _commit_deferred(self, partition: Partition) -> None:
         """Commit what `next` with `commit_within` left uncommitted: its time has come."""
         offset = partition.take_deferred()
-        if offset is not None and self._parts.schedule.to_committer(partition):
-            self._committer.submit(Pending(partition, partition.fence, offset))
-
-    def _move_to(self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None) -> None:
-        target = outcome.position
-        if target == partition.position:
-            return
-        partition.position = target
-        if batch is not None and cut is not None and batch.first_offset <= target < batch.next_offset:
-            # Still in memory: hand it out again without asking Kafka.
-            rest = [record for record in cut.records if record.offset >= target]
-            if rest:
-                partition.buffer.put_back(Chunk(rest, cut.next_offset, sum(map(record_size, rest))))
-            else:
-                partition.position = batch.next_offset  # only offsets without records are left of it
-            return
-        partition.isolate_until = 0
-        partition.buffer.jump()
-        partition.problem = None  # it was about the position before the jump
-        self._reader.jump(partition)
-
-    def _note(self, partition: Partition, outcome: Outcome, reason: str = "processor") -> None:
-        epoch = partition.fence.epoch
-        if outcome.skipped is not None:
-            low, high = outcome.skipped
-            self._parts.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
-            self._parts.journal.note(
-                "skipped", f"the processor skipped offsets {low} to {high - 1}", partition.tp, offset=low, epoch=epoch
-            )
-        elif outcome.reverted_from is not None:
-            self._parts.meters.reverts.add(reason)
-            self._parts.note(
-                "revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position, reason=reason
-            )
-            partition.reverted(outcome.position)
-            if not partition.attempts and not partition.isolate_until:  # a failure has been told
-                self._parts.journal.note(
-                    "reverted", f"the processor went back from {outcome.reverted_from} to {outcome.position}", partition.tp,
-                    offset=outcome.position, epoch=epoch,
-                )  # fmt: skip
+        if offset is not None:
+            self._outcomes.commit(partition, offset)
+        self._parts.schedule.put_back(partition, self._parts.clock.now())
 
     # -- other turns -------------------------------------------------------------------------------------------------
 
@@ -346,7 +294,7 @@ class Turns:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
         parts = self._parts
         try:
-            answer: object = _server(partition).on_claim(partition.tp, partition.committed)
+            answer: object = server_of(partition).on_claim(partition.tp, partition.committed)
             if self._asynchronous and isawaitable(answer):
                 answer = await answer
             if answer is not None and not is_offset(answer):
@@ -368,60 +316,18 @@ class Turns:
             partition.given_start, partition.placed = answer, True
             self._reader.open(partition)
 
-    async def _run_callbacks(self, partition: Partition) -> None:
-        while partition.callbacks:
-            callback = partition.callbacks.popleft()
-            await self._guard(partition, getattr(callback, "__name__", "callback"), callback)
-
-    async def _guard(self, partition: Partition, name: str, callback: Callable[[], object]) -> object:
-        """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
-        try:
-            answer = callback()
-            if self._asynchronous and isawaitable(answer):
-                answer = await answer
-            return answer
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            self._callback_failed(partition, name, error)
-            return None
-
-    def _callback_failed(self, partition: Partition, name: str, error: BaseException) -> None:
-        self._parts.meters.failed(error)
-        partition.last_error = describe(error)
-        self._parts.journal.note(
-            "callback-failed", f"{name} failed: {partition.last_error}; the partition goes on", partition.tp,
-            offset=partition.position, epoch=partition.fence.epoch, level=logging.ERROR,
-        )  # fmt: skip
-        log.debug("%s: where it failed", partition.tp, exc_info=error)
-
-    async def _answer(self, partition: Partition, name: str, callback: Callable[[], object]) -> Outcome | None:
-        """Run a callback that may answer with a BatchResponse; None: it gave none, or none that can be used."""
-        response = await self._guard(partition, name, callback)
-        if response is None:
-            return None
-        floor = partition.committed if partition.committed is not None else partition.position
-        try:
-            return decide(
-                partition.tp, response, committed=partition.committed, first=min(floor, partition.position),
-                position=partition.position, callback=name,
-            )  # fmt: skip
-        except BadResponseError as error:
-            self._callback_failed(partition, name, error)
-            return None
-
     async def _is_paused(self, partition: Partition) -> bool:
         """Whether the channel is paused; the processor is told once when that begins and once when it ends."""
         parts = self._parts
         paused, since, now = parts.schedule.paused, partition.paused_since, parts.clock.now()
         if paused and since is None:
             partition.paused_since = now
-            await self._guard(partition, "on_pause", lambda: _server(partition).on_pause(partition.tp))
+            await self._callbacks.guard(partition, "on_pause", lambda: server_of(partition).on_pause(partition.tp))
         elif not paused and since is not None:
             partition.paused_since = None
             if partition.idle_since is not None:
                 partition.idle_since += now - since  # nobody waited for records meanwhile
-            await self._guard(partition, "on_resume", lambda: _server(partition).on_resume(partition.tp))
+            await self._callbacks.guard(partition, "on_resume", lambda: server_of(partition).on_resume(partition.tp))
         return paused
 
     async def _idle(self, partition: Partition) -> None:
@@ -437,11 +343,11 @@ class Turns:
             parts.schedule.await_records(partition, due)
             return
         partition.idle_told = True
-        outcome = await self._answer(partition, "on_idle", lambda: _server(partition).on_idle(partition.tp))
+        outcome = await self._callbacks.answer(partition, "on_idle", lambda: server_of(partition).on_idle(partition.tp))
         if outcome is None:
             parts.schedule.await_records(partition, NEVER)
         else:
-            self._apply(partition, outcome, None, None)
+            self._outcomes.apply(partition, outcome, None, None)
 
     async def _terminate(self, partition: Partition) -> None:
         """Tell the processor that the partition goes, commit what it says, and pass it on for release."""
@@ -453,8 +359,9 @@ class Turns:
         commit = partition.take_deferred() if partition.handing_over else await self._last_commit(partition)
         if commit is None:
             parts.schedule.give_up(partition)
-        elif parts.schedule.to_committer(partition, last=True):
-            self._committer.submit(Pending(partition, partition.fence, commit))
+        else:
+            self._outcomes.commit(partition, commit)
+            parts.schedule.settle(partition, last=True)
 
     def _has_begun(self, partition: Partition) -> bool:
         """Whether a batch can have been handed out: not before the log has been found to hold what on_claim gave.
@@ -465,32 +372,31 @@ class Turns:
 
     async def _last_commit(self, partition: Partition) -> int | None:
         """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing."""
-        outcome = await self._answer(
+        outcome = await self._callbacks.answer(
             partition,
             "on_stream_termination",
-            lambda: _server(partition).on_stream_termination(partition.tp, partition.position),
+            lambda: server_of(partition).on_stream_termination(partition.tp, partition.position),
         )
         commit = partition.take_deferred()
         if outcome is None:
             return commit
-        self._note(partition, outcome)
+        self._outcomes.note(partition, outcome)
         return outcome.commit
 
     async def _tell_lost(self, partition: Partition) -> None:
         parts = self._parts
-        await self._run_callbacks(partition)  # a commit that landed before is told all the same
+        await self._callbacks.run_waiting(partition)  # a commit that landed before is told all the same
         error = PartitionLostError(*partition.tp, f"lost: {partition.why_lost}")
-        await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(partition.tp, error))
+        await self._callbacks.guard(
+            partition, "on_exception", lambda: server_of(partition).on_exception(partition.tp, error)
+        )
         parts.note("lost", partition.tp, partition.fence.epoch)
         parts.schedule.leave(partition)
         parts.evaluate()
 
     async def _face_problem(self, partition: Partition, error: Problem) -> None:
         # An offset in its answer is ignored: the log decides.
-        await self._guard(partition, "on_exception", lambda: _server(partition).on_exception(partition.tp, error))
+        await self._callbacks.guard(
+            partition, "on_exception", lambda: server_of(partition).on_exception(partition.tp, error)
+        )
         self._out_of_range.face(partition, error)
-
-
-def _server(partition: Partition) -> BatchEventProcessor:
-    assert partition.served_by is not None
-    return partition.served_by

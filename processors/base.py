@@ -98,6 +98,9 @@ class BatchEventProcessor(ABC):
     prefetch_bytes: int | None = None
     #: Whether it makes spans of its own, by `Context.tracing`; else each batch has one around `on_next_batch`.
     makes_spans: bool = False
+    #: Whether a partition's next batch waits until what was answered before has landed, whatever `max_uncommitted_records`
+    #: says: for who does something in `on_batch_processed` that must not be behind.
+    commits_first: bool = False
 
     @property
     def not_sent(self) -> int:
@@ -159,7 +162,11 @@ class BatchEventProcessor(ABC):
         return None
 
     def on_batch_processed(self, batch: Batch) -> MaybeLater[None]:
-        """Called after the commit of `batch` has landed, before the partition's next batch."""
+        """Called after the commit of `batch` has landed, in order, before the partition's next callback.
+
+        Later batches may have been handed out meanwhile: as many records as `max_uncommitted_records` allows. Whoever
+        must have heard of one before the next sets `commits_first`.
+        """
 
     def on_exception(self, partition: TopicPartition, error: Exception) -> MaybeLater[BatchResponse | None]:
         """Called with what went wrong on `partition`; None takes the default.
@@ -211,6 +218,11 @@ def gives_starts(cls: type[BatchEventProcessor]) -> bool:
 def has_room(cls: type[BatchEventProcessor]) -> bool:
     """Return whether processors of this class are to be asked how much they take."""
     return cls.room is not BatchEventProcessor.room
+
+
+def hears_of_commits(cls: type[BatchEventProcessor]) -> bool:
+    """Return whether processors of this class do something when a commit has landed."""
+    return cls.on_batch_processed is not BatchEventProcessor.on_batch_processed
 
 
 def paces(cls: type[BatchEventProcessor]) -> bool:

@@ -96,6 +96,9 @@ class SimpleProcessor(BatchEventProcessor):
                 self._sinks.append((choice.type, sink))
             kind = AtMostOnce if options.no_duplication else AtLeastOnce
             self._delivery: Delivery = kind(self._sinks, options.undecodable, context)
+            self.commits_first = (
+                options.no_duplication
+            )  # a batch that is committed is sent before the next one is taken
             opened.callback(self._delivery.close)
             self._opened = opened.pop_all()
 

@@ -53,14 +53,18 @@ class TelledRun:
         self.epoch = 0
         self.position = 0
         self.committed: int | None = None
+        self.advanced: int | None = None  # what it has been answered for
+        self._windowed = False  # its claim says how much may be in flight, and its batches what they come after
         self._first = 0  # where its last batch began
+        self._firsts: dict[int, int] = {}  # of the batches that were answered, by the commit
         self._zxid = zxid
         self._seq = 0
 
     # -- verbs -------------------------------------------------------------------------------------------------------
 
     def claim(self, epoch: int, at: int | None, **facts: Any) -> TelledRun:
-        self.epoch, self.position, self.committed = epoch, at or 0, at
+        self.epoch, self.position, self.committed, self.advanced = epoch, at or 0, at, at
+        self._windowed = "window" in facts
         return self.note("claimed", position=at, session=1, **facts)
 
     def batch(self, records: int, *, lacking: int = 0) -> TelledRun:
@@ -69,12 +73,31 @@ class TelledRun:
 
     def begin(self, records: int, *, lacking: int = 0) -> TelledRun:
         self._first, self.position = self.position, self.position + records + lacking
-        return self.line("begun", first=self._first, next=self.position, records=records)
+        told = {"commit": self.advanced} if self._windowed else {}
+        return self.line("begun", first=self._first, next=self.position, records=records, **told)
+
+    def advance(self, to: int | None = None) -> TelledRun:
+        """Answer for the last batch, or a part of it; the committer has it now, and no line says so yet."""
+        self.advanced = self.position = self.position if to is None else to
+        self._firsts[self.advanced] = min(self._first, self.advanced)
+        return self
+
+    def send(self, commit: int | None = None) -> TelledRun:
+        """Send what was answered for: the newest, or up to there."""
+        assert self.advanced is not None
+        self._answered = self.advanced if commit is None else commit
+        first = self._firsts.get(self._answered, self._answered)
+        return self.line("done", first=first, next=self._answered, commit=self._answered)
+
+    def withhold(self) -> TelledRun:
+        """The last batch is not delivered after all."""
+        first, end, self.position = self._first, self.position, self._first
+        return self.note("withheld", first=first, next=end, records=end - first)
 
     def answer(self, commit: int | None = None) -> TelledRun:
         """Answer for the last batch, or a part of it."""
         self._answered = self.position if commit is None else commit
-        self.position = self._answered
+        self.position = self.advanced = self._answered
         return self.line("done", first=min(self._first, self._answered), next=self._answered, commit=self._answered)
 
     def leave(self, commit: int) -> TelledRun:
@@ -184,6 +207,11 @@ class Story:
     def found(self, *, since: int | None = None) -> list[tuple[str, int, int]]:
         """Return the findings: kind and range."""
         return [brief(finding) for finding in self.proof(since=since).findings]
+
+
+def windowed(story: Story, name: str, epoch: int, at: int, window: int = 100) -> TelledRun:
+    """Return a run that claims the partition, and may have so many records in flight."""
+    return story.run(name).claim(epoch, at=at, window=window)
 
 
 def brief(finding: Finding) -> tuple[str, int, int]:

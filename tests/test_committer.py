@@ -9,7 +9,7 @@ import pytest
 from inbound.coordinators.zookeeper import Call, Create, Delete, Node, SetData
 from inbound.errors import ZkAmbiguousError
 from inbound.ledger.base import Settled
-from inbound.partition import Fate, Place
+from inbound.partition import Fate
 from inbound.testing.world import Consumer, Recording, World
 from inbound.testing.zookeeper import NOBODY, Who
 from inbound.topic_partition import TopicPartition
@@ -31,12 +31,12 @@ def world() -> World:
 
 
 def process(consumer: Consumer) -> None:
-    """Let reader and workers run until every partition waits for its commit; the committer does not run."""
+    """Let reader and workers run until every partition has a commit on its way; the committer does not run."""
     for _ in range(50):
         consumer.channel.reader.run_once()
         for worker in consumer.channel.workers:
             worker.run_once()
-    assert {p.place for p in consumer.channel.parts.schedule.held()} == {Place.SETTLING}
+    assert not any(p.window.settled for p in consumer.channel.parts.schedule.held())
 
 
 def outcomes(consumer: Consumer) -> dict[int, str]:
@@ -60,14 +60,14 @@ def test_refused_commits_do_not_hold_up_the_others(world: World, moved: tuple[in
     all epochs are read at once, instead of one transaction for each that has moved.
     """
     a = world.consumers["a"]
-    before = a.channel.committer.transactions
+    before = a.channel.parts.commits.transactions
     raise_epochs(world, *moved)
     world.run_until(lambda: len(outcomes(a)) == PARTITIONS, within=1)
     assert outcomes(a) == {p: "fenced" if p in moved else "landed" for p in range(PARTITIONS)}
     assert {p: world.commits()[p] for p in range(PARTITIONS) if p not in moved} == dict.fromkeys(
         set(range(PARTITIONS)) - set(moved), 3
     )
-    assert a.channel.committer.transactions - before == transactions
+    assert a.channel.parts.commits.transactions - before == transactions
 
 
 def test_a_commit_that_was_never_sent_did_not_land(world: World) -> None:
@@ -76,16 +76,16 @@ def test_a_commit_that_was_never_sent_did_not_land(world: World) -> None:
     (lost,) = [p for p in a.channel.parts.schedule.held() if p.tp.partition == 4]
     a.channel.parts.schedule.doom(lost, Fate.DROP)
 
-    a.channel.committer.run_once()
+    a.channel.parts.committer.run_once()
 
     assert outcomes(a) == {4: "fenced"}
-    assert a.channel.committer.fenced == 0, "nobody refused it"
+    assert a.channel.parts.commits.fenced == 0, "nobody refused it"
 
 
 def test_what_became_of_a_commit_without_an_answer_is_not_known(world: World) -> None:
     """It may have landed before the partition was found to be another's."""
     a = world.consumers["a"]
-    committer = a.channel.committer
+    committer = a.channel.parts.committer
     committer.run_once()
     assert committer._call is not None
     committer._call.fail(ZkAmbiguousError("the connection was lost"))
@@ -157,9 +157,9 @@ def test_a_commit_that_is_refused_for_its_node_is_set_apart_and_named_and_the_ot
     for partition in range(PARTITIONS):
         world.kafka.publish("orders", partition, [b"x"] * 2)
     world.run(60)
-    later, before = world.commits(), a.channel.committer.transactions
+    later, before = world.commits(), a.channel.parts.commits.transactions
     world.run(60)
-    tries = a.channel.committer.transactions - before
+    tries = a.channel.parts.commits.transactions - before
     undo(world)
     world.run(60)
     others = set(range(PARTITIONS)) - {2}
@@ -214,7 +214,7 @@ def test_a_release_waits_for_a_commit_that_is_refused_for_its_node(world: World)
 def test_an_epoch_that_cannot_be_read_after_a_lost_answer_is_asked_for_ever_more_rarely(world: World) -> None:
     """It has to be read before the commit is sent again. The other partitions' commits land meanwhile."""
     a = world.consumers["a"]
-    committer = a.channel.committer
+    committer = a.channel.parts.committer
     committer.run_once()
     world.ensemble.disconnect("a", late=True)
     give_epoch(world, ADMIN)
@@ -238,7 +238,7 @@ def test_an_epoch_that_cannot_be_read_after_a_lost_answer_is_asked_for_ever_more
 def test_a_commit_without_an_answer_counts_for_the_session_that_it_was_sent_in(world: World) -> None:
     """The partition is got back in a new session before its answer is known to be lost: nothing of the old one can come."""
     a = world.consumers["a"]
-    committer = a.channel.committer
+    committer = a.channel.parts.committer
     committer.run_once()
     old = a.zk.session
     call, committer._call = committer._call, Call("the answer, which is looked at later")

@@ -68,7 +68,12 @@ def test_the_defaults_are_those_that_are_promised() -> None:
         "127.0.0.1:2181",
         "",
     )
-    assert config.controller.model_dump() == {"rebalance_interval": 60.0, "rebalance_delay": 0.3, "join_delay": 3.0}
+    assert config.controller.model_dump() == {
+        "rebalance_interval": 60.0,
+        "rebalance_delay": 0.3,
+        "join_delay": 3.0,
+        "commit_interval": 0.02,
+    }
     assert (config.admin.host, config.admin.port, config.admin.given) == ("127.0.0.1", 8081, False)
     assert (config.ledger.path, config.ledger.retention) == (Path("ledger"), 604800.0)
     assert (orders.workers, orders.idle_time, orders.shutdown_timeout) == (5, 60.0, 25.0)

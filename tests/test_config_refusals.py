@@ -11,8 +11,8 @@ from inbound.config import load, read_text
 from inbound.errors import ConfigError
 
 CHANNEL_KEYS = (
-    "allowed: auto_offset_reset, consumer_id, coordinator, group, idle_time, isolation, offsets, on_error, on_truncation, "
-    "processor, reader, shutdown_timeout, subscriptions, topics, topics_pattern, workers"
+    "allowed: auto_offset_reset, consumer_id, coordinator, group, idle_time, isolation, max_uncommitted_records, offsets, "
+    "on_error, on_truncation, processor, reader, shutdown_timeout, subscriptions, topics, topics_pattern, workers"
 )
 DURATION = "need a duration such as 10s (units: ms, s, m, h, d), got "
 SIZE = "need a size such as 1MiB (units: B, KiB, MiB, GiB, kB, KB, MB, GB), got "

@@ -18,7 +18,7 @@ def later(batch: Batch) -> BatchResponse:
 
 def commits(world: World) -> int:
     """Return how many commits have landed, the first position of the group included."""
-    return world.consumers["a"].channel.committer.commits
+    return world.consumers["a"].channel.parts.commits.landed
 
 
 def test_it_is_committed_in_time_although_nothing_more_comes(world: World) -> None:

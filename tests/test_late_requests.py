@@ -37,7 +37,7 @@ def process(world: World, count: int) -> None:
         a.channel.reader.run_once()
         for worker in a.channel.workers:
             worker.run_once()
-        a.channel.committer.run_once()
+        a.channel.parts.committer.run_once()
 
 
 def late(world: World) -> None:

@@ -73,7 +73,7 @@ def test_a_converted_file_reads_like_the_lines_it_was_made_of(tmp_path: Path) ->
         "skip", topic="töpic", partition=0, epoch=0, from_=1, to=2, reason="dead-lettered", more={"a": [1, None]}
     )
     ledger.lacks("töpic", 0, 0)
-    ledger.begun(Range("töpic", 0, 0, 5, 6, 1))
+    ledger.begun(Range("töpic", 0, 0, 5, 6, 1, 5))
     path = ledger.path
     assert path is not None
     ledger.close()

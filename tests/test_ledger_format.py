@@ -32,7 +32,10 @@ def calls(draw: st.DrawFn) -> Call:
     a, b, c = draw(numbers), draw(numbers), draw(st.none() | numbers)
     verb = draw(st.sampled_from(["begun", "done", "settled", "note"]))
     if verb == "begun":
-        return lambda to: to.begun(Range(topic, partition, epoch, a, b, 5)), [(verb, topic, partition, epoch, a, b, 5)]
+        return (
+            lambda to: to.begun(Range(topic, partition, epoch, a, b, 5, c)),
+            [(verb, topic, partition, epoch, a, b, 5, c)],
+        )
     times = draw(st.integers(0, 3))
     if verb == "done":
         done = [Done(topic, partition, epoch, a, b, c)] * times
@@ -51,7 +54,7 @@ def told(entry: Entry) -> tuple[object, ...]:
     """An entry in the form that `calls` expects."""
     common = (entry.kind, entry.topic, entry.partition, entry.epoch)
     if entry.kind == "begun":
-        return (*common, entry.first, entry.next, entry.records)
+        return (*common, entry.first, entry.next, entry.records, entry.commit)
     if entry.kind == "done":
         return (*common, entry.first, entry.next, entry.commit)
     if entry.kind == "settled":

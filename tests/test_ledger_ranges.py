@@ -85,6 +85,18 @@ def test_who_takes_over_closes_what_the_dead_one_left(tmp_path: Path) -> None:
     assert open_ranges(read_directory(tmp_path)) == {("orders", 0): [(120, 200)]}
 
 
+def test_a_commit_that_lands_before_the_next_batch_is_withheld_stays_landed(tmp_path: Path) -> None:
+    """The batch that was withheld is not open, and what the commit covers is closed."""
+    a = Consumer(tmp_path, "a", epoch=1)
+    a.begin(0, 100)
+    a.begin(100, 200)
+    a.commit(100)
+    a.ledger.note("withheld", topic="orders", partition=0, epoch=1, first=100, next=200, records=100)
+    a.die()
+
+    assert open_ranges(read_directory(tmp_path)) == {}
+
+
 def test_after_a_reset_old_commits_prove_nothing_for_what_is_read_again(tmp_path: Path) -> None:
     """A reset bumps the epoch: what is begun after it at lower offsets stays open until committed once more."""
     a = Consumer(tmp_path, "a", epoch=1)

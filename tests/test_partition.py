@@ -11,11 +11,12 @@ from inbound.controller import session
 from inbound.coordinators.claim import Fence
 from inbound.errors import IllegalTransitionError
 from inbound.partition import TRANSITIONS, Partition, Place, Step
+from inbound.window import Window
 
 
 def partition(place: Place) -> Partition:
     """A partition in `place`."""
-    return Partition(TopicPartition("orders", 3), Fence(1, 7), 0, place=place)
+    return Partition(TopicPartition("orders", 3), Fence(1, 7), Window(0), place=place)
 
 
 @pytest.mark.parametrize(("place", "step"), list(itertools.product(Place, Step)), ids=lambda v: v.value)
@@ -55,6 +56,6 @@ def test_lag_counts_what_is_in_the_log_and_not_committed() -> None:
     moving = partition(Place.SCHEDULED)
     lags: list[int | None] = []
     for high_watermark, committed in [(None, 0), (100, 40), (100, 120), (100, None)]:
-        moving.high_watermark, moving.committed, moving.position = high_watermark, committed, 30
+        moving.high_watermark, moving.window, moving.position = high_watermark, Window(committed), 30
         lags.append(moving.lag)
     assert lags == [None, 60, 0, 70]

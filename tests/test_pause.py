@@ -17,6 +17,7 @@ from inbound.schedule import NEVER, Schedule
 from inbound.testing.clock import ManualClock
 from inbound.testing.world import GROUP, World
 from inbound.topic_partition import TopicPartition
+from inbound.window import Window
 from tests.paused_group import PARTITIONS, SINCE, Group
 
 
@@ -263,7 +264,7 @@ def test_a_pause_that_begins_or_ends_while_a_partition_is_with_a_worker_is_seen_
     worker = object()
     schedule = Schedule(ManualClock(), lambda: None)
     schedule.set_paused(not paused)
-    partition = Partition(TopicPartition("orders", 0), Fence(1, 1), 0)
+    partition = Partition(TopicPartition("orders", 0), Fence(1, 1), Window(0))
     partition.paused_since = None if paused else 1000.0
     schedule.adopt(partition)
     schedule.start(partition)

@@ -86,7 +86,7 @@ def test_its_offset_is_committed_before_the_first_batch(world: World) -> None:
     committed(world, 5)
     join(world, 2)
     entries = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Done | Range)]
-    assert entries[:2] == [Done("orders", 0, 2, 2, 2, 2), Range("orders", 0, 2, 2, 5, 3)]
+    assert entries[:2] == [Done("orders", 0, 2, 2, 2, 2), Range("orders", 0, 2, 2, 5, 3, 2)]
 
 
 @pytest.mark.parametrize(("start", "read"), [(3, [3, 4, 5]), (None, [])])

@@ -250,7 +250,7 @@ def test_the_ledger_has_begun_done_and_settled_of_every_batch_in_this_order(worl
     entries = [e for e in world.consumers["a"].ledger.entries if not isinstance(e, Note)]
     stat = world.ensemble.tree.nodes[world.paths.offset("orders", 0)]
     assert entries[-3:] == [
-        Range("orders", 0, 1, 0, 2, 2),
+        Range("orders", 0, 1, 0, 2, 2, 0),
         Done("orders", 0, 1, 0, 2, 2),
         Settled("orders", 0, 1, 2, "landed", stat.mzxid),
     ]

@@ -291,7 +291,7 @@ def test_memory_is_bounded(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) 
     [
         ("orders-worker-12", "orders"),
         ("web-shop.eu-event-loop", "web-shop.eu"),
-        ("a-reader-committer", "a-reader"),
+        ("a-reader-mirror", "a-reader"),
         ("orders-mirror", "orders"),
         ("stall-detector", None),
         ("admin-c", None),

@@ -33,7 +33,8 @@ def bodies(draw: st.DrawFn) -> str:
     kind = draw(st.sampled_from(("begun", "begun", "done", "landed", "landed", "other", "note", "degraded")))
     low, high = draw(numbers), draw(numbers)
     if kind == "begun":
-        return LINES.begun(Range("orders", partition, epoch, low, max(low + 1, high), draw(numbers)), 1.5)
+        commit = draw(st.none() | numbers)
+        return LINES.begun(Range("orders", partition, epoch, low, max(low + 1, high), draw(numbers), commit), 1.5)
     if kind == "done":
         return LINES.done(Done("orders", partition, epoch, low, high, draw(st.none() | numbers)), 2.5)
     if kind == "landed":
@@ -58,6 +59,48 @@ def steady(batches: int, partition: int = 0) -> list[str]:
         found.append(LINES.begun(Range("orders", partition, 1, first, end, 10), 1.0))
         found.append(LINES.done(Done("orders", partition, 1, end, end, end), 1.5))
         found.append(LINES.settled(Settled("orders", partition, 1, end, "landed", 100 + number), 2.0))
+    return found
+
+
+@st.composite
+def windowed(draw: st.DrawFn, batches: int = 60) -> list[str]:
+    """Return the lines of batches that are delivered while commits are in flight: all of them, or parts, or none answered."""
+    found: list[str] = []
+    position, answered, announced, landed, mzxid = 0, 0, 0, 0, 100
+    for _ in range(draw(st.integers(1, batches))):
+        step = draw(
+            st.sampled_from(("begun", "begun", "begun", "done", "done", "landed", "landed", "fenced", "withheld"))
+        )
+        if step == "begun":
+            first, position = position, position + 10
+            found.append(LINES.begun(Range("orders", 0, 1, first, position, 10, answered), 1.0))
+            answered = draw(st.sampled_from((position, position, position, position - 5, answered)))
+            position = answered if first < answered else draw(st.sampled_from((position, first)))
+        elif step == "done" and announced < answered:
+            announced = answered
+            found.append(LINES.done(Done("orders", 0, 1, max(0, announced - 10), announced, announced), 1.5))
+        elif step == "landed" and landed < announced:
+            landed, mzxid = announced, mzxid + 1
+            found.append(LINES.settled(Settled("orders", 0, 1, landed, "landed", mzxid), 2.0))
+        elif step == "fenced":
+            found.append(LINES.settled(Settled("orders", 0, 1, announced, "fenced", None), 2.0))
+        elif step == "withheld":
+            found.append(
+                LINES.note("withheld", "orders", 0, 1, {"first": answered, "next": position, "records": 10}, 2.0)
+            )
+    return found
+
+
+def in_flight(batches: int, behind: int = 2) -> list[str]:
+    """Return the lines of batches that go straight on while the commit of an earlier one is in flight."""
+    found = []
+    for number in range(batches):
+        first, end, sent = 10 * number, 10 * number + 10, 10 * (number - behind)
+        if sent >= 0 and sent % 30 == 0:
+            found.append(LINES.settled(Settled("orders", 0, 1, sent, "landed", 100 + number), 2.0))
+        found.append(LINES.begun(Range("orders", 0, 1, first, end, 10, first), 1.0))
+        if first % 30 == 0:
+            found.append(LINES.done(Done("orders", 0, 1, max(0, first - 10), first, first), 1.5))
     return found
 
 
@@ -93,6 +136,40 @@ def test_columns_collapse_as_lines_do(lines: list[str]) -> None:
     data = file_of(lines)
 
     same(collapse_block(parse_block(data, SOURCE)), line_by_line(data))
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=100)
+@given(windowed())
+def test_columns_collapse_batches_with_commits_in_flight_as_lines_do(lines: list[str]) -> None:
+    """Answers for parts, merged and fenced commits, and withheld batches between them."""
+    data = file_of(lines)
+
+    same(collapse_block(parse_block(data, SOURCE)), line_by_line(data))
+
+
+def test_batches_delivered_while_commits_are_in_flight_are_one_span() -> None:
+    """However many there are: a ledger of a million batches must not become a million spans."""
+    data = file_of(in_flight(3000))
+
+    (span,) = collapse_block(parse_block(data, SOURCE)).spans
+
+    assert (span.first, span.next, span.batches, span.landed) == (0, 30_000, 3000, 29_970)
+    assert (span.first_commit, span.commit, span.last_first) == (0, 29_990, 29_990)
+    assert line_by_line(data).spans == (span,)
+
+
+def test_a_commit_that_is_announced_before_what_it_stands_for_was_answered_begins_a_span() -> None:
+    """The judge must see which came first."""
+    lines = [
+        LINES.begun(Range("orders", 0, 1, 0, 20, 20, 0), 1.0),
+        LINES.done(Done("orders", 0, 1, 0, 20, 20), 1.5),
+        LINES.begun(Range("orders", 0, 1, 20, 30, 10, 10), 2.0),
+    ]
+
+    piece = collapse_block(parse_block(file_of(lines), SOURCE))
+
+    assert [(span.first, span.next, span.commit) for span in piece.spans] == [(0, 20, 0), (20, 30, 10)]
 
 
 @pytest.mark.slow
@@ -191,6 +268,28 @@ def test_a_steady_run_read_in_pieces_is_one_span(batches: int, cuts: list[int]) 
     pieces = [collapse_block(parse_block(b"".join(lines[low:high]), SOURCE)) for low, high in pairwise(bounds)]
 
     assert joined(pieces).spans == line_by_line(b"".join(lines)).spans
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=30)
+@given(st.integers(6, 40), st.lists(st.integers(0, 60), max_size=4))
+def test_batches_with_commits_in_flight_read_in_pieces_are_few_spans(batches: int, cuts: list[int]) -> None:
+    """At most one more for each cut, wherever it is; and they say the same together."""
+    lines = [sealed(body, seq) for seq, body in enumerate(in_flight(batches), start=1)]
+    bounds = sorted({0, *(min(cut, len(lines)) for cut in cuts), len(lines)})
+    pieces = [collapse_block(parse_block(b"".join(lines[low:high]), SOURCE)) for low, high in pairwise(bounds)]
+
+    spans = joined(pieces).spans
+    (whole,) = line_by_line(b"".join(lines)).spans
+
+    assert len(spans) <= len(bounds) - 1
+    assert (sum(span.batches for span in spans), spans[0].first, max(span.next for span in spans)) == (
+        batches,
+        0,
+        whole.next,
+    )
+    assert max(span.landed or 0 for span in spans) == (whole.landed or 0)
+    assert [span.commit for span in spans if span.batches][-1] == whole.commit
 
 
 def test_entries_that_stand_in_two_files_are_taken_once() -> None:

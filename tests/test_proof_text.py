@@ -22,8 +22,8 @@ def test_proven_with_what_a_crash_repeats() -> None:
         "PARTITION  PROVEN       COMMITTED  LOG END  LAG  REPEATED  IN FLIGHT  VERDICT",
         "        1  0 to 97,999     98,000   98,500  500       400        200  proven",
         "        0  0 to 97,999     98,000   98,500  500         0        200  proven",
-        "No offsets lost, duplicate, skipped, reordered, unfenced, beyond-end, lost-to-retention, unclaimed, given-up, "
-        "dead-lettered, passed-over, jumped, uncommitted.",
+        "No offsets lost, duplicate, skipped, reordered, unfenced, over-window, beyond-end, lost-to-retention, unclaimed, "
+        "given-up, dead-lettered, passed-over, jumped, uncommitted.",
         "",
         "Findings:",
         "  repeated: orders/1 offsets 80000 to 80399 (400 records): host-2 (epoch 2) died before it committed",
@@ -47,11 +47,11 @@ def test_anomalies_come_first_and_what_is_missing_last() -> None:
         == "ANOMALIES  group orders-svc, topic orders: 2 lost in 1 of 3 partitions; 1 not provable"
     )
     assert [" ".join(line.split()) for line in tables.splitlines()] == [
-        "PARTITION PROVEN COMMITTED LOG END LAG LOST DUPLICATE REPEATED SKIPPED REORDERED UNFENCED BEYOND END "
+        "PARTITION PROVEN COMMITTED LOG END LAG LOST DUPLICATE REPEATED SKIPPED REORDERED UNFENCED OVER WINDOW BEYOND END "
         "RETENTION UNCLAIMED GIVEN UP DEAD-LETTERED PASSED OVER JUMPED UNCOMMITTED IN FLIGHT VERDICT",
-        "0 0 to 97,999 98,000 98,500 500 2 0 400 0 0 0 0 0 0 0 0 0 0 0 200 anomalies",
-        "2 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 200 not provable",
-        "1 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 200 proven",
+        "0 0 to 97,999 98,000 98,500 500 2 0 400 0 0 0 0 0 0 0 0 0 0 0 0 200 anomalies",
+        "2 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 200 not provable",
+        "1 0 to 97,999 98,000 98,500 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 200 proven",
     ]
     assert [line.split(":")[0] for line in findings.splitlines()] == [
         "Findings",

@@ -10,11 +10,12 @@ import pytest
 from inbound import Batch, BatchResponse
 from inbound.coordinators.zookeeper import Call, Node, SetData
 from inbound.errors import PartitionLostError
-from inbound.partition import Fate, Partition, Place
+from inbound.partition import Fate, Partition
 from inbound.processors.batch import Record
 from inbound.testing.event_loop import FakeLoop
 from inbound.testing.world import Consumer, Recording, World
 from inbound.topic_partition import TopicPartition
+from inbound.window import Window
 from tests.one_partition import offsets, publish, world
 from tests.reset_by_hand import close, move, notes, open_again, stopped
 from tests.simulation.stage import in_next_batch, process
@@ -33,9 +34,9 @@ def held(consumer: Consumer) -> Partition:
 def fenced(world: World, consumer: Consumer) -> None:
     """Let the commit be refused, and a worker tell the processor: no step of the controller in between."""
     world.ensemble.tree.transaction([SetData(world.paths.epoch(*TP), b"")], 0)
-    consumer.channel.committer.run_once()
+    consumer.channel.parts.committer.run_once()
     world.ensemble.deliver_all()
-    consumer.channel.committer.run_once()
+    consumer.channel.parts.committer.run_once()
     consumer.channel.workers[0].run_once()
 
 
@@ -55,7 +56,7 @@ def test_a_release_of_a_partition_that_goes_otherwise_ends(
     a = world.join("a")
     world.run(4)
     process(world, "a", {TP: 3})
-    assert held(a).place is Place.SETTLING
+    assert not held(a).window.settled
     release = a.channel.membership.holdings.release(held(a))
     for _ in range(after_steps):
         a.tasks.step()
@@ -76,7 +77,7 @@ def test_the_next_claim_of_a_partition_is_released_although_the_release_of_the_l
     first = held(a)
     before = holdings.release(first)
     schedule.abandon(first)
-    second = Partition(TP, first.fence, 0)
+    second = Partition(TP, first.fence, Window(0))
     schedule.adopt(second)
     after = holdings.release(second)
     a.tasks.close()

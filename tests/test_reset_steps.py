@@ -71,8 +71,8 @@ def test_some_partitions_are_moved_and_the_others_go_on_where_they_were() -> Non
     before = {p: stage.world.ensemble.tree.nodes[stage.world.paths.epoch("orders", p)].version for p in range(4)}
     stage.lead("leader")
     command = stage.ended(stage.submit(To.SHIFT, shift=-4, partitions=(1, 3)))
-    after = {p: stage.world.ensemble.tree.nodes[stage.world.paths.epoch("orders", p)].version for p in range(4)}
     stage.run(5)
+    after = {p: stage.world.ensemble.tree.nodes[stage.world.paths.epoch("orders", p)].version for p in range(4)}
     assert [(m.partition, m.old, m.new) for m in command.moved] == [(1, 10, 6), (3, 10, 6)]
     assert stage.told() == [(1, 10, 6), (3, 10, 6)]
     # A fence, the move, the claim, and the first commit, which says under which leader its records were written; or the claim.

@@ -64,8 +64,8 @@ class Stepped(InboundKafkaChannel):
     consumer: Consumer
 
     def start(self) -> None:
-        self.consumer.parts += [self.reader, self.committer, *self.workers]
-        self.consumer.wakeups += [self.parts.reader_wakeup, self.parts.committer_wakeup, self.parts.worker_wakeup]
+        self.consumer.parts += [self.reader, *self.workers]
+        self.consumer.wakeups += [self.parts.reader_wakeup, self.parts.worker_wakeup]
 
 
 @dataclass
@@ -144,6 +144,7 @@ class Stage:
             clock=self.world.clock,
             controller=consumer.controller,
             wake_controller=lambda: None,
+            committer=consumer.channel.parts.committer,
             connect=self.world.kafka.client,
             ledger=MemoryLedger(),
         )

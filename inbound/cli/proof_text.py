@@ -35,6 +35,7 @@ _COLUMNS: dict[FindingKind, str] = {
     "skipped": "SKIPPED",
     "reordered": "REORDERED",
     "unfenced": "UNFENCED",
+    "over-window": "OVER WINDOW",
     "beyond-end": "BEYOND END",
     "lost-to-retention": "RETENTION",
     "unclaimed": "UNCLAIMED",

@@ -180,7 +180,7 @@ class View:
             prefetch=(reader.buffered, parts.config.reader.prefetch_bytes),
             fullest=tuple(fullest[:3]),
             silent=self._silent(),
-            commits_waiting=self._channel.committer.waiting,
+            commits_waiting=parts.committer.waiting(parts),
         )
 
     def _session(self, partition: Partition) -> SessionFacts:

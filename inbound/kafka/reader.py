@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from inbound.buffer import Chunk
-from inbound.committer import Committer, Pending
+from inbound.commits import Pending
 from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
@@ -35,11 +35,8 @@ IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 class Reader:
     """Fills the partitions' buffers: see `inbound.driver.Part`. Only `expect`, `open` and `jump` come from other threads."""
 
-    def __init__(
-        self, parts: Parts, committer: Committer, connect: Callable[[], LogClient], on_topics: Callable[[], None]
-    ) -> None:
+    def __init__(self, parts: Parts, connect: Callable[[], LogClient], on_topics: Callable[[], None]) -> None:
         self._parts = parts
-        self._committer = committer
         self._connect = connect
         self._client: LogClient | None = None
         self._on_topics = on_topics
@@ -336,7 +333,9 @@ class Reader:
                 partition.read_to = read_to(partition.position, partition.info.leader_epoch)
             # Committed before the first batch. With `latest`, a crash before the first commit would else let the
             # next owner begin at a later end, and everything between would be lost.
-            self._committer.submit(Pending(partition, partition.fence, partition.position, first=True))
+            mark = self._parts.schedule.advance(partition, partition.position)
+            if mark is not None:
+                self._parts.committer.submit(Pending(self._parts, partition, mark, first=True))
 
     def _note_start(self, partition: Partition) -> None:
         given, committed = partition.given_start, partition.committed

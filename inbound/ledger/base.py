@@ -16,7 +16,8 @@ Outcome = Literal["landed", "fenced", "unknown"]
 #: The kinds of notes, and the facts that each must carry. More facts may be added.
 NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "claimed": frozenset({"position", "session"}),  # position: None if the group had no offset yet
+        # position: None if the group had no offset yet; a `window` (records) may be given, see `Range.commit`
+        "claimed": frozenset({"position", "session"}),
         "released": frozenset(),
         "lost": frozenset(),
         "reset": frozenset({"old", "new"}),
@@ -31,7 +32,11 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Offsets `first` up to but without `next`, about to be handed to the processor as `records` records."""
+    """Offsets `first` up to but without `next`, about to be handed to the processor as `records` records.
+
+    `commit` is the newest offset that the claim had been answered for by then, whether its commit had landed or was in
+    flight; None: not known.
+    """
 
     topic: str
     partition: int
@@ -39,11 +44,16 @@ class Range:
     first: int
     next: int
     records: int
+    commit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The processor has answered for a range; `commit` is the offset to be committed, None if nothing is."""
+    """The processor has answered for a range; `commit` is the offset to be committed, None if nothing is.
+
+    One commit may answer for several batches, and come after the `begun` of later ones: `first` is where the newest batch
+    began that it answers for, or `commit` where it is no batch's own.
+    """
 
     topic: str
     partition: int

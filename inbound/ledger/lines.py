@@ -27,9 +27,10 @@ class Lines:
         self._partitions: dict[tuple[str, int], str] = {}
 
     def begun(self, entry: Range, wall: float) -> str:
+        commit = "" if entry.commit is None else f'"commit":{entry.commit},'
         return (
             f'{{"kind":"begun",{self._of(entry.topic, entry.partition)},"epoch":{entry.epoch},"first":{entry.first},'
-            f'"next":{entry.next},"records":{entry.records},"wall":{wall:.3f}'
+            f'"next":{entry.next},"records":{entry.records},{commit}"wall":{wall:.3f}'
         )
 
     def done(self, entry: Done, wall: float) -> str:

@@ -59,6 +59,7 @@ class _Epoch:
 
     def landed(self, commit: int) -> None:
         self.open = _above(self.open, commit)
+        self._before = _above(self._before, commit)  # it may land between a `begun` and its `withheld`
         self.committed = max(self.committed, commit)
 
 

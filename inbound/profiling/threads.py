@@ -18,7 +18,7 @@ _PER_THREAD, _SCHEDULED = 4, 2
 #: The letter in /proc/self/task/<number>/stat, in words.
 _STATES = {"R": "running", "S": "waiting", "D": "waiting for the disk", "T": "stopped", "t": "traced", "Z": "ending"}
 #: What follows a channel's name in the names of its threads: see `inbound.channel`.
-_OF_CHANNEL = re.compile(r"(.+)-(?:reader|committer|mirror|event-loop|worker-\d+)")
+_OF_CHANNEL = re.compile(r"(.+)-(?:reader|mirror|event-loop|worker-\d+)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from inbound.proof.claims import Claim
 from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, Evidence, LeftOut, unwritten
 from inbound.proof.model import Event
 from inbound.proof.walk import Walk
+from inbound.proof.window import left_by
 
 
 def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence:
@@ -21,6 +22,8 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
         _follow(evidence, former, claims)
     unfenced = _unfenced(claims, evidence)
     for before, claim in zip([None, *claims], claims, strict=False):
+        if before is not None:
+            left_by(evidence, before, claim)
         position = _begins(evidence, claim, before)
         walk = Walk(evidence, claim, position, partial(_begins_anew, before=before))
         if position is not None and evidence.late:
@@ -208,6 +211,8 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim
             first_taken_away(announced, f"{claim.consumer} (epoch {claim.epoch}) began at {offset}"), announced, offset
         )
         evidence.start = announced if evidence.start is None else min(evidence.start, announced)
+    elif expected is None and before is not None and before.unsure and _unknown_epochs(evidence, claim):
+        evidence.lacks(unsaid_and_taken_away(before, claim, offset), 0, offset)
     if expected is None or offset <= expected:
         return
     # Of commits that may have landed before the node was emptied, what they passed was handed out by whoever announced it.
@@ -256,6 +261,15 @@ def first_taken_away(announced: int, since: str) -> str:
     return (
         f"the group's first commit, {announced}, may have landed, as the epoch has moved on since it was announced; then somebody "
         f"has taken it out of the offset node: {since}, and whether the records between are the group's is not known"
+    )
+
+
+def unsaid_and_taken_away(before: Claim, claim: Claim, offset: int) -> str:
+    """Return what is missing where commits of which no line tells may be in no node any more."""
+    return (
+        f"the epoch has moved on under {before.consumer} (run {before.run}), whose ledger could not be written (on_failure: "
+        f"degrade), and then {claim.consumer} (epoch {claim.epoch}) found no commit and began at {offset}: somebody may have "
+        "taken one out of the offset node, and whether the records before are the group's is not known"
     )
 
 

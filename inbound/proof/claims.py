@@ -40,6 +40,9 @@ class Claim:
     unsure: bool = False
     #: The last commit that it knows to have landed, also if the log was cut below it since; None: it knows none.
     committed: int | None = None
+    #: What it had been answered for when its last batch was handed out, as it was gone through: landed or in flight. None:
+    #: its lines do not say.
+    advanced: int | None = None
 
     @property
     def seq(self) -> int:
@@ -48,6 +51,12 @@ class Claim:
     @property
     def spans(self) -> list[Span]:
         return [item for item in self.items if isinstance(item, Span)]
+
+    @property
+    def window(self) -> int | None:
+        """Return how many records it may have answered for without their commit having landed; None: it does not say."""
+        facts = next((i.facts for i in self.items if isinstance(i, Event) and i.kind == "claimed"), {})
+        return facts.get("window")
 
     @property
     def first_mzxid(self) -> int | None:
@@ -139,16 +148,26 @@ def _handed_out(items: Iterable[Span | Event]) -> list[Span | Event]:
         if isinstance(item, Span) or item.kind != "withheld":
             result.append(item)
             continue
-        last, facts = result[-1] if result else None, item.facts
+        at = _last_hand_out(result)
+        last, facts = result[at] if result else None, item.facts
         if not isinstance(last, Span) or (last.last_first, last.next) != (facts.get("first"), facts.get("next")):
             continue  # its `begun` is missing
-        if last.batches > 1 or last.answered is not None or last.landed is not None:
-            records = last.records - int(facts.get("records", 0))
+        if last.batches > 1 or not (last.answered is None and last.landed is None and last.commit is None):
+            records = last.records - int(facts.get("records") or 0)
             rest = replace(last, next=int(facts["first"]), batches=last.batches - 1, records=records, last_first=None)
-            result[-1] = rest
+            result[at] = rest
         else:
-            result.pop()
+            result.pop(at)
     return result
+
+
+def _last_hand_out(items: Sequence[Span | Event]) -> int:
+    """Return where the last hand-out of the last claim stands: lines of a commit that was in flight may stand behind it."""
+    for at in range(len(items) - 1, -1, -1):
+        item = items[at]
+        if _is_hand_out(item) or (isinstance(item, Event) and item.kind == "claimed"):
+            return at
+    return 0
 
 
 def _split(items: Sequence[Span | Event]) -> list[Claim]:

@@ -5,7 +5,7 @@ A line begins a new span where it does not go straight on from the lines of its 
 | line | begins a new span |
 |---|---|
 | any | if the epoch is another, or an event stands between |
-| `begun` | if it does not begin where the last hand-out ended, or the span has answers and no hand-out |
+| `begun` | if it does not begin where the last one ended, the span has none, or its `commit` is before one that was named |
 | `done` | if its commit does not ascend, goes beyond what was handed out, or the last one has not landed yet |
 | `settled` landed | the same for commit and mzxid, and if it is not the commit that was announced last |
 
@@ -73,6 +73,7 @@ class _Place:
     key: PartitionKey
     span: Span | None = None
     handed_to: int | None = None  # where the last hand-out ended
+    commit: int | None = None  # and what had been answered for before it
     announced: int | None = None  # the last commit of a `done`
     outstanding: bool = False  # and it has not landed
     landed: int | None = None
@@ -135,15 +136,18 @@ class Collapser:
         assert entry.first is not None
         assert entry.next is not None
         span = place.span
-        if span is None or span.epoch != entry.epoch or entry.first != place.handed_to or not span.batches:
+        before = max(place.announced or 0, place.commit or 0)
+        straight = entry.first == place.handed_to and (entry.commit is None or entry.commit >= before)
+        if span is None or span.epoch != entry.epoch or not straight or not span.batches:
             self._close(place)
-            place.span = self._new(place, entry, entry.first, entry.next, batches=1, records=entry.records or 0)
+            new = self._new(place, entry, entry.first, entry.next, batches=1, records=entry.records or 0)
+            place.span = replace(new, first_commit=entry.commit, commit=entry.commit)
         else:
             place.span = replace(
                 span, next=entry.next, batches=span.batches + 1, records=span.records + (entry.records or 0),
-                last_seq=entry.seq, last_wall=entry.wall, last_first=entry.first,
+                last_seq=entry.seq, last_wall=entry.wall, last_first=entry.first, commit=entry.commit,
             )  # fmt: skip
-        place.handed_to = entry.next
+        place.handed_to, place.commit = entry.next, entry.commit
 
     def _done(self, place: _Place, entry: Entry, commit: int) -> None:
         span = place.span
@@ -242,17 +246,22 @@ def _beyond(place: _Place, commit: int) -> bool:
 # -- putting pieces together ---------------------------------------------------------------------------------------------
 
 
-def merged(spans: Iterable[Span], events: Iterable[Event] = ()) -> list[Span]:
-    """Return the spans of any runs with those put together that go straight on, in order of run and number."""
-    places: dict[tuple[str, PartitionKey], list[Span | Event]] = defaultdict(list)
-    everything: list[Span | Event] = [*spans, *events]
-    for item in everything:
-        places[item.run, item.key].append(item)
+def merged(spans: Iterable[Span], events: Iterable[Event] = (), apart: Iterable[Span] = ()) -> list[Span]:
+    """Return the spans of any runs with those put together that go straight on, in order of run and number.
+
+    None is put together over an event, or over one of the spans `apart`, which are not in the result.
+    """
+    places: dict[tuple[str, PartitionKey], list[tuple[int, Span | None]]] = defaultdict(list)
+    for span in spans:
+        places[span.run, span.key].append((span.seq, span))
+    between: list[Span | Event] = [*events, *apart]
+    for other in between:
+        places[other.run, other.key].append((other.seq, None))
     result: list[Span] = []
     for _, items in sorted(places.items(), key=lambda place: place[0]):
         last: Span | None = None
-        for item in sorted(items, key=lambda item: item.seq):
-            if isinstance(item, Event):
+        for _, item in sorted(items, key=lambda item: item[0]):
+            if item is None:
                 last = None
             elif last is not None and _goes_on(last, item):
                 last = result[-1] = _together(last, item)
@@ -267,6 +276,10 @@ def _goes_on(a: Span, b: Span) -> bool:
         return False
     if (b.first != a.next) if b.batches else (max(b.answered or 0, b.landed or 0) > a.next):
         return False
+    if b.first_commit is not None and b.first_commit < max(a.answered or 0, a.commit or 0):
+        return False
+    if b.answered is None and b.landed is None:
+        return True  # handed out, maybe while a commit is in flight
     outstanding = a.answered is not None and a.answered != a.landed
     if outstanding and (b.landed is None or a.answered is None or b.landed < a.answered):
         return False
@@ -290,14 +303,20 @@ def _together(a: Span, b: Span) -> Span:
         answer_of=max((one for one in (a.answer_of, b.answer_of) if one is not None), default=None),
         batches=a.batches + b.batches, records=a.records + b.records, answered=of(b.answered, a.answered),
         landed=of(b.landed, a.landed), mzxid=of(a.mzxid, b.mzxid), last_mzxid=of(b.last_mzxid, a.last_mzxid),
+        commit=b.commit if b.batches else a.commit,
     )  # fmt: skip
 
 
-def joined(pieces: Sequence[Piece], again: Callable[[Sequence[int]], Piece] | None = None) -> RunStory:
+def joined(
+    pieces: Sequence[Piece],
+    again: Callable[[Sequence[int]], Piece] | None = None,
+    apart: Callable[[], Iterable[Span]] = tuple,
+) -> RunStory:
     """Put the pieces of one run together, given in the order of its files, and find what is missing between them.
 
     Entries can stand in two files of a run: after a failed fsync those in doubt are written again. `again` is then asked
-    for the pieces with these indices as one piece, each entry once; without it ValueError is raised.
+    for the pieces with these indices as one piece, each entry once; without it ValueError is raised. `apart` gives spans of
+    the run that are in no piece, over which none is put together: of lines that stand between.
     """
     whole: list[Piece] = []
     for indices in _groups(pieces):
@@ -310,7 +329,7 @@ def joined(pieces: Sequence[Piece], again: Callable[[Sequence[int]], Piece] | No
     pieces = whole
     spans = [span for piece in pieces for span in piece.spans]
     events = sorted((event for piece in pieces for event in piece.events), key=lambda event: event.seq)
-    return RunStory(_run(pieces), tuple(merged(spans, events)), tuple(events), tuple(_missing(pieces)))
+    return RunStory(_run(pieces), tuple(merged(spans, events, apart())), tuple(events), tuple(_missing(pieces)))
 
 
 def _groups(pieces: Sequence[Piece]) -> list[list[int]]:

@@ -397,7 +397,8 @@ def _spans(block: Block, order: Ints, event: Bools) -> list[Span]:
     outstanding = (announced >= 0) & (_before(confirmed, rows, group_start) < last_done)
     starts = event | new_group | np.concatenate(([False], event[:-1] | (epoch[1:] != epoch[:-1])))
     starts |= (commit >= 0) & (done | landed) & (handed_to >= 0) & (commit > handed_to)
-    starts |= begun & (block.first[order] != handed_to)
+    answered = np.maximum(announced, _before(begun, commit, group_start))
+    starts |= begun & ((block.first[order] != handed_to) | ((commit >= 0) & (commit < answered)))
     starts |= done & (((announced >= 0) & (commit <= announced)) | outstanding)
     starts |= landed & (
         (commit <= landed_before) | ((mzxid >= 0) & (mzxid_before >= 0) & (mzxid <= mzxid_before))
@@ -421,6 +422,9 @@ def _summed(
 
     commit, mzxid = block.commit[order], block.mzxid[order]
     batches = total(begun.astype(np.int64))
+    first_commit = np.where(begun, commit, ABSENT)[at][wanted]
+    last_begun = highest(np.arange(len(order)), begun)
+    last_commit = np.where(batches > 0, commit[last_begun], ABSENT)
     first = np.where(begun, block.first[order], commit)[at][wanted]
     first_mzxid = np.minimum.reduceat(np.where(landed & (mzxid >= 0), mzxid, np.iinfo(np.int64).max), at)[wanted]
     seq, wall = block.seq[order], block.wall[order]
@@ -430,7 +434,7 @@ def _summed(
         np.where(batches > 0, highest(block.next[order], begun), first), batches,
         total(np.where(begun, np.maximum(block.records[order], 0), 0)), highest(commit, done), highest(commit, landed),
         first_mzxid, highest(mzxid, landed), wall[starts_of], wall[ends_of], highest(block.first[order], begun),
-        highest(block.first[order], done & (block.first[order] < commit)),
+        highest(block.first[order], done & (block.first[order] < commit)), first_commit, last_commit,
     )  # fmt: skip
     source = block.source
     keys = [PartitionKey(source.group, topic, partition) for topic, partition in block.places]
@@ -438,11 +442,11 @@ def _summed(
         Span(
             keys[place], source.consumer, source.run, epoch, seq, last_seq, first, end, batches, records,
             _or_none(answered), _or_none(landed), None if last_mzxid < 0 else mzxid, _or_none(last_mzxid), wall, last_wall,
-            _or_none(last_first), _or_none(answer_of),
+            _or_none(last_first), _or_none(answer_of), _or_none(first_commit), _or_none(of_last),
         )
         for (
             place, epoch, seq, last_seq, first, end, batches, records, answered, landed, mzxid, last_mzxid, wall,
-            last_wall, last_first, answer_of,
+            last_wall, last_first, answer_of, first_commit, of_last,
         ) in zip(*(column.tolist() for column in columns), strict=True)
     ]  # fmt: skip
     return sorted(spans, key=lambda span: span.seq)

@@ -36,9 +36,16 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
     for number, original in enumerate(claims):
         claim = replace(original, items=[], committed=_last_commit(original))
         following = claims[number + 1].position if number + 1 < len(claims) else committed
+        announced: int | None = None  # and not landed yet, as far as the lines say
+        in_flight: tuple[int, int] | None = None  # that, when the last cut was noted, and the cut
         for at, item in enumerate(original.items):
             later = original.items[at + 1 :]
             end = None
+            if isinstance(item, Span):
+                if in_flight is not None and item.landed == in_flight[0]:
+                    item = replace(item, landed=_least(item.landed, in_flight[1]), mzxid=None, last_mzxid=None)
+                announced = item.answered if item.answered is not None else announced
+                announced = None if item.landed is not None and item.landed == announced else announced
             if isinstance(item, Event) and item.kind == "truncated":
                 end = _cut(item, later, following, missing)
             elif isinstance(item, Event) and item.kind == "revert" and "reason" not in item.facts:
@@ -48,6 +55,7 @@ def without_cut_off(claims: Sequence[Claim], committed: int | None) -> Counted:
                 counted = [ended_at(before, end) for before in counted]
                 claim = ended_at(claim, end)
                 cuts.append(end)
+                in_flight = (announced, end) if announced is not None else None
             claim.items.append(_event(item, end) if end is not None and isinstance(item, Event) else item)
         counted.append(claim)
     return Counted(counted, missing, min([*cuts, *(lack.low or 0 for lack in missing)], default=None))
@@ -121,9 +129,10 @@ def _cut(event: Event, later: Sequence[Span | Event], following: int | None, mis
 
 
 def _landed(to: int, later: Sequence[Span | Event], following: int | None) -> bool:
-    """Whether the commit landed by which the position was moved over the cut."""
+    """Whether the commit landed by which the position was moved over the cut; one from before may have been in flight."""
     spans = [item for item in later if isinstance(item, Span)]
-    if any(span.landed is not None for span in spans):
+    announced = next((at for at, span in enumerate(spans) if span.answered is not None), len(spans))
+    if any(span.landed is not None for span in spans[announced:]):
         return True
     return any(span.answered == to for span in spans) and following == to
 
@@ -184,6 +193,7 @@ def _span(span: Span, end: int) -> Span:
     return replace(
         span, first=min(span.first, end), next=min(span.next, end), answered=_least(span.answered, end),
         landed=_least(span.landed, end), last_first=_least(span.last_first, end), answer_of=_least(span.answer_of, end),
+        first_commit=_least(span.first_commit, end), commit=_least(span.commit, end),
         batches=0 if gone else span.batches, records=0 if gone else span.records,
         mzxid=span.mzxid if numbered else None, last_mzxid=span.last_mzxid if numbered else None,
     )  # fmt: skip

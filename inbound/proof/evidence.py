@@ -42,6 +42,16 @@ class LeftOut:
     failed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a claim left: it had been answered for `advanced` before its last batch, and `committed` is what had landed."""
+
+    claim: Claim
+    committed: int
+    advanced: int
+    found_by: Claim | None  # the claim that began at `committed`; None: that is what ZooKeeper has
+
+
 def unwritten(gap: Event) -> str:
     """Return what is missing where a ledger says that it lacks something (`degraded`)."""
     since, until = gap.facts.get("from"), gap.facts.get("to")
@@ -97,6 +107,7 @@ class Evidence:
     given_back: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
     holes: list[Hole] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
@@ -249,7 +260,7 @@ class Log:
     def counted(self, finding: Finding) -> Iterable[Finding]:
         """Yield the finding with its count, in parts where the log's beginning divides it; none if the log has nothing."""
         if (
-            finding.kind in ("unfenced", "beyond-end", "lost-to-retention")
+            finding.kind in ("unfenced", "over-window", "beyond-end", "lost-to-retention")
             or self._present is None
             or self.extent is None
         ):

@@ -21,7 +21,7 @@ _MUST: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 _MAY: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "claimed": ("position",),
+        "claimed": ("position", "window"),
         "reset": ("old", "new", "since"),
         "withheld": ("records",),
         "truncated": ("to", "cut", "start", "end"),

@@ -44,6 +44,7 @@ from inbound.proof.rules import (
     uncommitted,
     unnoticed_cut,
 )
+from inbound.proof.window import left_to_zookeeper, over_window
 
 
 def judge(
@@ -86,6 +87,7 @@ def judge(
         before = chapter[-1]
         resolve_holes(evidence, evidence.floor)
         left_out(evidence, evidence.expected)
+        over_window(evidence, Log(None))
         told += [replace(f, cause=f"in the topic that was deleted since: {f.cause}") for f in evidence.findings]
         former.append(
             FormerTopic(
@@ -122,6 +124,8 @@ def judge(
         unclaimed(evidence, claims, extent, coordination)
     pending = in_flight(evidence, last, committed)
     uncommitted(evidence, last, coordination, committed)
+    left_to_zookeeper(evidence, last, coordination, committed)
+    over_window(evidence, log)
     findings = [part for finding in evidence.findings for part in log.counted(finding)]
     findings = in_order([*grouped(told), *grouped(f for f in findings if since is None or _concerns(f, since))])
     missing = [lack for lack in evidence.missing if since is None or lack.high is None or lack.high > since]

@@ -52,6 +52,10 @@ class Span:
     last_wall: float
     last_first: int | None = None  # where its last hand-out began
     answer_of: int | None = None  # where the batch began that its last answer was about; None: no answer is of a batch
+    #: What the claim had been answered for when its first and its last batch were handed out, whether committed or in
+    #: flight; None: of an earlier release, which handed nothing out before the commit had landed.
+    first_commit: int | None = None
+    commit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,7 @@ FindingKind = Literal[
     "skipped",  # passed over in the order of hand-outs (Jepsen: poll-skip); handed out later, or not committed past yet
     "reordered",  # handed out after higher offsets of the same claim (Jepsen: nonmonotonic)
     "unfenced",  # a commit of an older epoch landed after one of a newer, by mzxid
+    "over-window",  # a claim that ended had left more uncommitted than its max_uncommitted_records allows
     "beyond-end",  # committed or handed out past the end of the log
     "lost-to-retention",  # Kafka had deleted it before it was handed out
     "uncommitted",  # answered, but the commit did not land, and nobody holds the partition: it will be repeated
@@ -166,7 +171,7 @@ LeftOutKind = Literal["given-up", "dead-lettered", "passed-over", "jumped"]
 LEFT_OUT: tuple[LeftOutKind, ...] = get_args(LeftOutKind)
 #: What makes the exit code 1. The rest is reported: it is within the promise, or about to be mended.
 ANOMALIES: frozenset[FindingKind] = frozenset(
-    {"lost", "duplicate", "skipped", "reordered", "unfenced", "beyond-end", "lost-to-retention"}
+    {"lost", "duplicate", "skipped", "reordered", "unfenced", "over-window", "beyond-end", "lost-to-retention"}
 )
 
 

@@ -248,7 +248,7 @@ def uncommitted(
 ) -> None:
     if not claims or committed is None or coordination is None or coordination.owner is not None:
         return
-    answered = max((commit for commit in evidence.opens), default=0)
+    answered = max([claims[-1].advanced or 0, *evidence.opens])
     if answered > committed:
         claim = claims[-1]
         text = (

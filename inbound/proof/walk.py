@@ -53,6 +53,8 @@ class Walk:
         for first, end in evidence.given_back.ranges:
             self.ask(first, end)
         self._announced: int | None = None
+        self._named = -1  # the newest commit that its lines name, since it was last moved elsewhere
+        self._commit = claim.position  # what it had been answered for when it was handed its last batch
         self._last_first: int | None = None
         self._answered = False  # the last hand-out was
         self._given: int | None = None  # the first position, if the processor said it
@@ -77,6 +79,8 @@ class Walk:
                 continue
             if item.batches:
                 self._hand_out(item)
+            if item.commit is not None:
+                self._answered_before(item, item.commit)
             self._commits(item)
         if self._blind_until >= 0:
             self.evidence.loose = True
@@ -89,6 +93,8 @@ class Walk:
 
     def _hand_out(self, span: Span) -> None:
         evidence, position = self.evidence, self.position
+        if span.first_commit is not None and span.first_commit < self._named and span.seq > self._blind_until:
+            self._committed_unanswered(span, span.first_commit)
         if position is None:
             self._begin_at(span.first)
         elif span.first > position:
@@ -107,14 +113,42 @@ class Walk:
         evidence.given_back.cut(span.first, span.next)
         self.position = span.next
         evidence.high = max(evidence.high, span.next)
-        self._last_first = span.last_first if span.last_first is not None else span.first
-        self._answered = span.answered is not None and span.answered > self._last_first
+        # Not known of several batches whose last one was withheld.
+        self._last_first = span.first if span.last_first is None and span.batches == 1 else span.last_first
+        self._answered = False  # its answers follow
+        self._commit = span.commit
 
     def _went_back_for_a_reason(self, span: Span) -> bool:
         """Whether it was the answer that led back: for a part of the batch, or for none of it."""
-        committed = self.landed if self.landed is not None else self.claim.position
-        same_batch = span.first == self._last_first and not self._answered
-        return span.first in (self._announced, committed) or same_batch or span.seq <= self._blind_until
+        if span.seq <= self._blind_until:
+            return True
+        answered, same_batch = span.first_commit, span.first == self._last_first and not self._answered
+        if answered is None:
+            committed = self.landed if self.landed is not None else self.claim.position
+            return span.first in (self._announced, committed) or same_batch
+        if same_batch and answered <= span.first:
+            return True
+        # The answer's own line may come later. An answer that leads back is a new one, or it says `revert`.
+        newer = self._commit is None or answered > self._commit
+        return newer and span.first == answered >= self._named
+
+    def _answered_before(self, span: Span, commit: int) -> None:
+        """Its last batch was handed out, or was to be, when it had been answered for `commit`, in flight or landed."""
+        self.claim.advanced = commit
+        begun = span.last_first if span.last_first is not None else span.next
+        for first, end in self.own.overlaps(0, min(commit, begun)):
+            self.evidence.answered.add(first, end)
+        if span.batches or self.position is None or self._last_first is None:
+            return
+        if span.first == commit and self._last_first < commit:  # withheld, after the answer was for a part of a batch
+            self.evidence.given_back.add(commit, self.position)
+
+    def _committed_unanswered(self, span: Span, commit: int) -> None:
+        claim, named = self.claim, self._named
+        self.evidence.lacks(
+            f"{claim.consumer} (epoch {claim.epoch}) announced the commit {named}, and its next batch, at {span.first}, says "
+            f"that it had been answered up to {commit}: whether what lies between was processed is not known", commit, named,
+        )  # fmt: skip
 
     def _passed_over(self, position: int, item: Span | Event, to: int) -> None:
         if item.seq > self._blind_until:
@@ -153,8 +187,8 @@ class Walk:
                 owner = evidence.owner_of(low, high) or claim
                 evidence.found(
                     "repeated", [(low, high)],
-                    f"{owner.consumer} (epoch {owner.epoch}) {_ENDED[owner.ending]}; {claim.consumer} (epoch {claim.epoch}) "
-                    f"went on at {self._began_at()}", [owner, claim], span.wall,
+                    f"{owner.consumer} (epoch {owner.epoch}) {_ENDED[owner.ending]}{_in_flight(owner, claim)}; "
+                    f"{claim.consumer} (epoch {claim.epoch}) went on at {self._began_at()}", [owner, claim], span.wall,
                 )  # fmt: skip
 
     def _began_at(self) -> str:
@@ -165,6 +199,7 @@ class Walk:
     def _commits(self, span: Span) -> None:
         if span.answered is not None:
             self._announced = span.answered
+            self._named = max(self._named, span.answered)
             self._answered = self._answered or self._last_first is None or span.answered > self._last_first
             if span.answer_of is not None and span.answer_of == self._last_first and self.position is not None:
                 self.evidence.given_back.add(span.answered, self.position)  # the answer was for a part of the batch
@@ -216,6 +251,8 @@ class Walk:
 
     def _event(self, event: Event) -> None:
         facts = event.facts
+        if event.kind in ("truncated", "reset"):
+            self._named, self.claim.advanced = -1, None
         if event.kind == "truncated":
             self.evidence.over_cut = facts.get("to")
         elif event.kind == "revert":
@@ -356,6 +393,7 @@ class Walk:
 
     def _forget_commit(self) -> None:
         """Another commit may have landed since, of another topic even."""
+        self._named, self.claim.advanced = -1, None
         if self.landed is not None:
             self.evidence.landed(self.landed)
         self.landed = None
@@ -363,6 +401,13 @@ class Walk:
     def _forget_position(self) -> None:
         self.position, self._fresh = None, False
         self.ask(0, max(self.evidence.high, self.own.end))
+
+
+def _in_flight(owner: Claim, claim: Claim) -> str:
+    """Return what is to be said of repeats that had been answered for: only their commit had not landed."""
+    if owner.advanced is None or claim.position is None or owner.advanced <= claim.position:
+        return ""
+    return f" (it had answered up to {owner.advanced}, and that commit was in flight)"
 
 
 def _line_of(item: Damage) -> int:

@@ -48,6 +48,10 @@ KINDS: Mapping[FindingKind, Word] = MappingProxyType(
             "a commit of an older claim landed after one of a newer claim",
             "the offset may have gone back: compare it with the table, and report this with the ledger, it must not happen",
         ),
+        "over-window": Word(
+            "answered for by a claim that ended, and not committed: more than its max_uncommitted_records",
+            "count on more repeats after a crash than are configured; report this with the ledger, it must not happen",
+        ),
         "duplicate": Word(
             "handed out again although it had been committed, and nobody asked for it",
             "look for whoever set the offset back outside of inbound, or report this with the ledger",

@@ -154,8 +154,12 @@ def story_of(passages: Sequence[Passage], again: Callable[[Sequence[int]], Passa
         after[indices[0]] = passage.after
         return passage.piece
 
-    story = joined([passage.piece for passage in passages], once)
-    behind = merged((span for spans in after.values() for span in spans), story.events)
+    def behind_breaks() -> list[Span]:
+        return [span for spans in after.values() for span in spans]
+
+    # A commit that was in flight has its lines in the midst of the spans behind a break, or the other way round.
+    story = joined([passage.piece for passage in passages], once, behind_breaks)
+    behind = merged(behind_breaks(), story.events, story.spans)
     return replace(story, spans=tuple(sorted((*story.spans, *behind), key=lambda span: span.seq))) if behind else story
 
 

@@ -58,6 +58,15 @@ class FakeLoop(asyncio.SelectorEventLoop):
             self.close()
 
 
+def inside_a_loop() -> bool:
+    """Whether this thread runs an event loop at the moment: it cannot run another one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class _Selector(selectors.DefaultSelector):
     """Asked to wait, there is nothing left to do."""
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inbound.channel import InboundKafkaChannel, Outside
-from inbound.config import ChannelConfig
+from inbound.committer import Committer
+from inbound.config import ChannelConfig, ControllerConfig
 from inbound.controller.kafka_controller import KafkaController, Timing
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.dynamic import DynamicCoordinator
@@ -163,6 +164,7 @@ class World:
         tasks = Tasks(self.clock, wakeup.set)
         controller = KafkaController(zk, tasks, self.clock, self._timing, random.Random(self._rng.random()))
         ledger = MemoryLedger()
+        committer = Committer(zk, self.clock, ControllerConfig().commit_interval)
         log_clients: list[FakeLogClient] = []
 
         def connect() -> FakeLogClient:
@@ -179,6 +181,7 @@ class World:
             clock=self.clock,
             controller=controller,
             wake_controller=wakeup.set,
+            committer=committer,
             connect=connect,
             ledger=ledger,
             degrade=degrade,
@@ -194,9 +197,9 @@ class World:
         )
         consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
         parts = channel.parts
-        consumer.parts = [controller, channel.reader, channel.committer, *channel.workers]
+        consumer.parts = [controller, channel.reader, committer, *channel.workers]
         consumer.log_clients, consumer.connect = log_clients, connect
-        consumer.wakeups = [wakeup, parts.reader_wakeup, parts.committer_wakeup]
+        consumer.wakeups = [wakeup, parts.reader_wakeup, committer.wakeup]
         consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
         if config.offsets.mirror != "none":
             consumer.parts.append(parts.mirror)
@@ -204,7 +207,7 @@ class World:
 
         def connection_changed() -> None:
             wakeup.set()
-            channel.connection_changed()
+            committer.wakeup.set()
 
         zk.on_change = connection_changed
         channel.open()

@@ -21,7 +21,21 @@ from tests.simulation.mutants_reload import RELOADS
 from tests.simulation.mutants_reset import RESETS
 from tests.simulation.mutants_sessions import SESSIONS
 from tests.simulation.mutants_shares import SHARES
+from tests.simulation.mutants_window import WINDOW
 from tests.simulation.planting import Mutant
 
-_ALL = (*OWNERSHIP, *SESSIONS, *SHARES, *RELEASES, *RESETS, *RELOADS, *LOGS, *PROOFS, *DISPATCH, *MIRROR, *INGRESS)
+_ALL = (
+    *OWNERSHIP,
+    *SESSIONS,
+    *SHARES,
+    *RELEASES,
+    *RESETS,
+    *RELOADS,
+    *LOGS,
+    *PROOFS,
+    *DISPATCH,
+    *MIRROR,
+    *WINDOW,
+    *INGRESS,
+)
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}

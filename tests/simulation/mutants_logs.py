@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from inbound import failures, schedule
-from inbound.committer import Pending
+from inbound.commits import Pending
 from inbound.coordinators import nodes, ownership
 from inbound.coordinators.claim import Claim
 from inbound.coordinators.nodes import EpochInfo
@@ -21,7 +21,6 @@ from inbound.kafka.reader import Reader
 from inbound.kafka.throttle import Stream, Throttle
 from inbound.out_of_range import OutOfRange
 from inbound.partition import Partition
-from inbound.parts import Parts
 from inbound.processors.batch import Batch
 from inbound.proof import claims, cuts, judge
 from inbound.proof.cuts import Counted
@@ -83,11 +82,12 @@ def _recreation_begins_a_topic_each_time(plant: Plant) -> None:
 
 def _cut_moves_in_memory_only(plant: Plant) -> None:
     def face(original: Original, self: OutOfRange, partition: Partition, error: OffsetOutOfRangeError) -> None:
-        committer, self._committer = self._committer, _Forgets(plant, self._parts)  # type: ignore[assignment]
+        parts = self._parts
+        committer, parts.committer = parts.committer, _Forgets(plant)  # type: ignore[assignment]
         try:
             original(self, partition, error)
         finally:
-            self._committer = committer
+            parts.committer = committer
 
     plant.around(OutOfRange, "face", face)
 
@@ -95,13 +95,12 @@ def _cut_moves_in_memory_only(plant: Plant) -> None:
 class _Forgets:
     """A committer that commits nothing."""
 
-    def __init__(self, plant: Plant, parts: Parts) -> None:
+    def __init__(self, plant: Plant) -> None:
         self._plant = plant
-        self._parts = parts
 
     def submit(self, pending: Pending) -> None:
         self._plant.bite()
-        self._parts.schedule.settled(pending.partition, self._parts.clock.now())
+        pending.parts.schedule.landed(pending.partition, pending.mark, ())
 
 
 def _cut_read_on_once_the_log_has_grown(plant: Plant) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from inbound.committer import Committer, Pending
+from inbound.commits import Pending
+from inbound.committer import Committer
 from inbound.kafka import mirror_plan
 from inbound.kafka.mirror_base import Answer, Kind
 from inbound.kafka.mirror_plan import Held, MirrorPlan
@@ -58,7 +59,7 @@ def _before_it_landed(plant: Plant) -> None:
     def submit(original: Original, self: Committer, pending: Pending) -> None:
         if pending.offset is not None:
             plant.bite()
-            self._parts.mirror.landed(pending.partition, pending.offset)
+            pending.parts.mirror.landed(pending.partition, pending.offset)
         original(self, pending)
 
     plant.around(Committer, "submit", submit)

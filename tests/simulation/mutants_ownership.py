@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound.committer import Committer, Pending
+from inbound.commits import Pending
+from inbound.committer import Committer
 from inbound.coordinators.claim import Claim, Fence
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.zookeeper import Call, Check, Create, Delete, Node, Op, SetData, Stat
 from inbound.holdings import Holdings
 from inbound.partition import Fate, Partition, Place
-from inbound.parts import Parts
 from inbound.schedule import Schedule
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
@@ -90,7 +90,8 @@ def _first_position_not_committed(plant: Plant) -> None:
     def submit(original: Original, self: Committer, pending: Pending) -> None:
         if pending.first:
             plant.bite()
-            self._parts.schedule.start(pending.partition)
+            pending.parts.schedule.landed(pending.partition, pending.mark, ())
+            pending.parts.schedule.start(pending.partition)
         else:
             original(self, pending)
 
@@ -112,10 +113,10 @@ def _results_have_no_epoch(plant: Plant) -> None:
     _claims_while_the_old_call_runs(plant)
 
     def submit(original: Original, self: Committer, pending: Pending) -> None:
-        now = self._parts.schedule.get(pending.partition.tp)
+        now = pending.parts.schedule.get(pending.partition.tp)
         if now is not None and now is not pending.partition:
             plant.bite()
-            pending = Pending(now, now.fence, pending.offset)
+            pending = Pending(pending.parts, now, now.window.advance(pending.offset))
         original(self, pending)
 
     plant.around(Committer, "submit", submit)
@@ -167,20 +168,19 @@ def _older_value_sent_again(plant: Plant) -> None:
     def answered(original: Original, self: Committer, call: Call[list[Stat | None]]) -> None:
         group = list(self._group)
         original(self, call)
-        parts = self._parts
         for pending in group:
-            if pending in self._queue and not pending.first:
+            if self._queue.get(pending.partition) is pending and not pending.first:
                 plant.bite()
-                self._queue.remove(pending)
-                waiting.setdefault(self, []).append((parts.clock.now() + 1.0, pending))
-                pending.partition.committed = pending.offset
-                parts.schedule.settled(pending.partition, parts.clock.now())
+                del self._queue[pending.partition]
+                waiting.setdefault(self, []).append((self._clock.now() + 1.0, pending))
+                pending.parts.schedule.landed(pending.partition, pending.mark, ())
 
     def run_once(original: Original, self: Committer) -> float | None:
-        due = [entry for entry in waiting.get(self, ()) if entry[0] <= self._parts.clock.now()]
+        due = [entry for entry in waiting.get(self, ()) if entry[0] <= self._clock.now()]
         for entry in due:
-            waiting[self].remove(entry)
-            self._queue.append(entry[1])
+            if entry[1].partition not in self._queue:
+                waiting[self].remove(entry)
+                self._queue[entry[1].partition] = entry[1]
         again: float | None = original(self)
         later = min((at for at, _ in waiting.get(self, ())), default=None)
         return later if again is None else again if later is None else min(again, later)
@@ -201,13 +201,15 @@ def _release_beside_the_last_commit(plant: Plant) -> None:
         original(self, partition, fate)
         if partition.fate is Fate.RELEASE and partition.place is Place.SETTLING:
             plant.bite()
-            self.settled(partition, self._clock.now())
+            partition.window.withdraw()
+            self._look_at_settling(partition, self._clock.now())
 
     def submit(original: Original, self: Committer, pending: Pending) -> None:
         original(self, pending)
         if pending.partition.fate is Fate.RELEASE:
             plant.bite()
-            self._parts.schedule.settled(pending.partition, self._parts.clock.now())
+            pending.partition.window.withdraw()
+            pending.parts.schedule.landed(pending.partition, pending.mark, ())
 
     plant.around(Schedule, "doom", doom)
     plant.around(Committer, "submit", submit)
@@ -223,11 +225,11 @@ def _ours_but_not_held_is_left_alone(plant: Plant) -> None:
 
 
 def _same_epoch_after_silence(plant: Plant) -> None:
-    def ops(original: Original, self: Pending, parts: Parts) -> list[Op]:
+    def ops(original: Original, self: Pending) -> list[Op]:
         if self.epoch is not None:
             plant.bite()
             self.epoch = None
-        return original(self, parts)  # type: ignore[no-any-return]
+        return original(self)  # type: ignore[no-any-return]
 
     plant.around(Pending, "ops", ops)
 

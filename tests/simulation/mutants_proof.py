@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from inbound.ledger.memory import MemoryLedger
@@ -12,7 +11,7 @@ from inbound.proof import chain, judge
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Evidence
 from inbound.proof.intervals import Growing
-from inbound.proof.model import Coordination, Event, OffsetRange
+from inbound.proof.model import Coordination, OffsetRange
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
@@ -109,18 +108,6 @@ def _handed_out_is_processed(plant: Plant) -> None:
     plant.around(Evidence, "unanswered", unanswered)
 
 
-def _announced_counts_for_nothing(plant: Plant) -> None:
-    """A commit that was announced, and whose node was emptied, did not land."""
-
-    def begins_anew(original: Original, evidence: Evidence, *rest: Any, **named: Any) -> None:
-        if evidence.may_have_landed:
-            plant.bite()
-            evidence.may_have_landed = set()
-        original(evidence, *rest, **named)
-
-    plant.around(chain, "_begins_anew", begins_anew)
-
-
 def _topic_without_a_start(plant: Plant) -> None:
     """A topic that was created anew begins where the first claim of it does that has a line."""
 
@@ -142,18 +129,6 @@ def _first_position_unknown(plant: Plant) -> None:
         return original(evidence, claim, position)
 
     plant.around(chain, "_stood_at", stood_at)
-
-
-def _one_reset_only(plant: Plant) -> None:
-    """Of two resets between which nobody came, the last one's word alone counts."""
-
-    def jumps(original: Original, evidence: Evidence, claim: Claim, reset: Event, *rest: int) -> None:
-        facts = {name: value for name, value in reset.facts.items() if name != "since"}
-        if facts.get("old") != reset.facts.get("since"):
-            plant.bite()
-        original(evidence, claim, replace(reset, facts=facts), *rest)
-
-    plant.around(chain, "_jumps", jumps)
 
 
 def _put_back_is_another(plant: Plant) -> None:
@@ -193,11 +168,6 @@ PROOFS = (
         drawn=storm_has("retain"),
     ),
     Mutant(
-        "proof-forgets-what-was-announced", "the proof: a commit that was announced may have landed",
-        "what was committed and whose node was emptied looks lost", _announced_counts_for_nothing,
-        drawn=storm_has("offset emptied", "offset deleted"),
-    ),
-    Mutant(
         "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",
         "records that were given up count as processed", _skipped_counts,
     ),
@@ -214,10 +184,6 @@ PROOFS = (
         "proof-knows-no-first-position", "the proof: a first position that was announced counts",
         "PROVEN, although what stands behind it was handed to nobody", _first_position_unknown,
         drawn=storm_has("reposition"),
-    ),
-    Mutant(
-        "proof-knows-the-last-reset-alone", "the proof: a reset that nobody was told of wants again what lies behind it",
-        "what was passed over counts, although it was wanted again", _one_reset_only, "reset",
     ),
     Mutant(
         "proof-takes-what-is-put-back-for-another", "the proof: a commit that a hand has put back is the ledger's",

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from inbound.async_worker import AsyncWorker
-from inbound.committer import RETRY, Committer, Pending
+from inbound.commits import Pending
+from inbound.committer import RETRY, Committer
 from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import Call, ZooKeeper
 from inbound.failures import FailurePolicy
@@ -30,7 +31,7 @@ def _sent_with_the_others(plant: Plant) -> None:
     def set_apart(original: Original, self: Committer, pending: Pending, why: str) -> None:
         plant.bite()
         self._requeue([pending])
-        self._not_before = self._parts.clock.now() + RETRY
+        self._not_before = self._clock.now() + RETRY
 
     plant.around(Committer, "_set_apart", set_apart)
 

@@ -176,19 +176,6 @@ def _id_taken_without_proof(plant: Plant) -> None:
     plant.around(Membership, "register", register)
 
 
-def _late_dead_are_somebody_else(plant: Plant) -> None:
-    """Who has registered takes what comes into its id node for a live process, also what is provably dead."""
-
-    def is_of_the_dead(original: Original, self: Membership, node: Node) -> bool:
-        dead: bool = original(self, node)
-        if dead and self.registered:
-            plant.bite()
-            return False
-        return dead
-
-    plant.around(Membership, "_is_of_the_dead", is_of_the_dead)
-
-
 def _ours_by_name(plant: Plant) -> None:
     """What bears our name is ours: the id node, and a partition under the epoch that it has."""
     _id_taken_without_proof(plant)
@@ -317,7 +304,7 @@ def _no_evaluation_after_a_drop(plant: Plant) -> None:
 def _beliefs_not_checked(plant: Plant) -> None:
     async def verify(original: Original, self: Holdings) -> None:
         plant.bite()
-        self._parts.committer_wakeup.set()
+        self._parts.committer.wakeup.set()
 
     plant.around(Holdings, "verify", verify)
 
@@ -366,10 +353,6 @@ SESSIONS = (
     Mutant(
         "take-over-uncompared", "R2, R8: a take-over compares the session",
         "whoever claimed between the look and the take-over is evicted", _take_over_uncompared,
-    ),
-    Mutant(
-        "late-dead-are-somebody-else", "R8: what a provably dead process has made is taken over, also when it comes late",
-        "the successor stops, and nobody reads its share", _late_dead_are_somebody_else,
     ),
     Mutant(
         "fights-for-its-id", "R8: the id node changes hands at process start only",

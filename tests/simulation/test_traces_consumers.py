@@ -97,7 +97,7 @@ def test_a_release_waits_for_the_last_commit(kept: bool) -> None:
     a, b = world.consumers["a"], Consumer(world.ensemble, "b")
     process(world, "a", {P0: 5, P1: 5})
     reset(world, P1, 0)
-    a.channel.committer.run_once()
+    a.channel.parts.committer.run_once()
     partition = a.channel.parts.schedule.get(P0)
     assert partition is not None
     a.channel.membership.holdings.release(partition)

@@ -32,6 +32,7 @@ from inbound.settle import Outcome, decide
 from inbound.spark.replay.feed import Source, after
 from inbound.spark.replay.plan import Unit
 from inbound.topic_partition import TopicPartition
+from inbound.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class UnitRun:
         self._tells_processed = type(parts.processor).on_batch_processed is not BatchEventProcessor.on_batch_processed
         loop = asyncio.get_running_loop() if parts.asynchronous else None
         self._waker = Waker(parts.clock, loop)
-        self._partition = Partition(unit.tp, Fence(attempt, 0), start, position=start)
+        self._partition = Partition(unit.tp, Fence(attempt, 0), Window(start), position=start)
         self._ended = False  # nothing is left to be read
         self._handed = start  # where the last batch ended
         #: What was handed out since the mark, oldest first: a revert needs no Kafka.
@@ -319,7 +320,7 @@ class UnitRun:
         """Write, durably, that what is before `offset` is done."""
         partition = self._partition
         self._parts.ledger.done([Done(*partition.tp, partition.fence.epoch, self.mark, end, offset)])
-        partition.committed = offset
+        partition.window.land(partition.window.advance(offset))
         while self._kept and self._kept[0][1].next_offset <= offset:
             self._kept_bytes -= self._kept.popleft()[1].size
 

@@ -34,6 +34,7 @@ class Answers:
         given.ended = self._clock.now()
         self.awaited.discard((given.consumer, given.tp))
         given.position = given.first
+        self._partitions[given.tp].given_back |= set(range(given.first, given.next))  # unless it is answered for
         self._say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
         given.failed_alone = not taken and given.records == 1 and not given.abandoned
@@ -54,6 +55,8 @@ class Answers:
         given = self._partitions[tp].current
         if given is not None and (given.consumer, given.to) == (consumer.name, by):
             self._done(given, offset)
+            known = self._partitions[tp]
+            known.leaves(given.tenure, offset, self._clock.now())
 
     def after_a_failure(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """`on_exception` says what to do about the batch that failed."""
@@ -68,12 +71,14 @@ class Answers:
         known = self._partitions[given.tp]
         if given.abandoned:
             return False
-        floor = known.commit if known.commit is not None else first
+        sent = known.sent(given, self._clock.now())
+        floor = sent[0]
         target = response.offset
         if response.verb is Verb.REVERT:
             if target is not None and target > end:
                 return False
             given.position = min(floor, first) if target is None else target
+            given.otherwise = tuple(min(offset, first) for offset in sent[1:]) if target is None else ()
         else:
             advance = response.verb is Verb.ADVANCE
             if advance and target is not None and (target < floor or (target > end and not response.skip)):
@@ -85,10 +90,19 @@ class Answers:
                 known.passed_over.update(dict.fromkeys(range(end, given.position), given.began))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
+            if response.commit_within is not None and not advance:
+                known.leaves(given.tenure, given.position, self._clock.now() + response.commit_within)
+            if advance and given.tenure == known.tenure and given.position >= floor:
+                known.advanced = given.tenure, given.position
+        known.given_back -= set(range(first, min(given.position, end)))
+        known.given_back |= {offset for offset in known.handed if offset >= given.position}
         if given.tenure != known.tenure:
             return True  # another has it now, and may have processed it
-        for offset in range(given.position, end):  # it is to be handed out again, and no commit may pass it before
-            known.done.discard(offset)
+        for offset in range(
+            given.position, end
+        ):  # it is handed out again; no commit passes it before that is not sent yet
+            if offset >= sent[-1]:
+                known.done.discard(offset)
             if offset in known.handed:
                 known.handed[offset].advanced = min(known.handed[offset].advanced, given.position)
         return True

@@ -148,8 +148,8 @@ class SteppedChannel(InboundKafkaChannel):
 
     def start(self) -> None:
         threads = self.stepped
-        threads.parts += [self.reader, self.committer, *self.workers]
-        threads.wakeups += [self.parts.reader_wakeup, self.parts.committer_wakeup]
+        threads.parts += [self.reader, *self.workers]
+        threads.wakeups += [self.parts.reader_wakeup]
         threads.wakeups += [self.parts.worker_wakeup for _ in self.workers]
         self.begin(threads)
 
@@ -168,6 +168,7 @@ class Further:
         self.consumers: dict[str, Seat] = {}
         self._runs: list[tuple[str, str, MemoryLedger]] = []
         self.judge = Judge(self, latest=False, of=f"{name}: ")
+        self.judge.window = stage.plan.setup.window
         self.judge.trace, self.judge.violations = stage.judge.trace, stage.judge.violations
         self.judge.may_give_up = self._may_give_up
         self.judge.witness.gives_up = stage.judge.witness.gives_up
@@ -293,14 +294,6 @@ class Reloading:
         self._broken = False
         clock, wakeup = stage.world.clock, Wakeup()
         self.running = RunningChannels(self._make, host.controller, host.tasks, clock, collect=lambda: None)
-        before = host.zk.on_change
-
-        def connection_changed() -> None:
-            before()
-            for channel in self.running.channels:
-                channel.connection_changed()
-
-        host.zk.on_change = connection_changed
         plan = self._plan(NONE)
         self.reconfiguration = Reconfiguration(self, self._plan, plan, self.running, clock, wake=wakeup.set)
         self.reconfiguration.watch = self
@@ -402,6 +395,7 @@ class Reloading:
             "workers": setup.workers,
             "reader": {"max_batch_records": spec.batch, "client": spec.client},
             "on_truncation": setup.on_truncation,
+            "max_uncommitted_records": setup.window,
             **self._stage.settings,
         }
         if spec.fixed:
@@ -455,6 +449,7 @@ class Reloading:
             clock=stage.world.clock,
             controller=host.controller,
             wake_controller=host.wakeups[0].set,
+            committer=host.channel.parts.committer,
             connect=connect,
             ledger=group.run_of(seat),
             dead_letters=group.dead_letter,

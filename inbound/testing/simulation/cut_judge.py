@@ -130,13 +130,16 @@ class CutJudge:
                 "nobody was handed them"
             )
 
-    def goes_over(self, tp: TopicPartition, before: int | None, new: int, answered: int) -> tuple[int, int] | None:
+    def goes_over(
+        self, tp: TopicPartition, before: int | None, new: int, answered: int, sent: int
+    ) -> tuple[int, int] | None:
         """Whether a commit goes to where the configuration says that reading goes on behind a cut.
 
-        Returns the offsets that it passes over on purpose. A commit up to `answered` may be the one of the last batch.
+        Returns the offsets that it passes over on purpose. A commit up to `answered` may be the one of the last batch; up to
+        `sent` they were on their way when the cut was found.
         """
         at, kafka = self.at(tp), self._world.kafka
-        if at is None or before is None or before <= at or before < new <= answered:
+        if at is None or before is None or max(before, sent) <= at or before < new <= answered:
             return None
         if before == new and not self._cuts[tp].told:
             return None  # sent once more, as no answer came

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_offset
 from inbound.processors.batch import Batch
 from inbound.testing.scene import Member, Scene
 from inbound.testing.simulation.answers import Answers
 from inbound.testing.simulation.cut_judge import CutJudge
-from inbound.testing.simulation.judged import HandOut, JudgedPartition
+from inbound.testing.simulation.judged import HandOut, JudgedPartition, topic_id_in
 from inbound.testing.simulation.offset_nodes import OffsetNodes
 from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
 from inbound.testing.simulation.witness import Witness
@@ -33,10 +33,9 @@ class Judge:
         self.of = of
         self.violations: list[str] = []
         self.trace: list[tuple[float, str]] = []
-        self.releases = 0
-        self.handed_out = 0
-        self.repeated = 0
+        self.releases = self.handed_out = self.repeated = 0
         self._latest = latest
+        self.window: int | None = None  # `max_uncommitted_records` of the members; None: not judged
         self.patience = float("inf")  # how long a reset or a shutdown waits for what is in hand, in seconds
         #: Whether a record that fails may be given up: it is with the dead letters, where that is where it goes.
         self.may_give_up: Callable[[TopicPartition, int], bool] = lambda tp, offset: False
@@ -163,7 +162,7 @@ class Judge:
         if (name, tp) in self.answers.awaited:
             self.violated(f"{name} is handed {tp} while it has a batch of it")
         self.answers.awaited.add((name, tp))
-        if given.epoch == known.epoch and known.holder == name:
+        if known.is_of_claim(name, given.epoch):
             given.tenure = known.tenure
         given.unaware = not self._is_owner(consumer, known, given)
         given.unaware |= known.of_deleted_topic
@@ -171,15 +170,17 @@ class Judge:
             if known.untold is not None and known.commit == known.untold.new:
                 self.violated(f"{name} is handed {tp}, and no processor was told that a reset has moved it")
             self._judge_position(known, given)
+            self._judge_window(known, given)
             known.read_at = given.began
             if starts and known.asked != (name, known.tenure):
                 self.violated(f"{name} is handed {tp}, and its processor was not asked where this claim begins")
-        if given.epoch == known.epoch and given.consumer == known.holder:
+        if known.is_of_claim(name, given.epoch):
             known.current = given
         self._judge_whole(given, batch)
         there = self.cuts.there(tp, batch.records)
         if there:
             self.cuts.judge_reading(name, tp, there[0].offset, known.handed.keys(), known.passed_over)
+        known.given_back -= {record.offset for record in there}
         for record in there:
             before = known.handed.get(record.offset)
             if before is not None:
@@ -216,7 +217,7 @@ class Judge:
         """Whether it may be handed the batch at all. If it cannot know better, that is no violation."""
         if self.is_unaware(consumer):
             return False
-        if known.epoch == given.epoch and known.owner == given.consumer:
+        if known.is_of_claim(given.consumer, given.epoch) and known.owner == given.consumer:
             return True
         overtaken = [by.overtaken for by in known.resets if by.epoch > given.epoch]
         if given.consumer in overtaken and self.world.clock.now() < self._calm_from + AWARE:
@@ -245,13 +246,23 @@ class Judge:
             and before.position is not None
         ):
             expected = before.position
+            if given.first in before.otherwise:
+                return
             if self._given_up(before, before.first_record) and given.first >= before.next:
                 expected = before.next
+                known.leaves(given.tenure, expected, given.began)
+                known.done.add(before.first_record)
         if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first >= known.commit:
             offsets = self.world.kafka.offsets(*given.tp)
             if not any(known.commit <= offset < given.first for offset in offsets):
                 return  # back to the commit, over a cut, or to what retention has left behind it
         self._no_record_between(given, expected)
+
+    def _judge_window(self, known: JudgedPartition, given: HandOut) -> None:
+        """No more is on its way to the commit than a crash may repeat beside the batch in hand."""
+        flying = known.flying(given.tenure)
+        if self.window is not None and flying > self.window:
+            self.violated(f"{given.consumer} is handed {given.tp} {given.first} while {flying} records are in flight")
 
     def _judge_whole(self, given: HandOut, batch: Batch) -> None:
         """A batch has all records of its range."""
@@ -315,8 +326,7 @@ class Judge:
                 change[family](commit, path, TopicPartition(topic, int(number)), who)
 
     def _id_changed(self, commit: Commit, path: str, consumer_id: str, who: str | None) -> None:
-        node = commit.after.get(path)
-        if node is None and not commit.expired and who is not None:
+        if commit.after.get(path) is None and not commit.expired and who is not None:
             self.say(f"{who} takes the id node of {consumer_id} down")
 
     def _epoch_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
@@ -327,7 +337,7 @@ class Judge:
         if node.stat.version == known.epoch:
             return
         known.epoch = node.stat.version
-        topic_id = self._topic_id(path, node.data)
+        topic_id = topic_id_in(path, node.data)
         if topic_id is not None and topic_id != known.topic_id:
             if known.of_deleted_topic:  # else the id is another way to write the same one
                 known.topic_changed_at = commit.after.zxid
@@ -359,29 +369,20 @@ class Judge:
             self.witness.claimed(tp, known.epoch)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
-    def _topic_id(self, path: str, data: bytes) -> str | None:
-        try:
-            info = decode_epoch(path, data)
-        except BadNodeError:
-            return None
-        return info.topic_id if info is not None else None
-
     def _owner_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
         before, known.owner = known.owner, None
         if node is not None:
             known.owner, known.disowned = who, False
-            expected = (
-                self.world.consumers[who].consumer_id if who is not None and who in self.world.consumers else None
-            )
-            if expected is not None and node.data.decode() != expected:
+            member = self.world.consumers.get(who) if who is not None else None
+            if member is not None and node.data.decode() != member.consumer_id:
                 self.violated(f"the owner node of {tp}, made by {who}, names {node.data!r}")
             if known.holder != who and known.holder is not None:
                 self.violated(f"{who} owns {tp}, but epoch {known.epoch} is {known.holder}'s")
             gate = commit.after.get(self.world.paths.gate(tp.topic))
             if gate is None or gate.data != OPEN:
                 self.violated(f"{who} takes {tp} although the gate is closed")
-        self.say(f"{tp}: {'expired at ' + str(before) if commit.expired else f'{who} sets owner to {known.owner}'}")
+        self.say(f"{tp}: {f'expired at {before}' if commit.expired else f'{who} sets owner to {known.owner}'}")
         if commit.expired or before is None or who is None:
             return
         if tp in self._by_reset and node is None:
@@ -456,8 +457,10 @@ class Judge:
             self.cuts.moved(tp)
             return
         tenure, answered = known.answered
-        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0)
+        sent = known.advanced[1] if known.advanced[0] == known.tenure else 0
+        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0, sent)
         if passed is not None:
+            known.advanced, known.later = (known.tenure, new), (0, {})
             self.witness.passes_over_a_cut(tp, *passed)
             known.current, known.answered = None, (known.tenure, 0)
             return
@@ -475,7 +478,8 @@ class Judge:
             for offset in self.world.kafka.offsets(*tp)
             if low <= offset < new and offset not in known.done and not self._given_up(known.handed.get(offset), offset)
         ]
-        if skipped := self.cuts.of_what_is_there(tp, new, skipped):
+        read = known.current.next if known.current is not None else new
+        if skipped := self.cuts.of_what_is_there(tp, min(new, read), skipped):
             self.violated(f"{who} commits {tp} {new}, but {skipped} were not processed")
         if known.current is not None:
             self.cuts.processed(tp, new, known.done)

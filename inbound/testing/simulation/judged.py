@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from inbound.coordinators.nodes import ResetNote
+from inbound.coordinators.nodes import BadNodeError, ResetNote, decode_epoch
 from inbound.testing.simulation.reset_judge import ByReset
 from inbound.topic_partition import TopicPartition
 
@@ -24,6 +24,8 @@ class HandOut:
     to: object  # the processor: another one of its class may take over under the same claim, from the commit on
     #: Where the answer left the position; None while there is none.
     position: int | None = None
+    #: Or one of these, where a commit that was left for later may have been sent by then.
+    otherwise: tuple[int, ...] = ()
     #: Everything before this was answered with advance, or is to be committed soon (`commit_within`).
     advanced: int = 0
     #: Given up while its callback ran, or its commit could not be written: a reset waits no longer than that.
@@ -47,9 +49,13 @@ class JudgedPartition:
     current: HandOut | None = None  # of the current epoch
     handed: dict[int, HandOut] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
+    given_back: set[int] = field(default_factory=set)  # handed out, and asked for again since, or passed over then
     #: What processors have passed over without being handed it, and when they were handed the batch that led there.
     passed_over: dict[int, float] = field(default_factory=dict)
     answered: tuple[int, int] = (0, 0)  # the claim, and up to where it may commit
+    advanced: tuple[int, int] = (0, 0)  # the claim, and where its last `advance` led to: it is committed, or on its way
+    #: The claim, and what it has left for later, each with when that may have been sent.
+    later: tuple[int, dict[int, float]] = (0, {})
     tenure: int = 0  # counts claims. The epoch can also be moved on by its own holder, with a commit
     claims: list[int] = field(default_factory=list)  # the epoch with which each began
     #: Epochs that were made from outside: what was handed out before may come again after.
@@ -66,3 +72,37 @@ class JudgedPartition:
     disowned: bool = False  # somebody deleted the owner node by hand
     read_at: float = -1.0  # when it was last handed out to its owner
     may_start_late: bool = False  # `latest`: no offset was ever committed, and the partition is no late addition
+
+    def is_of_claim(self, consumer: str, epoch: int) -> bool:
+        """Whether that epoch is the last claim's, of that process; its own commits may have moved it on."""
+        return self.holder == consumer and bool(self.claims) and self.claims[-1] <= epoch <= self.epoch
+
+    def leaves(self, tenure: int, offset: int, due: float) -> None:
+        """What is before `offset` may be committed from a time on."""
+        if self.later[0] != tenure:
+            self.later = tenure, {}
+        self.later[1][offset] = min(due, *self.later[1].values()) if self.later[1] else due
+
+    def sent(self, given: HandOut, now: float) -> list[int]:
+        """Return what a revert of that batch may go back to: the newest commit that was sent, and what may have been."""
+        surely = max([self.commit or 0, *(offset for t, offset in [self.advanced] if t == given.tenure)])
+        known = self.commit is not None or self.advanced[0] == given.tenure
+        tenure, later = self.later
+        maybe = [o for o, due in later.items() if tenure == given.tenure and due <= now and o > surely]
+        return sorted([surely, *maybe] if known else [given.first])
+
+    def flying(self, tenure: int) -> int:
+        """Return how many records a claim was handed that are advanced over, and not committed."""
+        claim, advanced = self.advanced
+        between = range(self.commit or 0, advanced if claim == tenure else 0)
+        given = [(offset, self.handed[offset]) for offset in between if offset in self.handed]
+        return sum(one.tenure == tenure and offset not in self.given_back for offset, one in given)
+
+
+def topic_id_in(path: str, data: bytes) -> str | None:
+    """Return the id that an epoch node names; None: none, or the node cannot be read."""
+    try:
+        info = decode_epoch(path, data)
+    except BadNodeError:
+        return None
+    return info.topic_id if info is not None else None

@@ -113,6 +113,9 @@ class Setup:
     latest: bool = False
     #: What members do about logs that are cut below the commit.
     on_truncation: str = "hold"
+    #: `max_uncommitted_records`, and `commit_interval` in seconds.
+    window: int = 10_000
+    interval: float = 0.02
     #: Answers other than advance: partial advances, reverts, next, errors.
     moody: bool = False
     #: How long a callback takes, at most: seconds.
@@ -325,7 +328,9 @@ MIXED = {9: "reset", 19: "reset", 4: "reload", 14: "reload", 6: "dispatch", 16: 
 def plan_of(seed: int, kind: str = "mixed") -> Plan:
     """Return the plan of a seed: of a kind of `PLANS`, or `mixed`: of the one that `MIXED` says."""
     make, _ = PLANS[MIXED.get(seed % 20, "faults") if kind == "mixed" else kind]
-    return make(seed)
+    plan, rng = make(seed), random.Random(f"window {seed}")
+    window = rng.choice((0, 1, 3, 20, Setup.window))
+    return replace(plan, setup=replace(plan.setup, window=window, interval=rng.choice((0.0, Setup.interval, 0.3))))
 
 
 def _livelier(setup: Setup, rng: random.Random) -> Setup:

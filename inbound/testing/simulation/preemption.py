@@ -32,7 +32,13 @@ class _Lock:
 def make_preemptible(consumer: Consumer, preempt: Callable[[], None]) -> None:
     """Have `preempt` called wherever another thread of the process may go on first."""
     channel, held = consumer.channel, list[_Lock]()
-    owners: list[Any] = [channel.parts.schedule, channel.committer, channel.reader, consumer.tasks, consumer.ledger]
+    owners: list[Any] = [
+        channel.parts.schedule,
+        channel.parts.committer,
+        channel.reader,
+        consumer.tasks,
+        consumer.ledger,
+    ]
     for owner in owners:
         assert hasattr(owner, "_lock")
         owner._lock = _Lock(held, preempt)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from inbound.async_worker import LoopWakeup
+from inbound.async_worker import AsyncWorker, LoopWakeup
 from inbound.driver import Part, Wakeup
 from inbound.kafka.reader import MAX_POLL, Reader
-from inbound.testing.event_loop import FakeLoop
+from inbound.testing.event_loop import FakeLoop, inside_a_loop
 from inbound.testing.kafka import ClientError, FakeLogClient
 from inbound.testing.scene import Member
 from inbound.testing.world import World
@@ -162,6 +162,8 @@ class Scheduler:
             consumer = actor.consumer
             if consumer.dead or consumer.paused or actor.busy or only not in (None, consumer):
                 continue
+            if isinstance(actor.part, AsyncWorker) and inside_a_loop():
+                continue  # one thread plays all
             if actor.due > now and actor.wakeup.take():
                 actor.due = now
             if actor.due <= now:

@@ -92,6 +92,7 @@ class Stage:
         self.scheduler = Scheduler(self.world, f"{plan.seed} start")
         self.scheduler.preempted = setup.preempted
         self.judge = Judge(self.world, latest=setup.latest)
+        self.judge.window = setup.window
         self.judge.witness.gives_up = LEFT_OUT_BY.get(setup.gives_up)
         self.scheduler.halted = lambda: bool(self.judge.violations) or self.scheduler.failure is not None
         #: Topics that were deleted and created anew, and partitions that were added: that is noticed when the brokers are
@@ -190,6 +191,7 @@ class Stage:
             on_truncation=setup.on_truncation,
             shutdown_timeout=setup.patience,
             reader={"max_batch_records": setup.batch},
+            max_uncommitted_records=setup.window,
             dead_letters=self._dead_letter,
             degrade=setup.degrade,
             options=self.receivers.options if self.receivers is not None else None,
@@ -198,6 +200,7 @@ class Stage:
             **self.settings,
         )
         observed.consumer = consumer
+        consumer.channel.parts.committer.interval = setup.interval
         consumer.ledger.on_entries = self._noted
         if setup.later and not self.scheduler.calm:
             _letters_take(consumer, setup.letters_take)

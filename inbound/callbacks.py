@@ -1,0 +1,66 @@
+"""Callbacks whose failure changes nothing but must be seen, and the ones that may answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from inspect import isawaitable
+
+from inbound.errors import BadResponseError
+from inbound.failures import describe
+from inbound.partition import Partition
+from inbound.parts import Parts
+from inbound.settle import Outcome, decide
+
+log = logging.getLogger(__name__)
+
+
+class Callbacks:
+    """Runs a processor's callbacks, other than on_next_batch, for partitions that are running. By whoever has them."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def run_waiting(self, partition: Partition) -> None:
+        """Run those that wait for the partition to be in somebody's hands."""
+        while partition.callbacks:
+            callback = partition.callbacks.popleft()
+            await self.guard(partition, getattr(callback, "__name__", "callback"), callback)
+
+    async def guard(self, partition: Partition, name: str, callback: Callable[[], object]) -> object:
+        """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
+        try:
+            answer = callback()
+            if self._parts.asynchronous and isawaitable(answer):
+                answer = await answer
+            return answer
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._failed(partition, name, error)
+            return None
+
+    async def answer(self, partition: Partition, name: str, callback: Callable[[], object]) -> Outcome | None:
+        """Run a callback that may answer with a BatchResponse; None: it gave none, or none that can be used."""
+        response = await self.guard(partition, name, callback)
+        if response is None:
+            return None
+        advanced = partition.window.advanced
+        floor = advanced if advanced is not None else partition.position
+        try:
+            return decide(
+                partition.tp, response, committed=advanced, first=min(floor, partition.position),
+                position=partition.position, callback=name,
+            )  # fmt: skip
+        except BadResponseError as error:
+            self._failed(partition, name, error)
+            return None
+
+    def _failed(self, partition: Partition, name: str, error: BaseException) -> None:
+        self._parts.meters.failed(error)
+        partition.last_error = describe(error)
+        self._parts.journal.note(
+            "callback-failed", f"{name} failed: {partition.last_error}; the partition goes on", partition.tp,
+            offset=partition.position, epoch=partition.fence.epoch, level=logging.ERROR,
+        )  # fmt: skip
+        log.debug("%s: where it failed", partition.tp, exc_info=error)

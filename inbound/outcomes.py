@@ -1,0 +1,133 @@
+"""What comes of an answer: where the partition reads on, what is committed, and when it is due again."""
+
+from __future__ import annotations
+
+import logging
+
+from inbound.buffer import Chunk, Cut, record_size
+from inbound.commits import Pending
+from inbound.kafka.reader import Reader
+from inbound.partition import Partition, Place
+from inbound.parts import Parts
+from inbound.processors.base import BatchEventProcessor, hears_of_commits
+from inbound.processors.batch import Batch
+from inbound.schedule import NEVER
+from inbound.settle import Outcome
+
+#: A rest that is asked for is noted from so many seconds on.
+LONG_WAIT = 1.0
+
+
+class Outcomes:
+    """Carries out what was answered for partitions that are running. By whoever has them."""
+
+    def __init__(self, parts: Parts, reader: Reader) -> None:
+        self._parts = parts
+        self._reader = reader
+
+    def apply(
+        self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None, reason: str = "processor"
+    ) -> None:
+        """Carry an outcome out, and pass the partition on."""
+        parts = self._parts
+        if partition.place is Place.ABANDONED:
+            parts.schedule.put_back(partition, NEVER)  # its callback has ended; the answer comes too late
+            return
+        self._move_to(partition, outcome, batch, cut)
+        if outcome.max_bytes is not None:
+            partition.max_bytes = outcome.max_bytes
+        partition.rest_until = parts.clock.now() + outcome.wait if outcome.wait else 0.0
+        if outcome.wait >= LONG_WAIT and not partition.attempts:
+            parts.journal.note(
+                "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
+                epoch=partition.fence.epoch, level=logging.DEBUG,
+            )  # fmt: skip
+        self.note(partition, outcome, reason)
+        if partition.deferred is not None:
+            partition.limit_deferred(outcome.position)
+        if outcome.commit_within is not None:
+            partition.defer_commit(outcome.position, parts.clock.now() + outcome.commit_within)
+        if outcome.commit is not None:
+            partition.take_deferred()
+            partition.reverts, partition.reverted_to = 0, None
+            self.commit(partition, outcome.commit, batch)
+        partition.window.go_back(partition.position)
+        limit = self.limit(partition)
+        if partition.window.is_open(limit):
+            parts.schedule.put_back(partition, partition.rest_until or parts.clock.now())
+        else:
+            parts.schedule.settle(partition, within=limit)
+
+    def commit(self, partition: Partition, offset: int, batch: Batch | None = None) -> None:
+        """Have what is before `offset` committed; the caller passes the partition on."""
+        mark = self._parts.schedule.advance(partition, offset)
+        if mark is None:
+            return
+        pending = Pending(self._parts, partition, mark)
+        if batch is not None:
+            pending.of_batch, server = batch.first_offset, server_of(partition)
+            if hears_of_commits(type(server)):  # else its records need not be kept until then
+                pending.to_tell.append((server, batch))
+        self._parts.committer.submit(pending)
+
+    def limit(self, partition: Partition) -> int:
+        """Return how many records may be on their way to the commit when the next batch is handed out."""
+        if (
+            server_of(partition).commits_first
+            or partition.position < partition.isolate_until
+            or partition.noted
+            or _is_back(partition)
+        ):
+            return 0
+        return self._parts.config.max_uncommitted_records
+
+    def _move_to(self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None) -> None:
+        target = outcome.position
+        if target == partition.position:
+            return
+        partition.position = target
+        if batch is not None and cut is not None and batch.first_offset <= target < batch.next_offset:
+            # Still in memory: hand it out again without asking Kafka.
+            rest = [record for record in cut.records if record.offset >= target]
+            if rest:
+                partition.buffer.put_back(Chunk(rest, cut.next_offset, sum(map(record_size, rest))))
+            else:
+                partition.position = batch.next_offset  # only offsets without records are left of it
+            return
+        partition.isolate_until = 0
+        partition.buffer.jump()
+        partition.problem = None  # it was about the position before the jump
+        self._reader.jump(partition)
+
+    def note(self, partition: Partition, outcome: Outcome, reason: str = "processor") -> None:
+        """Tell ledger and journal where it skips, or goes back."""
+        epoch = partition.fence.epoch
+        if outcome.skipped is not None:
+            low, high = outcome.skipped
+            self._parts.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
+            self._parts.journal.note(
+                "skipped", f"the processor skipped offsets {low} to {high - 1}", partition.tp, offset=low, epoch=epoch
+            )
+        elif outcome.reverted_from is not None:
+            self._parts.meters.reverts.add(reason)
+            self._parts.note(
+                "revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position, reason=reason
+            )
+            partition.reverted(outcome.position)
+            if not partition.attempts and not partition.isolate_until:  # a failure has been told
+                self._parts.journal.note(
+                    "reverted", f"the processor went back from {outcome.reverted_from} to {outcome.position}", partition.tp,
+                    offset=outcome.position, epoch=epoch,
+                )  # fmt: skip
+
+
+def _is_back(partition: Partition) -> bool:
+    """Whether reading has gone back below what is on its way to the commit: a crash would repeat what is read now, too."""
+    advanced = partition.window.advanced
+    return advanced is not None and partition.position < advanced
+
+
+def server_of(partition: Partition) -> BatchEventProcessor:
+    """Return the processor that a partition's callbacks go to; from its first turn on."""
+    assert partition.served_by is not None
+    return partition.served_by

@@ -1,0 +1,78 @@
+"""How much a claim left uncommitted: of what it was answered for before its last batch, at most `max_uncommitted_records`.
+
+The batch in hand does not count, nor what was answered for it: the next claim gets it again in any case. So what counts is
+the `commit` of the last `begun`, held against where the next claim began, or against what ZooKeeper has. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from inbound.proof.claims import Claim
+from inbound.proof.evidence import Evidence, Left, Log
+from inbound.proof.intervals import Growing, difference, size
+from inbound.proof.model import Coordination, Finding, Span
+
+
+def left_by(evidence: Evidence, claim: Claim, following: Claim) -> None:
+    """Note what `claim` left to the one after it, unless something else may have moved the commit between them."""
+    unknown_between = following.epoch > evidence.last_epoch + 1
+    if following.known and not following.before and not unknown_between:
+        _left(evidence, claim, following.position, following)
+
+
+def left_to_zookeeper(
+    evidence: Evidence, claims: Sequence[Claim], coordination: Coordination | None, committed: int | None
+) -> None:
+    """Note what the last claim left, if it has ended and nobody has claimed the partition since."""
+    if not claims or coordination is None or not coordination.known or coordination.owner is not None:
+        return
+    moved = coordination.moved is not None or coordination.cut is not None
+    if not moved and coordination.epoch == evidence.last_epoch and coordination.committed == committed:
+        _left(evidence, claims[-1], committed, None)
+
+
+def _left(evidence: Evidence, claim: Claim, committed: int | None, found_by: Claim | None) -> None:
+    expected, advanced = evidence.expected, claim.advanced
+    if claim.window is None or advanced is None or committed is None or expected is None:
+        return
+    missing = evidence.loose or evidence.late or claim.has_gaps or claim.unsure
+    if not missing and expected <= committed < advanced:  # below: somebody has moved it back, and other findings say so
+        evidence.left.append(Left(claim, committed, advanced, found_by))
+
+
+def over_window(evidence: Evidence, log: Log) -> None:
+    """Find claims that had left more than their window."""
+    for left in evidence.left:
+        claim, first, end = left.claim, left.committed, left.advanced
+        handed = next((ranges.overlaps(first, end) for other, ranges in evidence.by_claim if other is claim), [])
+        told = [log.count(*part) for part in handed]
+        exact = None if None in told else sum(count for count in told if count is not None)
+        records = exact if exact is not None else _at_least(claim.spans, first, end)
+        if claim.window is None or records <= claim.window:
+            continue
+        by = (
+            "ZooKeeper has"
+            if left.found_by is None
+            else f"{left.found_by.consumer} (epoch {left.found_by.epoch}) found"
+        )
+        claims = [claim] if left.found_by is None else [claim, left.found_by]
+        cause = (
+            f"{claim.consumer} (epoch {claim.epoch}) had been answered up to {end} before its last batch, and {by} the commit "
+            f"{first}: {records:,} records between, where max_uncommitted_records allows {claim.window:,}"
+        )
+        epochs, consumers = tuple(one.epoch for one in claims), tuple(dict.fromkeys(one.consumer for one in claims))
+        finding = Finding("over-window", first, end, cause, exact, 1, epochs, consumers, claim.items[-1].wall)
+        evidence.findings.append(finding)
+
+
+def _at_least(spans: Iterable[Span], first: int, end: int) -> int:
+    """Return how many records of [first, end) were handed out at least: those of a span that do not fit beside it."""
+    total, counted = 0, Growing()
+    for span in spans:
+        low, high = max(span.first, first), min(span.next, end)
+        inside = size(difference([(low, high)] if low < high else [], counted.ranges))
+        counted.add(low, high)
+        outside = span.next - span.first - inside
+        total += min(inside, max(0, span.records - outside))
+    return total

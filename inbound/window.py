@@ -1,0 +1,97 @@
+"""The commit window of a partition: what its processor has answered for, and how much of that has landed. Pure.
+
+A crash repeats what was handed out and has not landed: the batch in hand, and what is in the window before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+
+class Mark(NamedTuple):
+    """One commit of a partition, in the order in which they were asked for."""
+
+    order: int
+    offset: int
+    records: (
+        int  # how many the claim was handed before that offset; those of a batch that it divides count as before it
+    )
+
+
+class Window:
+    """From the newest offset that landed to the newest one that was answered for.
+
+    `land` is called by the committer, under the schedule's lock, everything else by who has the partition in its place, or
+    where nobody has under that lock, too.
+    """
+
+    __slots__ = (
+        "_base",
+        "_handed",
+        "_order",
+        "_records",
+        "_records_landed",
+        "_total",
+        "advanced",
+        "landed",
+        "landed_order",
+    )
+
+    def __init__(self, landed: int | None) -> None:
+        self.landed = landed  # what stands in ZooKeeper, as far as we know
+        self.advanced = landed  # what is before it was answered for: it is committed, or on its way; never withdrawn
+        #: The batches that are not known to have landed: where each begins and ends, and how many records up to there were
+        #: handed out.
+        self._handed: deque[tuple[int, int, int]] = deque()
+        self._base = self._total = 0  # that count before the first of them, and behind the last
+        self._records = 0  # that count at `advanced`, and at `landed`
+        self._records_landed = 0
+        self._order = 0
+        self.landed_order = 0
+
+    def hand_out(self, first: int, end: int, records: int) -> None:
+        """Take note of a batch from `first` up to but without `end`."""
+        while self._handed and self.landed is not None and self._handed[0][1] <= self.landed:
+            self._base = self._handed.popleft()[2]
+        self._total += records
+        self._handed.append((first, end, self._total))
+
+    def go_back(self, offset: int) -> None:
+        """Take note that reading goes on at `offset`: what was handed out from there on is handed out again."""
+        while self._handed and self._handed[-1][1] > offset:
+            first, _, total = self._handed.pop()
+            if first < offset:
+                self._handed.append((first, offset, total))
+        self._total = max(self._handed[-1][2] if self._handed else self._base, self._records)
+
+    def advance(self, offset: int) -> Mark:
+        """Take note that what is before `offset` is to be committed."""
+        self.advanced = offset
+        self._records = max(
+            self._records, next((total for _, end, total in self._handed if end >= offset), self._total)
+        )
+        self._order += 1
+        return Mark(self._order, offset, self._records)
+
+    def land(self, mark: Mark) -> None:
+        """Take note that a commit landed."""
+        self.landed, self.landed_order, self._records_landed = mark.offset, mark.order, mark.records
+
+    def withdraw(self) -> None:
+        """Take note that nothing more will land: the partition is not ours any more."""
+        self.advanced, self._records_landed = self.landed, self._records
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is on its way."""
+        return self.landed == self.advanced
+
+    @property
+    def uncommitted(self) -> int:
+        """Return how many records were answered for and have not landed."""
+        return self._records - self._records_landed
+
+    def is_open(self, limit: int) -> bool:
+        """Whether another batch may be handed out where so many records may be on their way; 0: none, nor anything else."""
+        return self.settled or 0 < limit >= self.uncommitted

@@ -1,0 +1,227 @@
+"""Batches that are handed out while commits of earlier ones are on their way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inbound.coordinators.zookeeper import SetData
+from inbound.ledger.base import Settled
+from inbound.partition import Partition
+from inbound.processors.batch import Batch, BatchResponse
+from inbound.testing.world import Consumer, Recording, World
+from inbound.topic_partition import TopicPartition
+
+P0 = TopicPartition("orders", 0)
+MANY = 12
+
+
+class Stage:
+    """One consumer of one partition with twelve records; reader and worker run, the committer when it is told to."""
+
+    def __init__(self, processor: Recording | None = None, **settings: Any) -> None:
+        self.world = World()
+        self.world.kafka.create_topic("orders", 1)
+        settings = {"reader": {"max_batch_records": 2}, **settings}
+        self.consumer: Consumer = self.world.join("a", processor or Recording(), **settings)
+        self.world.run(4)
+        self.world.kafka.publish("orders", 0, [b"x"] * MANY)
+
+    @property
+    def processor(self) -> Recording:
+        assert isinstance(self.consumer.processor, Recording)
+        return self.consumer.processor
+
+    @property
+    def partition(self) -> Partition:
+        (partition,) = self.consumer.channel.parts.schedule.held()
+        return partition
+
+    def work(self, turns: int = 50) -> list[int]:
+        """Let reader and worker run, and nothing land. Returns the offsets that were handed out so far."""
+        for _ in range(turns):
+            self.consumer.channel.reader.run_once()
+            self.consumer.channel.workers[0].run_once()
+        return [offset for _, offset in self.processor.seen]
+
+    def settled(self) -> list[tuple[int, str]]:
+        """Return what the ledger says became of commits."""
+        return [(e.commit, e.outcome) for e in self.consumer.ledger.entries if isinstance(e, Settled)]
+
+
+def test_batches_go_on_while_their_commits_are_on_their_way_and_one_commit_stands_for_all() -> None:
+    """Each is told when that has landed, in their order."""
+    stage = Stage()
+    handed = stage.work()
+    told_before = list(stage.processor.calls)
+    stage.world.run(1)
+    assert (handed, told_before) == (list(range(MANY)), [])
+    assert (stage.settled()[1:], stage.world.commits()) == ([(MANY, "landed")], {0: MANY})
+    assert stage.processor.calls == [("processed", 0, end) for end in range(2, MANY + 1, 2)]
+
+
+def test_a_full_window_stops_delivery_until_something_lands() -> None:
+    """Five records may be on their way when a batch is handed out: so the third is the last one."""
+    stage = Stage(max_uncommitted_records=5)
+    handed = stage.work()
+    stage.world.run(1)
+    assert (handed, stage.work(), stage.world.commits()) == (list(range(6)), list(range(MANY)), {0: MANY})
+
+
+def test_without_a_window_each_batch_waits_for_the_commit_of_the_one_before() -> None:
+    """As releases before did."""
+    stage = Stage(max_uncommitted_records=0)
+    handed = stage.work()
+    stage.world.run(2)
+    commits = [commit for commit, _ in stage.settled()]
+    assert (handed, commits) == ([0, 1], [0, 2, 4, 6, 8, 10, 12])
+
+
+def test_a_processor_that_must_have_heard_of_a_commit_has_the_strict_rule_for_itself() -> None:
+    """Whatever the configuration says."""
+    processor = Recording()
+    processor.commits_first = True
+    assert Stage(processor).work() == [0, 1]
+
+
+def test_a_ledger_that_cannot_be_written_stops_delivery_by_the_window() -> None:
+    """Commits wait for it, and are written when it can be again."""
+    stage = Stage(max_uncommitted_records=3)
+    done = stage.consumer.ledger.done
+    failing = [True]
+
+    def refuse(entries: object) -> None:
+        if failing[0]:
+            from inbound.errors import LedgerError
+
+            raise LedgerError("no space left")
+        done(entries)  # type: ignore[arg-type]
+
+    stage.consumer.ledger.done = refuse  # type: ignore[method-assign]
+    stage.world.run(5)
+    handed, committed = stage.work(), stage.world.commits()
+    failing[0] = False
+    stage.world.run(5)
+    assert (handed, committed, stage.world.commits()) == ([0, 1, 2, 3], {0: 0}, {0: MANY})
+
+
+def test_a_refused_commit_drops_all_of_its_claim_and_all_of_it_is_handed_out_again() -> None:
+    """Also what was delivered behind it. The processor hears of the loss once nothing can land any more."""
+    stage = Stage()
+    stage.work()
+    stage.world.ensemble.tree.transaction([SetData(stage.world.paths.epoch(*P0), b"")], 0)
+    stage.world.run(3)
+    handed = [offset for _, offset in stage.processor.seen]
+    assert (handed, stage.settled()[1]) == (2 * list(range(MANY)), (MANY, "fenced"))
+    assert [call for call in stage.processor.calls if call[0] == "exception"] == [
+        ("exception", 0, "PartitionLostError")
+    ]
+    assert stage.world.commits() == {0: MANY}
+
+
+def test_a_revert_goes_back_to_what_was_advanced_and_not_to_what_has_landed() -> None:
+    """An advance is never withdrawn."""
+    reverted: list[int] = []
+
+    def answer(batch: Batch) -> BatchResponse:
+        if batch.first_offset == 6 and not reverted:
+            reverted.append(batch.first_offset)
+            return BatchResponse.revert()
+        return BatchResponse.advance()
+
+    stage = Stage(Recording(answer))
+    handed = stage.work()
+    stage.world.run(1)
+    assert (handed, stage.world.commits()) == ([*range(8), *range(6, MANY)], {0: MANY})
+
+
+def test_a_release_waits_until_what_is_on_its_way_has_landed() -> None:
+    """The callbacks of commits come before that of the release."""
+    stage = Stage()
+    stage.work()
+    stage.world.leave("a", within=5)
+    names = [call[0] for call in stage.processor.calls]
+    assert (names, stage.world.commits()) == (["processed"] * 6 + ["termination"], {0: MANY})
+
+
+def test_what_was_advanced_is_committed_although_the_partition_was_abandoned() -> None:
+    """A callback hangs when the process is to stop; what was answered for before need not come again."""
+    stage = Stage()
+    stage.work()
+    stage.consumer.channel.parts.schedule.abandon(stage.partition)
+    for _ in range(3):
+        stage.consumer.channel.parts.committer.run_once()
+        stage.world.ensemble.deliver_all()
+    assert stage.world.commits() == {0: MANY}
+
+
+def test_a_failing_record_is_looked_for_by_the_strict_rule() -> None:
+    """Only the failing batch is handed out one by one, each waiting for the one before."""
+
+    def answer(batch: Batch) -> BatchResponse:
+        if any(record.offset == 5 for record in batch.records) and len(batch) > 1:
+            raise ValueError("bad")
+        return BatchResponse.advance()
+
+    stage = Stage(Recording(answer), on_error={"max_attempts": 1, "then": "hold"})
+    handed = stage.work()
+    stage.world.run(2)
+    assert (handed, stage.world.commits()) == ([0, 1, 2, 3, 4, 5], {0: MANY})
+
+
+def test_there_is_one_round_of_transactions_in_each_interval_and_the_first_comes_at_once() -> None:
+    """However many commits there are."""
+    world = World()
+    world.kafka.create_topic("orders", 1)
+    a = world.join("a", reader={"max_batch_records": 1})
+    world.run(4)
+    a.channel.parts.committer.interval = 0.1
+    before, began = a.channel.parts.commits.transactions, world.clock.now()
+    world.kafka.publish("orders", 0, [b"x"])
+    world.run(0.05)
+    first = world.commits()
+    for _ in range(99):
+        world.kafka.publish("orders", 0, [b"x"])
+        world.run(0.005)
+    transactions, rounds = a.channel.parts.commits.transactions - before, (world.clock.now() - began) / 0.1
+    world.run(1)
+    assert (first, world.commits()) == ({0: 1}, {0: 100})
+    assert rounds / 2 < transactions <= rounds + 1
+
+
+def test_an_answer_that_is_late_is_waited_for_and_the_next_write_is_no_larger() -> None:
+    """A server that has too much to do would get more by it."""
+    stage = Stage(max_uncommitted_records=5)
+    committer = stage.consumer.channel.parts.committer
+    stage.work()
+    committer.run_once()
+    call = committer._call
+    assert call is not None
+    assert call.deadline is not None
+    stage.world.clock.advance(call.deadline - stage.world.clock.now() + 0.01)
+    committer.run_once()
+    waited = (call.done, committer._call is call)
+    stage.world.ensemble.deliver_all()
+    committer.run_once()
+    epochs = stage.partition.fence.epoch
+    stage.world.run(2)
+    assert (waited, stage.world.commits(), stage.partition.fence.epoch) == ((False, True), {0: MANY}, epochs)
+
+
+def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> None:
+    """1. What was finished later is marked; 2. a worker has the next answer committed; 3. the first one is handed in."""
+    from inbound.commits import Pending
+
+    stage = Stage()
+    parts, partition = stage.consumer.channel.parts, stage.partition
+    stage.work()
+    older = partition.window.advance(7)
+    newer = partition.window.advance(MANY)
+    parts.committer.submit(Pending(parts, partition, newer))
+    parts.committer.submit(Pending(parts, partition, older))
+    stage.world.run(1)
+    late = partition.window.advance(MANY)
+    parts.committer.submit(Pending(parts, partition, late))
+    stage.world.run(1)
+    parts.committer.submit(Pending(parts, partition, older))
+    stage.world.run(1)
+    assert stage.world.commits() == {0: MANY}

@@ -1,0 +1,134 @@
+"""The commit window of one partition: it counts what a crash would repeat, and never less."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inbound.window import Window
+
+
+def window(*batches: tuple[int, int], landed: int = 0) -> Window:
+    """Return a window in which batches [first, end) of as many records were handed out and advanced over."""
+    made = Window(landed)
+    for first, end in batches:
+        made.hand_out(first, end, end - first)
+        made.advance(end)
+    return made
+
+
+def test_what_was_advanced_and_has_not_landed_counts() -> None:
+    """What landed does not any more."""
+    made = Window(0)
+    marks = []
+    for first in (0, 10, 20):
+        made.hand_out(first, first + 10, 10)
+        marks.append(made.advance(first + 10))
+    before = made.uncommitted
+    made.land(marks[1])
+    assert (before, made.uncommitted, made.landed, made.advanced, made.settled) == (30, 10, 20, 30, False)
+
+
+def test_a_batch_in_hand_does_not_count() -> None:
+    """It comes beside what the window holds."""
+    made = window((0, 10))
+    made.hand_out(10, 25, 15)
+    assert made.uncommitted == 10
+
+
+def test_it_is_open_up_to_its_limit_and_with_none_only_when_nothing_is_on_its_way() -> None:
+    """Also a commit that covers no records keeps the strict rule waiting."""
+    made = window((0, 10))
+    moved = Window(5)
+    moved.advance(3)
+    assert [made.is_open(limit) for limit in (0, 9, 10, 11)] == [False, False, True, True]
+    assert (moved.is_open(0), moved.is_open(1), Window(None).is_open(0)) == (False, True, True)
+
+
+def test_what_next_collected_counts_when_it_is_committed() -> None:
+    """Records of several batches come with one commit."""
+    made = Window(0)
+    for first in (0, 10, 20):
+        made.hand_out(first, first + 10, 10)
+    before = made.uncommitted
+    made.advance(30)
+    assert (before, made.uncommitted) == (0, 30)
+
+
+def test_a_batch_that_an_answer_divides_counts_whole() -> None:
+    """And its rest once more when it is handed out again: rather too much than too little."""
+    made = Window(0)
+    made.hand_out(0, 10, 10)
+    made.advance(5)
+    made.go_back(5)
+    divided = made.uncommitted
+    made.hand_out(5, 15, 10)
+    made.advance(15)
+    assert (divided, made.uncommitted) == (10, 20)
+
+
+def test_what_is_handed_out_again_and_again_counts_once() -> None:
+    """A batch that fails ten times is one batch."""
+    made = Window(0)
+    for _ in range(10):
+        made.hand_out(0, 10, 10)
+        made.go_back(0)
+    made.hand_out(0, 10, 10)
+    made.advance(10)
+    assert made.uncommitted == 10
+
+
+def test_nothing_is_on_its_way_when_it_was_withdrawn() -> None:
+    """The partition is not ours any more."""
+    made = window((0, 10), (10, 20))
+    made.withdraw()
+    assert (made.settled, made.uncommitted, made.advanced) == (True, 0, 0)
+
+
+def test_marks_are_in_the_order_in_which_they_were_asked_for() -> None:
+    """By that the committer tells the newer of two."""
+    made = Window(0)
+    first, second = made.advance(10), made.advance(5)
+    made.land(second)
+    assert (first.order < second.order, made.landed_order, made.landed) == (True, second.order, 5)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("hand out"), st.integers(1, 9), st.integers(0, 3)),
+        st.tuples(st.just("advance"), st.integers(0, 20), st.just(0)),
+        st.tuples(st.just("go back"), st.integers(0, 20), st.just(0)),
+        st.tuples(st.just("land"), st.integers(0, 5), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_it_never_counts_less_than_a_crash_would_repeat(steps: list[tuple[str, int, int]]) -> None:
+    """Records that the claim was handed, and has not given back, below the newest answer and not below what landed."""
+    made, position, handed, marks = Window(0), 0, set[int](), list[object]()
+    for what, number, gap in steps:
+        if what == "hand out":
+            first, end = position, position + number + gap  # `gap` offsets at the end have no record
+            made.hand_out(first, end, number)
+            handed |= set(range(first, first + number))
+            position = end
+        elif what == "advance" and made.advanced is not None:
+            target = max(made.advanced, position - number)
+            if target > position:
+                continue
+            marks.append(made.advance(target))
+            if target < position:
+                position, handed = target, {offset for offset in handed if offset < target}
+                made.go_back(target)
+        elif what == "go back" and made.advanced is not None:
+            position = max(made.advanced, position - number)
+            handed = {offset for offset in handed if offset < position}
+            made.go_back(position)
+        elif what == "land" and marks:
+            made.land(marks[max(0, len(marks) - 1 - number)])  # type: ignore[arg-type]
+            del marks[: max(0, len(marks) - number)]
+        assert made.landed is not None
+        assert made.advanced is not None
+        assert made.uncommitted >= sum(made.landed <= offset < made.advanced for offset in handed)
