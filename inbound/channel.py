@@ -345,6 +345,7 @@ class InboundKafkaChannel:
             if driver not in busy:
                 driver.join(5.0)
         self.reader.close()
+        parts.committer.forget(parts)
         parts.mirror.close()
         if self._event_loop is None:
             self._close_processors()

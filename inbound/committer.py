@@ -99,6 +99,12 @@ class Committer:
         else:
             waiting.stand_for(pending)
 
+    def forget(self, parts: Parts) -> None:
+        """Send nothing more for a channel that is closed: its ledger is, too. Any thread."""
+        with self._lock:
+            for partition in [p for p, pending in self._queue.items() if pending.parts is parts]:
+                del self._queue[partition]
+
     def run_once(self) -> float | None:
         now = self._clock.now()
         if self._epochs is not None:

@@ -16,6 +16,9 @@ from inbound.settle import Outcome
 
 #: A rest that is asked for is noted from so many seconds on.
 LONG_WAIT = 1.0
+#: What waits to be told of its commit is kept, with its records: of all partitions as much as is read ahead, of one no more
+#: than this part of it. Then all that is on its way lands first.
+KEPT = 8
 
 
 class Outcomes:
@@ -50,7 +53,7 @@ class Outcomes:
         if outcome.commit is not None:
             partition.take_deferred()
             partition.reverts, partition.reverted_to = 0, None
-            self.commit(partition, outcome.commit, batch)
+            self.commit(partition, outcome.commit, batch, cut.size if cut is not None else 0)
         partition.window.go_back(partition.position)
         limit = self.limit(partition)
         if partition.window.is_open(limit):
@@ -58,8 +61,9 @@ class Outcomes:
         else:
             parts.schedule.settle(partition, within=limit)
 
-    def commit(self, partition: Partition, offset: int, batch: Batch | None = None) -> None:
-        """Have what is before `offset` committed; the caller passes the partition on."""
+    def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
+        """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
+        settled = partition.window.settled
         mark = self._parts.schedule.advance(partition, offset)
         if mark is None:
             return
@@ -68,6 +72,7 @@ class Outcomes:
             pending.of_batch, server = batch.first_offset, server_of(partition)
             if hears_of_commits(type(server)):  # else its records need not be kept until then
                 pending.to_tell.append((server, batch))
+                partition.kept_bytes = size if settled else partition.kept_bytes + size
         self._parts.committer.submit(pending)
 
     def limit(self, partition: Partition) -> int:
@@ -77,6 +82,7 @@ class Outcomes:
             or partition.position < partition.isolate_until
             or partition.noted
             or _is_back(partition)
+            or partition.kept_bytes > self._parts.config.reader.prefetch_bytes // max(KEPT, self._parts.schedule.count)
         ):
             return 0
         return self._parts.config.max_uncommitted_records

@@ -138,6 +138,7 @@ class Partition:
     finished: int | None = None
     commit_problem: str | None = None  # why its commit cannot be written, while those of others can
     settles_within: int = 0  # so many records may be on their way when it goes on from where it settles
+    kept_bytes: int = 0  # of batches that wait to be told of their commits: since nothing was on its way last
     last: bool = False  # what is settling are the last commits before the release
     sends_on: bool = False  # it was abandoned: what it had advanced is committed all the same, unless that is refused
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch

@@ -58,6 +58,11 @@ class Schedule:
         with self._lock:
             return list(self._partitions.values())
 
+    @property
+    def count(self) -> int:
+        """How many partitions are not gone. Any thread."""
+        return len(self._partitions)
+
     def get(self, tp: TopicPartition) -> Partition | None:
         with self._lock:
             return self._partitions.get(tp)

@@ -7,6 +7,7 @@ from typing import Any
 from inbound.coordinators.zookeeper import SetData
 from inbound.ledger.base import Settled
 from inbound.partition import Partition
+from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.world import Consumer, Recording, World
 from inbound.topic_partition import TopicPartition
@@ -18,13 +19,13 @@ MANY = 12
 class Stage:
     """One consumer of one partition with twelve records; reader and worker run, the committer when it is told to."""
 
-    def __init__(self, processor: Recording | None = None, **settings: Any) -> None:
+    def __init__(self, processor: Recording | None = None, value: bytes = b"x", **settings: Any) -> None:
         self.world = World()
         self.world.kafka.create_topic("orders", 1)
         settings = {"reader": {"max_batch_records": 2}, **settings}
         self.consumer: Consumer = self.world.join("a", processor or Recording(), **settings)
         self.world.run(4)
-        self.world.kafka.publish("orders", 0, [b"x"] * MANY)
+        self.world.kafka.publish("orders", 0, [value] * MANY)
 
     @property
     def processor(self) -> Recording:
@@ -74,6 +75,20 @@ def test_without_a_window_each_batch_waits_for_the_commit_of_the_one_before() ->
     stage.world.run(2)
     commits = [commit for commit, _ in stage.settled()]
     assert (handed, commits) == ([0, 1], [0, 2, 4, 6, 8, 10, 12])
+
+
+def test_batches_that_wait_to_be_told_of_their_commits_are_kept_within_what_is_read_ahead() -> None:
+    """Records of a megabyte each would else fill the memory while ZooKeeper is slow. Who is told nothing keeps none."""
+
+    class Deaf(Recording):
+        on_batch_processed = BatchEventProcessor.on_batch_processed  # type: ignore[assignment]
+
+    reader = {"max_batch_records": 2, "prefetch_bytes": 4000, "batch_bytes": 1000}
+    hears, deaf = Stage(value=bytes(300), reader=reader), Stage(Deaf(), value=bytes(300), reader=reader)
+    handed = hears.work(), deaf.work()
+    hears.world.run(3)
+    assert (len(handed[0]) < MANY, handed[1]) == (True, list(range(MANY)))
+    assert hears.world.commits() == {0: MANY}
 
 
 def test_a_processor_that_must_have_heard_of_a_commit_has_the_strict_rule_for_itself() -> None:
@@ -225,3 +240,13 @@ def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> N
     parts.committer.submit(Pending(parts, partition, older))
     stage.world.run(1)
     assert stage.world.commits() == {0: MANY}
+
+
+def test_a_closed_channel_has_nothing_more_sent() -> None:
+    """Its ledger is closed, too: what is left would be tried for ever."""
+    stage = Stage()
+    stage.work()
+    stage.consumer.channel.close()
+    parts = stage.consumer.channel.parts
+    parts.committer.run_once()
+    assert (parts.committer.waiting(parts), stage.settled()[1:]) == (0, [])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from inbound import turn
+from inbound import callbacks, turn
 from inbound.channel import InboundKafkaChannel
 from inbound.explain.facts import ChannelFacts, Facts, PartitionFacts, SessionFacts
 from inbound.partition import Fate, Partition, Place
@@ -22,8 +22,8 @@ STUCK = 15.0
 _REFUSED = re.compile("authori[sz]ation|authentication|sasl|AccessDenied", re.IGNORECASE)
 
 
-#: The file from which processors are called.
-_TURN = f'"{turn.__file__}"'
+#: The files from which processors are called.
+_CALLERS = (f'"{turn.__file__}"', f'"{callbacks.__file__}"')
 #: Stands for what needs no look where a partition does not rest.
 _AT_REST = ("rate", "")
 
@@ -230,7 +230,7 @@ def _without_topic(facts: ChannelFacts) -> ChannelFacts:
 
 def _stacks(channel: InboundKafkaChannel) -> dict[Partition, str]:
     found: dict[Partition, str] = {}
-    for worker, driver in zip(channel.workers, channel.drivers[2:], strict=False):
+    for worker, driver in zip(channel.workers, channel.drivers[1:], strict=False):
         found |= worker.stacks(driver.stack)
     return {partition: _below_us(stack) for partition, stack in found.items()}
 
@@ -238,5 +238,5 @@ def _stacks(channel: InboundKafkaChannel) -> dict[Partition, str]:
 def _below_us(stack: str) -> str:
     """Return the part of a stack that is the processor's: what called it is the same each time."""
     frames = re.split(r"(?m)^(?=  File )", stack)
-    ours = [number for number, frame in enumerate(frames) if _TURN in frame.partition("\n")[0]]
+    ours = [number for number, frame in enumerate(frames) if any(file in frame.partition("\n")[0] for file in _CALLERS)]
     return "".join(frames[ours[-1] + 1 :]) if ours and ours[-1] + 1 < len(frames) else stack
