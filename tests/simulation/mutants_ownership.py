@@ -169,11 +169,11 @@ def _older_value_sent_again(plant: Plant) -> None:
         group = list(self._group)
         original(self, call)
         for pending in group:
-            if self._queue.get(pending.partition) is pending and not pending.first:
+            if pending.partition.window.landed_order < pending.mark.order and not pending.first:
                 plant.bite()
-                del self._queue[pending.partition]
+                if self._queue.get(pending.partition) is pending:
+                    del self._queue[pending.partition]
                 waiting.setdefault(self, []).append((self._clock.now() + 1.0, pending))
-                pending.parts.schedule.landed(pending.partition, pending.mark, ())
 
     def run_once(original: Original, self: Committer) -> float | None:
         due = [entry for entry in waiting.get(self, ()) if entry[0] <= self._clock.now()]
@@ -197,22 +197,13 @@ def _release_unchecked(plant: Plant) -> None:
 
 
 def _release_beside_the_last_commit(plant: Plant) -> None:
-    def doom(original: Original, self: Schedule, partition: Partition, fate: Fate) -> None:
-        original(self, partition, fate)
+    def look(original: Original, self: Schedule, partition: Partition, now: float) -> None:
         if partition.fate is Fate.RELEASE and partition.place is Place.SETTLING:
             plant.bite()
             partition.window.withdraw()
-            self._look_at_settling(partition, self._clock.now())
+        original(self, partition, now)
 
-    def submit(original: Original, self: Committer, pending: Pending) -> None:
-        original(self, pending)
-        if pending.partition.fate is Fate.RELEASE:
-            plant.bite()
-            pending.partition.window.withdraw()
-            pending.parts.schedule.landed(pending.partition, pending.mark, ())
-
-    plant.around(Schedule, "doom", doom)
-    plant.around(Committer, "submit", submit)
+    plant.around(Schedule, "_look_at_settling", look)
 
 
 def _ours_but_not_held_is_left_alone(plant: Plant) -> None:
