@@ -187,6 +187,9 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
             )
             before = []
         claim = claims[-1]
+        if isinstance(item, Event) and item.kind == "released" and item.epoch < claim.epoch:
+            # A callback that was abandoned came back after the run had claimed the partition again: not this one is over.
+            claim = next((one for one in reversed(claims) if one.epoch <= item.epoch), claim)
         claim.items.append(item)
         claim.last_epoch = max(claim.last_epoch, item.epoch)
         if isinstance(item, Event) and item.kind in ("released", "lost"):
