@@ -71,6 +71,22 @@ def test_zookeeper_read_before_the_last_claim_is_no_contradiction() -> None:
     assert (story.proof().verdict, story.proof().committed) == (Verdict.PROVEN, 40)
 
 
+def test_an_abandoned_callback_that_comes_back_ends_only_the_claim_that_it_was_of() -> None:
+    """Its run has claimed the partition again meanwhile, and goes on."""
+    story = Story().log(20)
+    a = story.run("a").claim(1, at=0).begin(5)
+    a.claim(2, at=0).batch(10)
+    a.epoch = 1
+    a.note("released", abandoned=True)
+    a.epoch = 2
+    a.batch(10)
+    story.zookeeper(20, epoch=2, owner="a")
+
+    proof = story.proof()
+
+    assert (proof.verdict, [claim.ending for claim in proof.claims]) == (Verdict.PROVEN, ["released", "holds"])
+
+
 # -- not provable --------------------------------------------------------------------------------------------------------
 
 
