@@ -416,8 +416,7 @@ class Witness:
             known = proof.start is not None and proof.proven is not None
             counted = difference([(proof.start or 0, proof.proven or 0)] if known else [], proof.left_out)
             never = [r.offset for r in self._kafka.records(tp) if contains(counted, r.offset)]
-            # Where nobody had to notice a cut, the ledgers cannot tell one record at an offset from another.
-            if never := [offset for offset in never if not seen.times[offset] and offset not in seen.cut_off]:
+            if never := [offset for offset in never if not seen.times[offset]]:
                 yield f"PROVEN, and it counts {never}, which nobody was handed"
         told = (Verdict.ANOMALIES, Verdict.NOT_PROVABLE, Verdict.UNCLAIMED)
         if proof.verdict not in told if self.unclaimed(tp) else proof.verdict is Verdict.UNCLAIMED:
