@@ -14,6 +14,7 @@ from types import CoroutineType
 from typing import Any
 
 from inbound.driver import Wakeup
+from inbound.leading import Lead
 from inbound.partition import Partition, Place
 from inbound.parts import Parts
 from inbound.turn import Turns
@@ -71,17 +72,17 @@ class AsyncWorker:
         self._wakeup.heard()
         due = self._begin_turns()
         clock = self._parts.clock
-        wait = LONGEST_WAIT if due is None else min(due - clock.now(), LONGEST_WAIT)
-        self._run_loop(max(0.0, wait))
+        self._run_loop(max(0.0, min(due - clock.now(), LONGEST_WAIT)))
         if self._defects:
             raise self._defects.pop(0)
         return clock.now()
 
-    def _begin_turns(self) -> float | None:
+    def _begin_turns(self) -> float:
         while True:
-            partition, due = self._parts.schedule.take_due(self)
-            if partition is None:
-                return due
+            partition = self._parts.schedule.take(self)
+            if not isinstance(partition, Partition):
+                assert not isinstance(partition, Lead)  # another thread polls
+                return partition
             self._under_way[partition] = self._loop.create_task(self._serve(partition), name=f"turn of {partition.tp}")
 
     async def _serve(self, partition: Partition) -> None:
@@ -97,7 +98,7 @@ class AsyncWorker:
                 self._loop.stop()
         finally:
             del self._under_way[partition]
-            self._parts.schedule.end_turn(self, 0.0, 0.0)  # CPU time of one turn among many cannot be told
+            self._parts.schedule.end_turn(self)  # CPU time of one turn among many cannot be told
 
     def _run_loop(self, seconds: float) -> None:
         timer = self._loop.call_later(seconds, self._loop.stop)

@@ -18,7 +18,7 @@ from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.parameters import described
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
-from inbound.driver import Driver, Part, Wakeup
+from inbound.driver import Driver, Wakeup
 from inbound.errors import LedgerError
 from inbound.failures import DeadLetters, FailurePolicy, describe
 from inbound.kafka.base import LogClient
@@ -31,7 +31,6 @@ from inbound.parts import Parts
 from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async, no_topics, paces
 from inbound.processors.batch import Batch
 from inbound.processors.spans import NO_TRACING, Tracing
-from inbound.reading import Reading
 from inbound.schedule import Schedule
 from inbound.status import ChannelStatus, PartitionStatus, ThreadStatus, stalled
 from inbound.turn import Turns
@@ -70,7 +69,7 @@ class Outside:
 class InboundKafkaChannel:
     """One channel: topics of one group, read by one client, handed to one processor by several workers, or by one event loop.
 
-    `open` and `close` are called by the owner's thread. In between every part runs on its own driver's thread, or is
+    `open` and `close` are called by the owner's thread. In between every worker runs on its own driver's thread, or is
     stepped by the simulator.
     """
 
@@ -104,7 +103,6 @@ class InboundKafkaChannel:
             paths=GroupPaths(config.group),
             schedule=schedule,
             worker_wakeup=workers,
-            reader_wakeup=Wakeup(),
             committer=outside.committer,
             evaluate=self._evaluate,
             connect_mirror=outside.connect_mirror,
@@ -115,9 +113,13 @@ class InboundKafkaChannel:
         self._turns = turns = Turns(self.parts, self.reader, failures)
         self._event_loop = _async_worker(self.parts, turns, loop) if loop is not None else None
         self.workers: list[Worker | AsyncWorker] = (
-            [self._event_loop] if self._event_loop else [Worker(self.parts, turns) for _ in range(config.workers)]
+            [self._event_loop] if self._event_loop else [self._worker() for _ in range(config.workers)]
         )
-        self._reading: Reading | None = None
+        #: Polls, where the workers do not: an event loop must not wait for a client.
+        self._helper: Driver | None = None
+        self._polling = Wakeup()
+        if loop is not None:
+            schedule.read_apart(self._polling.set)
         self._worker_number = len(self.workers)
         #: Processors that others have taken the place of; they are closed when no partition is with them any more.
         self._former: list[BatchEventProcessor] = []
@@ -139,6 +141,9 @@ class InboundKafkaChannel:
         #: Set when it leaves its group although the process goes on.
         self.removed = False
         self._opened = False
+
+    def _worker(self) -> Worker:
+        return Worker(self.parts, self.reader, self._turns)
 
     def _evaluate(self) -> None:
         self._outside.controller.evaluate(self.membership)
@@ -193,7 +198,7 @@ class InboundKafkaChannel:
 
     @property
     def _loop_runs(self) -> bool:
-        return any(driver.thread.is_alive() for driver in self.drivers[1:])
+        return any(driver.thread.is_alive() for driver in self.drivers)
 
     @property
     def tasks(self) -> Tasks:
@@ -209,16 +214,13 @@ class InboundKafkaChannel:
         """Start a thread for each part."""
         parts = self.parts
         role = "worker-{}" if self._event_loop is None else "event-loop"
-        reading = Reading(self.reader, parts.schedule, parts.reader_wakeup, parts.clock)
-        self._reading = reading
-        for worker in self.workers:
-            if isinstance(worker, Worker):
-                worker.reading = reading
-        active: list[tuple[str, Part, Wakeup]] = [
-            ("reader", reading, parts.reader_wakeup),
-            *((role.format(i), worker, parts.worker_wakeup) for i, worker in enumerate(self.workers)),
+        self.drivers = [
+            Driver(f"{self.name}-{role.format(i)}", worker, parts.worker_wakeup, parts.clock)
+            for i, worker in enumerate(self.workers)
         ]
-        self.drivers = [Driver(f"{self.name}-{name}", part, wakeup, parts.clock) for name, part, wakeup in active]
+        if self._event_loop is not None:
+            self._helper = Driver(f"{self.name}-poll", self.reader, self._polling, parts.clock)
+            self._helper.start()
         for driver in self.drivers:
             driver.start()
         parts.mirror.start()
@@ -248,7 +250,7 @@ class InboundKafkaChannel:
             self._set_workers(config.workers)
 
     def _set_workers(self, count: int) -> None:
-        retiring = [d for d in self.drivers[1:] if d.stopping]
+        retiring = [d for d in self.drivers if d.stopping]
         at_work = len(self.workers) - len(retiring)
         if count == at_work:
             return
@@ -256,11 +258,10 @@ class InboundKafkaChannel:
         if not self.drivers:  # whoever steps the parts has the workers that it has
             return
         wakeup.waiters = max(count, at_work)
-        for driver in [d for d in self.drivers[1:] if not d.stopping][count:]:
+        for driver in [d for d in self.drivers if not d.stopping][count:]:
             driver.stop()
         for _ in range(count - at_work):
-            worker = Worker(self.parts, self._turns)
-            worker.reading = self._reading
+            worker = self._worker()
             driver = Driver(f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock)
             self._worker_number += 1
             self.workers = [*self.workers, worker]
@@ -272,7 +273,7 @@ class InboundKafkaChannel:
         for partition in self.parts.schedule.held():
             partition.callbacks.append(partition.try_again)
         self.parts.schedule.hurry_all()
-        self.parts.reader_wakeup.set()
+        self.parts.schedule.read_soon()
 
     def clear_up(self) -> bool:
         """Close processors that others have taken the place of, and forget workers that have ended.
@@ -284,14 +285,17 @@ class InboundKafkaChannel:
                 self._former.remove(processor)
                 self._not_sent_by_former += processor.not_sent
                 self._close_processor(processor)
-        pairs = list(zip(self.workers, self.drivers[1:], strict=False))
+        pairs = list(zip(self.workers, self.drivers, strict=False))
         ended = [driver for _, driver in pairs if driver.stopping and not driver.thread.is_alive()]
         if ended and not self.removed:
+            for worker, driver in pairs:
+                if driver in ended:
+                    self.parts.schedule.retire(worker)
             self.workers = [worker for worker, driver in pairs if driver not in ended]
             self.drivers = [driver for driver in self.drivers if driver not in ended]
             self.parts.worker_wakeup.waiters = len(self.workers)
             self.parts.worker_wakeup.set_all()  # what they were woken for last may have been meant for another one
-        return bool(self._former) or any(driver.stopping for driver in self.drivers[1:])
+        return bool(self._former) or any(driver.stopping for driver in self.drivers)
 
     def report(self) -> None:
         """Look at how the subscription does that this channel serves, if it does. Controller's thread."""
@@ -311,7 +315,7 @@ class InboundKafkaChannel:
     def _stacks(self) -> dict[Partition, str]:
         return {
             partition: stack
-            for worker, driver in zip(self.workers, self.drivers[1:], strict=False)
+            for worker, driver in zip(self.workers, self.drivers, strict=False)
             for partition, stack in worker.stacks(driver.stack).items()
         }
 
@@ -338,10 +342,10 @@ class InboundKafkaChannel:
     def close(self) -> None:
         """Stop the threads, close the client, the processor and the ledger."""
         parts = self.parts
-        for driver in self.drivers:
+        for driver in self._threads():
             driver.stop()
-        busy = {driver for worker, driver in zip(self.workers, self.drivers[1:], strict=False) if worker.in_callback}
-        for driver in self.drivers:
+        busy = {driver for worker, driver in zip(self.workers, self.drivers, strict=False) if worker.in_callback}
+        for driver in self._threads():
             if driver not in busy:
                 driver.join(5.0)
         self.reader.close()
@@ -446,10 +450,13 @@ class InboundKafkaChannel:
             stalled=stalled(partition.cause, partition.stalled_since),
         )
 
+    def _threads(self) -> list[Driver]:
+        return [*self.drivers, *((self._helper,) if self._helper is not None else ())]
+
     def threads(self) -> list[ThreadStatus]:
         """Return the state of the channel's threads."""
         now = self.parts.clock.now()
-        serving = {id(d): w.in_callback for w, d in zip(self.workers, self.drivers[1:], strict=False)}
+        serving = {id(d): w.in_callback for w, d in zip(self.workers, self.drivers, strict=False)}
         return [
             ThreadStatus(
                 name=driver.name,
@@ -458,7 +465,7 @@ class InboundKafkaChannel:
                 failures=driver.failures,
                 in_callback=serving.get(id(driver), False),
             )
-            for driver in (*self.drivers, *self.parts.mirror.drivers)
+            for driver in (*self._threads(), *self.parts.mirror.drivers)
         ]
 
 

@@ -382,7 +382,7 @@ class GroupMembership:
             )  # fmt: skip
         if not pauses:
             parts.journal.note("resumed", "no pause is left: reading goes on")
-        parts.reader_wakeup.set()
+        parts.schedule.read_soon()
 
     def _pauses_changed(self) -> None:
         self._parts.pausing.doubt()  # a watch: any thread

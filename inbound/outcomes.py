@@ -56,10 +56,13 @@ class Outcomes:
             self.commit(partition, outcome.commit, batch, cut.size if cut is not None else 0)
         partition.window.go_back(partition.position)
         limit = self.limit(partition)
-        if partition.window.is_open(limit):
+        if not partition.window.is_open(limit):
+            parts.schedule.settle(partition, within=limit)
+        elif partition.rest_until or partition.buffer or batch is None:
             parts.schedule.put_back(partition, partition.rest_until or parts.clock.now())
         else:
-            parts.schedule.settle(partition, within=limit)
+            partition.idle_since = parts.clock.now()
+            parts.schedule.await_records(partition, partition.idle_since + parts.config.idle_time)
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
         """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""

@@ -61,7 +61,6 @@ class Parts:
     paths: GroupPaths
     schedule: Schedule
     worker_wakeup: Wakeup
-    reader_wakeup: Wakeup
     committer: Committer  # of all channels on the connection
     #: Ask the controller to look at this channel's partitions again.
     evaluate: Callable[[], None] = lambda: None

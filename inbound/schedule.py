@@ -5,18 +5,17 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from inbound.clock import Clock
 from inbound.coordinators.claim import Fence
-from inbound.crew import Crew
+from inbound.leading import NEVER as NEVER
+from inbound.leading import Lead, Leading
 from inbound.partition import Fate, Handle, Partition, Place, Step
 from inbound.topic_partition import TopicPartition
 from inbound.window import Mark
 
-#: A partition that is due at this time waits for records, or for somebody to hurry it.
-NEVER = float("inf")
 #: The heap is cleared of outdated entries when it has so many more than two for each partition.
 OUTDATED = 64
 
@@ -30,7 +29,7 @@ class Schedule:
 
     def __init__(self, clock: Clock, wake_worker: Callable[[], None]) -> None:
         self._clock = clock
-        self._crew = Crew(wake_worker)
+        self._leading = Leading(wake_worker)
         self._lock = threading.RLock()
         self._heap: list[tuple[float, int, Partition]] = []
         self._tickets = itertools.count(1)
@@ -169,49 +168,50 @@ class Schedule:
 
     # -- the workers' side ---------------------------------------------------------------------------------------------
 
-    def take_due(self, worker: object) -> tuple[Partition | None, float | None]:
-        """Return a due partition, now running with `worker`; or None and when to ask again (None: when woken)."""
+    def take(self, worker: object) -> Partition | Lead | float:
+        """Return what a worker does next.
+
+        Returns: a due partition, now running with it; `Lead`: it is to poll, and to say so with `end_lead`; or the clock
+        time at which it is to ask again (`NEVER`: when it is woken).
+        """
         with self._lock:
             now = self._clock.now()
-            while self._heap:
-                due, ticket, partition = self._heap[0]
-                if ticket != partition.ticket or partition.place is not Place.SCHEDULED:
-                    heapq.heappop(self._heap)
-                    continue
-                if due > now:
-                    return None, due
-                later = self._crew.hold_off(now, due)
-                if later is not None:
-                    return None, later
+            while self._heap and not self._is_current(self._heap[0]):
                 heapq.heappop(self._heap)
-                partition.move(Step.TAKE)
-                self._crew.begin(worker, now)
-                if self._heap:
-                    self._crew.partition_due(now)  # more waits; this turn may be a long one
-                return partition, None
-            return None, None
+            head = self._heap[0] if self._heap else None
+            instead = self._leading.next_of(worker, now, head[0] if head is not None else NEVER)
+            if instead is not None:
+                return instead
+            _, _, partition = heapq.heappop(self._heap)
+            partition.move(Step.TAKE)
+            self._leading.took(now, bool(self._heap))
+            return partition
 
-    @property
-    def computing(self) -> bool:
-        """Whether callbacks mostly compute, as far as was seen."""
-        return self._crew.computing
-
-    @property
-    def at_work(self) -> int:
-        """How many workers are in a turn. Any thread."""
-        return self._crew.at_work
-
-    def begin_reading(self, worker: object) -> bool:
-        """Count a worker that reads as one in a turn, until `end_turn`; False: another one is in a turn, or callbacks wait."""
-        with self._lock:
-            return self._crew.begin_reading(worker, self._clock.now())
-
-    def end_turn(self, worker: object, cpu: float, elapsed: float) -> None:
+    def end_turn(self, worker: object, cpu: float = 0.0, elapsed: float = 0.0) -> None:
         """`worker` has passed its partition on; its callback, if there was one, took so long (seconds)."""
         with self._lock:
-            self._crew.end(worker)
+            self._leading.end_turn(worker)
             if elapsed:
-                self._crew.observe(cpu, elapsed)
+                self._leading.observe(cpu, elapsed)
+
+    def end_lead(self, at: float) -> None:
+        """The leader has polled; `at` is when that is to be done next (clock time)."""
+        with self._lock:
+            self._leading.end_lead(at)
+
+    def retire(self, worker: object) -> None:
+        """Forget a worker whose thread has ended."""
+        with self._lock:
+            self._leading.comes(worker)
+
+    def read_soon(self) -> None:
+        """Have the client polled soon: there is a command for who does it, or room, or news. Any thread."""
+        with self._lock:
+            self._leading.read_soon(self._clock.now())
+
+    def read_apart(self, wake: Callable[[], None]) -> None:
+        """No worker ever polls; `wake` has somebody else do so. Before the workers' first turn."""
+        self._leading.helper = wake
 
     def put_back(self, partition: Partition, due: float) -> None:
         """Schedule a partition again, for a time; or let it go, if it was abandoned and its callback has ended now."""
@@ -336,6 +336,13 @@ class Schedule:
             partition.window.withdraw()
             self._look_at_settling(partition, self._clock.now())
 
+    def feed(self, partitions: Collection[Partition]) -> None:
+        """Make these due, of which records have come. By who polls."""
+        with self._lock:
+            self._leading.begin_feeding()
+            self.hurry(partitions)
+            self._leading.end_feeding(len(partitions))
+
     def hurry(self, partitions: Iterable[Partition]) -> None:
         """Make these due now, if they wait for records."""
         with self._lock:
@@ -373,9 +380,13 @@ class Schedule:
             heapq.heappush(self._heap, (due, partition.ticket, partition))
             if len(self._heap) > 2 * len(self._partitions) + OUTDATED:
                 # Hurried before they were due: each idle spell leaves one that is due after `idle_time`.
-                self._heap = [e for e in self._heap if e[1] == e[2].ticket and e[2].place is Place.SCHEDULED]
+                self._heap = [entry for entry in self._heap if self._is_current(entry)]
                 heapq.heapify(self._heap)
-            self._crew.partition_due(self._clock.now())
+            self._leading.becomes_due(self._clock.now(), due)
+
+    def _is_current(self, entry: tuple[float, int, Partition]) -> bool:
+        _, ticket, partition = entry
+        return ticket == partition.ticket and partition.place is Place.SCHEDULED
 
     def _is_outdated(self, partition: Partition) -> bool:
         return self._server is not None and partition.served_by is not None and partition.served_by is not self._server

@@ -193,7 +193,7 @@ class Turns:
                     offset=cut.records[0].offset, epoch=partition.fence.epoch, level=logging.WARNING,
                 )  # fmt: skip
             if self._reader.some_paused:
-                self._parts.reader_wakeup.set()  # there is room again
+                self._parts.schedule.read_soon()  # there is room again
         return cut
 
     async def _hand_out(self, partition: Partition, cut: Cut) -> tuple[float, float]:

@@ -1,6 +1,6 @@
-"""The working part of a channel whose processor is plain code: takes a partition that is due, serves it for one turn.
+"""The working part of a channel whose processor is plain code: polls, or serves a partition that is due for one turn.
 
-Several threads run it at once, each with a partition of its own.
+Several threads run it at once, each with a partition of its own; which one polls says `inbound.leading`.
 """
 
 from __future__ import annotations
@@ -8,33 +8,44 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from inbound.kafka.reader import Reader
+from inbound.leading import NEVER, Lead
 from inbound.partition import Partition
 from inbound.parts import Parts
-from inbound.reading import Reading
 from inbound.turn import Turns
 
 T = TypeVar("T")
 
 
 class Worker:
-    """Serves partitions, one at a time: see `inbound.driver.Part`."""
+    """Polls and serves partitions, one thing at a time: see `inbound.driver.Part`."""
 
-    def __init__(self, parts: Parts, turns: Turns) -> None:
+    def __init__(self, parts: Parts, reader: Reader, turns: Turns) -> None:
         self._parts = parts
+        self._reader = reader
         self._turns = turns
-        #: Reads where the reader's thread need not; None: it never does.
-        self.reading: Reading | None = None
         #: The partition that is being served; None between turns.
         self._serving: Partition | None = None
 
     def run_once(self) -> float | None:
-        """Serve one due partition for one turn: its callbacks, and at most one batch."""
-        schedule = self._parts.schedule
-        partition, due = schedule.take_due(self)
-        if partition is None:
-            if self.reading is not None and self.reading.lend(self):
-                return self._parts.clock.now()
-            return due
+        """Poll, or serve one due partition for one turn: its callbacks, and at most one batch."""
+        step = self._parts.schedule.take(self)
+        if isinstance(step, Partition):
+            self._serve(step)
+        elif isinstance(step, Lead):
+            self._lead(step)
+        else:
+            return step
+        return self._parts.clock.now()
+
+    def _lead(self, step: Lead) -> None:
+        due: float | None = self._parts.clock.now()  # where it raises
+        try:
+            due = self._reader.run_once(step.seconds)
+        finally:
+            self._parts.schedule.end_lead(NEVER if due is None else due)
+
+    def _serve(self, partition: Partition) -> None:
         self._serving = partition
         cpu = elapsed = 0.0
         try:
@@ -44,8 +55,7 @@ class Worker:
             raise
         finally:
             self._serving = None
-            schedule.end_turn(self, cpu, elapsed)
-        return self._parts.clock.now()
+            self._parts.schedule.end_turn(self, cpu, elapsed)
 
     @property
     def in_callback(self) -> bool:

@@ -22,6 +22,7 @@ from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.subscriber_status import SubscriberStatus, decode_status
 from inbound.coordinators.zookeeper import Call, Create, Delete, Op
+from inbound.driver import Wakeup
 from inbound.errors import ConfigError
 from inbound.ledger.memory import MemoryLedger
 from inbound.planning import PlannedChannel
@@ -64,8 +65,10 @@ class Stepped(InboundKafkaChannel):
     consumer: Consumer
 
     def start(self) -> None:
+        polling = Wakeup()
+        self.parts.schedule.read_apart(polling.set)
         self.consumer.parts += [self.reader, *self.workers]
-        self.consumer.wakeups += [self.parts.reader_wakeup, self.parts.worker_wakeup]
+        self.consumer.wakeups += [polling, self.parts.worker_wakeup]
 
 
 @dataclass

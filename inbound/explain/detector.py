@@ -201,7 +201,7 @@ class StallDetector:
         some = (quiet[first:] + quiet[:first])[:ASKED]
         self._asked[channel.name] = first + len(some)
         channel.reader.watching.ask(some)
-        channel.parts.reader_wakeup.set()
+        channel.parts.schedule.read_soon()
 
 
 def _began(partition: Partition, now: float) -> _Track:

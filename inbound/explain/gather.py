@@ -230,7 +230,7 @@ def _without_topic(facts: ChannelFacts) -> ChannelFacts:
 
 def _stacks(channel: InboundKafkaChannel) -> dict[Partition, str]:
     found: dict[Partition, str] = {}
-    for worker, driver in zip(channel.workers, channel.drivers[1:], strict=False):
+    for worker, driver in zip(channel.workers, channel.drivers, strict=False):
         found |= worker.stacks(driver.stack)
     return {partition: _below_us(stack) for partition, stack in found.items()}
 

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import confluent_kafka
@@ -121,6 +122,7 @@ class ConfluentClient(LogClient):
         self._patience = FIRST_ANSWER
         self._answer_by: float | None = None  # until when a leader has to have answered this consumer
         self._answered = False  # whether one has
+        self._more = False  # whether the last call has brought as many messages as it may
         self._consumer = self._make_consumer()
         self._admin = self._make_admin()
         self._topics = Topics(self._admin, self._entry)
@@ -305,6 +307,7 @@ class ConfluentClient(LogClient):
     def _consume(self, seconds: float) -> list[Message]:
         """Return what there is; if there is nothing, what comes first."""
         messages = self._consumer.consume(self._max_poll_records, 0)
+        self._more = len(messages) == self._max_poll_records
         if messages:
             return messages
         # Not by `consume`: it waits until it has all that it was asked for, or the time is up.
@@ -375,12 +378,14 @@ class ConfluentClient(LogClient):
                 self._aside.pop(tp, None)
                 whole.append((tp, messages, size))
         # Behind the last record there can be offsets without one: librdkafka's position is after those that it has seen.
-        positions = self._consumer.position(_keys(tp for tp, _, _ in whole))
-        for (tp, messages, size), position in zip(whole, positions, strict=True):
+        # Where more has come than one poll takes, the next one tells.
+        positions = self._consumer.position(_keys(tp for tp, _, _ in whole)) if not self._more else ()
+        for (tp, messages, size), position in zip_longest(whole, positions):
             last = messages[-1]
-            behind = (last.offset() or 0) + 1
-            epoch = epoch_of(last) if position.offset <= behind else known_epoch(position.leader_epoch)
-            self._give(tp, messages, max(behind, position.offset), size, epoch, result)
+            behind, epoch = (last.offset() or 0) + 1, epoch_of(last)
+            if position is not None and position.offset > behind:
+                behind, epoch = position.offset, known_epoch(position.leader_epoch)
+            self._give(tp, messages, behind, size, epoch, result)
 
     def _give(
         self, tp: TopicPartition, messages: list[Message], next_offset: int, size: int, epoch: int | None, result: Poll

@@ -1,4 +1,4 @@
-"""The reading part of a channel: one client, one thread, all of the channel's partitions."""
+"""The reading part of a channel: one client, all of the channel's partitions, used by one thread at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 
 
 class Reader:
-    """Fills the partitions' buffers: see `inbound.driver.Part`. Only `expect`, `open` and `jump` come from other threads."""
+    """Fills the partitions' buffers. Stepped by who leads (see `inbound.leading`); other threads ask what says so below."""
 
     def __init__(self, parts: Parts, connect: Callable[[], LogClient], on_topics: Callable[[], None]) -> None:
         self._parts = parts
@@ -49,7 +49,6 @@ class Reader:
         self._ask_at = 0.0
         self._throttle = Throttle(parts)
         self._expecting_until = 0.0
-        self.brought = False  # whether the last turn brought records
         self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
         self._active_at = 0.0  # when something came, or was asked for, last
         #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
@@ -80,19 +79,19 @@ class Reader:
         with self._lock:
             self._expecting_until = 0.0
             self._opening.append(partition)
-        self._parts.reader_wakeup.set()
+        self._parts.schedule.read_soon()
 
     def jump(self, partition: Partition) -> None:
         """Read on from `partition.position`; its buffer has jumped."""
         with self._lock:
             self._jumps.append(partition)
-        self._parts.reader_wakeup.set()
+        self._parts.schedule.read_soon()
 
     def reconnect(self, connect: Callable[[], LogClient]) -> None:
         """Read on with another client; partitions, and what is read ahead of them, stay. Any thread."""
         with self._lock:
             self._other = connect
-        self._parts.reader_wakeup.set()
+        self._parts.schedule.read_soon()
 
     @property
     def trouble(self) -> str | None:
@@ -106,7 +105,7 @@ class Reader:
         with self._lock:
             self._questions += 1
             number = self._questions
-        self._parts.reader_wakeup.set()
+        self._parts.schedule.read_soon()
         return number
 
     def answered(self, number: int) -> bool:
@@ -123,12 +122,6 @@ class Reader:
         """How many bytes all buffers take in memory, before the last turn's poll. Any thread."""
         return self._throttle.buffered
 
-    @property
-    def may_be_lent(self) -> bool:
-        """Whether a worker may read: see `inbound.reading`. Any thread."""
-        client = self._client
-        return client is not None and client.outside
-
     def is_another(self, partition: Partition) -> bool:
         """Whether the topic was deleted, and created anew, since `partition` was claimed; as far as the brokers said."""
         meta, own = self.topics.get(partition.tp.topic), partition.topic_id
@@ -136,16 +129,15 @@ class Reader:
         return told is not None and own is not None and same_topic(told, own) is False
 
     def close(self) -> None:
-        """Close the client; after the reader's thread has ended."""
+        """Close the client; after whoever polls has ended."""
         if self._client is not None:
             self._client.close()
 
     # -- the part ----------------------------------------------------------------------------------------------------
 
-    def run_once(self, wait: bool = True) -> float | None:
-        """Do what is due, and take in what has come; with `wait`, wait a little for it."""
+    def run_once(self, seconds: float = MAX_POLL) -> float | None:
+        """Do what is due, and take in what has come, waiting for it no longer than that. Returns when to do so again."""
         now = self._parts.clock.now()
-        self.brought = False
         if self._other is not None:
             self._let_go()
         if now < self._retry_at:
@@ -161,13 +153,13 @@ class Reader:
             self._open_new()
             self._apply_jumps()
             self._throttle.apply(self._client, self._streams, self._may_be_read)
-            self.watching.look(self._client, self._streams, now, self._parts.reader_wakeup.set)
+            self.watching.look(self._client, self._streams, now, self._parts.schedule.read_soon)
             paused = sum(stream.paused for stream in self._streams.values())
             self.some_paused = bool(paused)
             self.watching.look_at_ends(self._streams, now, self._ask_ranges)
             reading = paused < len(self._streams)
             if reading:
-                left_alone = self._poll(now, wait)
+                left_alone = self._poll(now, seconds)
             self._judge_outside()
         except BrokerUnavailableError as error:
             self._unavailable(error)
@@ -201,20 +193,19 @@ class Reader:
         self._read_on = False
         self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
 
-    def _poll(self, now: float, wait: bool) -> bool:
+    def _poll(self, now: float, seconds: float) -> bool:
         """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
         assert self._client is not None
         asking = self.some_paused or self._opening or self._asking
-        idle = wait and self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER
+        idle = self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER
         # What is paused can only be resumed between two polls.
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
             longest = POLL_WHILE_EXPECTING
         if idle:
-            polled = self._client.poll(0.0, self._parts.reader_wakeup.set)
+            polled = self._client.poll(0.0, self._parts.schedule.read_soon)
         else:
-            polled = self._client.poll(min(longest, self._parts.config.reader.idle_wait) if wait else 0.0)
-        self.brought = bool(polled.fetched)
+            polled = self._client.poll(min(longest, seconds, self._parts.config.reader.idle_wait))
         self.watching.look_at_leaders(self._client, now)
         told = polled.fetched or polled.out_of_range or polled.diverged or polled.failed
         if told or (idle and not polled.will_wake):
@@ -439,7 +430,7 @@ class Reader:
             if (stream := self._streams.get(tp)) is not None:
                 stream.fails(error, self._parts.journal)
         if ready:
-            self._parts.schedule.hurry(ready)
+            self._parts.schedule.feed(ready)
         if again:
             self._read(again)
 

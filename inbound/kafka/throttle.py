@@ -99,12 +99,7 @@ class Throttle:
             client.limit_fetches(fetch_bytes)
             self._fetch_bytes = fetch_bytes
         pause, resume = [], []
-        # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
-        # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
-        # cannot hand out must not keep a partition from being read.
-        stuck = not self._parts.asynchronous and self._parts.schedule.at_work >= self._parts.config.workers
-        full = stuck and self.buffered >= 2 * room
-        channel_paused = self._parts.schedule.paused or full
+        channel_paused = self._parts.schedule.paused
         for tp, stream in streams.items():
             size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
             if not stream.paused and (size >= limit or held):

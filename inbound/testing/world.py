@@ -146,9 +146,12 @@ class World:
         owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False,
         degrade: bool = False,
         who: Who = NOBODY,
+        leads: bool = False,
         **settings: Any,
     ) -> Consumer:
         """Start a consumer process. `settings` are fields of ChannelConfig; it logs in to ZooKeeper as `who`.
+
+        With `leads` its workers poll, as in production; else its reader is stepped by itself, so that a test says when.
 
         `name` is the process's own, for the verbs here; its consumer id is the same unless `consumer_id` is given.
         `options` are the processor's, as a configuration has them. Raises pydantic's ValidationError if its `Options`
@@ -196,11 +199,15 @@ class World:
             "orders", config, consumer_id or name, processor, coordinator, member, filled, outside
         )
         consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
-        parts = channel.parts
-        consumer.parts = [controller, channel.reader, committer, *channel.workers]
+        parts, polling = channel.parts, Wakeup()
+        consumer.parts = [controller, committer, *channel.workers]
         consumer.log_clients, consumer.connect = log_clients, connect
-        consumer.wakeups = [wakeup, parts.reader_wakeup, committer.wakeup]
+        consumer.wakeups = [wakeup, committer.wakeup]
         consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
+        if not leads:
+            parts.schedule.read_apart(polling.set)
+            consumer.parts.insert(1, channel.reader)
+            consumer.wakeups.insert(1, polling)
         if config.offsets.mirror != "none":
             consumer.parts.append(parts.mirror)
             consumer.wakeups.append(parts.mirror.wakeup)

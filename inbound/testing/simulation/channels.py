@@ -147,9 +147,10 @@ class SteppedChannel(InboundKafkaChannel):
     begin: Callable[[Threads], None]
 
     def start(self) -> None:
-        threads = self.stepped
+        threads, polling = self.stepped, Wakeup()
+        self.parts.schedule.read_apart(polling.set)
         threads.parts += [self.reader, *self.workers]
-        threads.wakeups += [self.parts.reader_wakeup]
+        threads.wakeups += [polling]
         threads.wakeups += [self.parts.worker_wakeup for _ in self.workers]
         self.begin(threads)
 

@@ -1,0 +1,159 @@
+"""Who leads: which worker polls the client, which ones deliver, and which one waits in case these take long.
+
+There is no thread that only reads. Workers take turns as the leader: the leader polls, on its own thread, and then delivers
+what it got itself, while it is in the processor's cache. Two rules say who else wakes:
+
+- While callbacks wait (for a database, a subscriber) every partition that is due wakes another worker, and the first one
+  with nothing to deliver polls on: a slow partition holds back only itself.
+- While callbacks compute, nobody else wakes: Python threads share one core, and five awake workers were measured to be a
+  tenth slower than one. One worker stands by, and takes what has waited for `GRACE`, or polls when a turn has taken that long:
+  a callback that never ends keeps nobody else's records.
+
+Where a helper polls (see `inbound.helper`), no worker ever leads, and all of this is about deliveries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: How long a due partition waits, in seconds, while another worker is busy with a turn no older than this.
+GRACE = 0.05
+#: Callbacks count as waiting while less than this part of their time is CPU time.
+COMPUTING = 0.3
+#: How fast what callbacks did longest ago is forgotten, per observation.
+MEMORY = 0.9
+#: A poll with nobody beside it who could deliver what becomes due meanwhile waits no longer than this, in seconds.
+ALONE = 0.025
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What a worker is to do: poll, and wait at most so long for something to come."""
+
+    seconds: float
+
+
+class Leading:
+    """Used under the schedule's lock only. `wake` wakes one waiting worker."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._turns: dict[object, float] = {}  # worker: when its turn began
+        self._idle: set[object] = set()  # workers that wait to be woken
+        self._standby: object = None  # the one of them that looks again by itself, and when
+        self._until = NEVER
+        self._leader: object = None
+        self._read_at = 0.0  # when somebody is to poll next
+        self._again = False  # that was asked for while somebody polled: at once
+        self._feeding = False  # the leader itself makes partitions due, and comes back for them
+        self._cpu = 0.0
+        self._elapsed = 0.0
+        #: Has who polls apart do so soon; None: workers lead.
+        self.helper: Callable[[], None] | None = None
+
+    @property
+    def computing(self) -> bool:
+        """Whether callbacks mostly compute. Until one was seen, they are taken to wait."""
+        return self._cpu > COMPUTING * self._elapsed
+
+    def observe(self, cpu: float, elapsed: float) -> None:
+        """Take note of one callback: CPU seconds of its thread, and seconds passed."""
+        self._cpu = self._cpu * MEMORY + cpu
+        self._elapsed = self._elapsed * MEMORY + elapsed
+
+    # -- what a worker does next ---------------------------------------------------------------------------------------
+
+    def next_of(self, worker: object, now: float, due: float) -> Lead | float | None:
+        """Say what a worker does that has nothing in hand; `due` is when the next partition is due (`NEVER`: none).
+
+        Returns: None, it delivers that partition; `Lead`; or until when it waits (`NEVER`: until it is woken).
+        """
+        self.comes(worker)
+        may_lead = self._leader is None and self.helper is None
+        at = min(due, self._read_at) if may_lead else due
+        if at > now:
+            return self._wait(worker, now, at)
+        quick = self._quick_until(now) if self.computing else None
+        if quick is not None:
+            # They come back for it. What is due to be delivered waits no longer than the grace all the same, as a turn that
+            # computes a little may wait a lot.
+            until = min(quick if may_lead and self._read_at <= now else NEVER, due + GRACE)
+            if until > now:
+                return self._wait(worker, now, until)
+        if due <= now and not (
+            may_lead and self._read_at + GRACE <= now
+        ):  # a command to who polls does not wait for ever
+            self._turns[worker] = now
+            return None
+        self._leader, self._again = worker, False
+        return Lead(max(0.0, due - now) if self._idle else min(ALONE, max(0.0, due - now)))
+
+    def took(self, now: float, more: bool) -> None:
+        """A worker has taken a partition; `more` are due. See that somebody looks after these, and polls on."""
+        if more or (self._leader is None and self.helper is None):
+            self.becomes_due(now, now)
+
+    def end_turn(self, worker: object) -> None:
+        """It has passed its partition on."""
+        self._turns.pop(worker, None)
+
+    def comes(self, worker: object) -> None:
+        """Forget that a worker waits: it has come, or its thread has ended."""
+        self._idle.discard(worker)
+        if self._standby is worker:
+            self._standby, self._until = None, NEVER
+
+    def end_lead(self, at: float) -> None:
+        """The leader has polled, and somebody is to poll again at a time."""
+        self._leader = None
+        self._read_at = 0.0 if self._again else at
+
+    # -- who is woken --------------------------------------------------------------------------------------------------
+
+    def becomes_due(self, now: float, at: float) -> None:
+        """A partition is due at a time, or a poll: see that somebody looks after it."""
+        if self._feeding or not self._idle:
+            return  # whoever is at work looks for more when its turn is over
+        at = max(at, now)
+        if self.computing and self._quick_until(now) is not None:
+            at += GRACE
+        if self._standby is None or self._until > at or self._until < now - GRACE:
+            self._wake()
+
+    def read_soon(self, now: float) -> None:
+        """There is something for who polls: a command, or news of the client."""
+        if self.helper is not None:
+            self.helper()
+        elif self._leader is not None:
+            self._again = True
+        elif self._read_at > now:
+            self._read_at = now
+            self.becomes_due(now, now)
+
+    def begin_feeding(self) -> None:
+        """Who polls makes partitions due; a leader delivers what it can itself."""
+        self._feeding = self._leader is not None
+
+    def end_feeding(self, count: int) -> None:
+        """So many are due now. While callbacks wait, others help."""
+        helped, self._feeding = self._feeding, False
+        if helped and not self.computing:
+            for _ in range(min(count - 1, len(self._idle))):
+                self._wake()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _wait(self, worker: object, now: float, until: float) -> float:
+        """Let a worker wait. Only who stands by looks again by itself, for all of them."""
+        self._idle.add(worker)
+        if self._standby is None or until < self._until or self._until < now - GRACE:  # the last: it has ended
+            self._standby, self._until = worker, until
+            return until
+        return NEVER
+
+    def _quick_until(self, now: float) -> float | None:
+        """Return until when a worker's turn counts as one that it soon comes back from; None: nobody is in such a turn."""
+        newest = max(self._turns.values(), default=-NEVER)
+        return newest + GRACE if now < newest + GRACE else None
