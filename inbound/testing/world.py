@@ -204,7 +204,7 @@ class World:
         consumer.log_clients, consumer.connect = log_clients, connect
         consumer.wakeups = [wakeup, committer.wakeup]
         consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
-        if not leads:
+        if not leads or parts.asynchronous:
             parts.schedule.read_apart(polling.set)
             consumer.parts.insert(1, channel.reader)
             consumer.wakeups.insert(1, polling)

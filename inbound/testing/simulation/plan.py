@@ -116,6 +116,8 @@ class Setup:
     #: `max_uncommitted_records`, and `commit_interval` in seconds.
     window: int = 10_000
     interval: float = 0.02
+    #: Workers poll, as in production; else a part of its own does, as beside an event loop.
+    leads: bool = False
     #: Answers other than advance: partial advances, reverts, next, errors.
     moody: bool = False
     #: How long a callback takes, at most: seconds.
@@ -330,7 +332,8 @@ def plan_of(seed: int, kind: str = "mixed") -> Plan:
     make, _ = PLANS[MIXED.get(seed % 20, "faults") if kind == "mixed" else kind]
     plan, rng = make(seed), random.Random(f"window {seed}")
     window = rng.choice((0, 1, 3, 20, Setup.window))
-    return replace(plan, setup=replace(plan.setup, window=window, interval=rng.choice((0.0, Setup.interval, 0.3))))
+    interval = rng.choice((0.0, Setup.interval, 0.3))
+    return replace(plan, setup=replace(plan.setup, window=window, interval=interval, leads=rng.random() < 0.5))
 
 
 def _livelier(setup: Setup, rng: random.Random) -> Setup:

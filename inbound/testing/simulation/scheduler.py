@@ -21,6 +21,7 @@ from inbound.testing.kafka import ClientError, FakeLogClient
 from inbound.testing.scene import Member
 from inbound.testing.world import World
 from inbound.testing.zookeeper import Delivery
+from inbound.worker import Worker
 
 #: Work takes time: a part that wants to go on at once does so after up to so many seconds.
 STEP = 0.01
@@ -214,6 +215,9 @@ class Scheduler:
 
     def _turn(self, actor: Actor) -> None:
         actor.busy = True
+        clients = actor.consumer.log_clients
+        if isinstance(actor.part, Worker) and clients:
+            clients[-1].brought = True  # it may not poll
         try:
             due = actor.part.run_once()
         except KeyboardInterrupt:
@@ -226,8 +230,13 @@ class Scheduler:
         finally:
             actor.busy = False
         now = self.clock.now()
-        clients = actor.consumer.log_clients
-        if isinstance(actor.part, Reader) and due is not None and due <= now and clients and not clients[-1].brought:
+        if (
+            isinstance(actor.part, Reader | Worker)
+            and due is not None
+            and due <= now
+            and clients
+            and not clients[-1].brought
+        ):
             due = now + MAX_POLL * self._draw()  # a poll that waited for records in vain
         if isinstance(actor.wakeup, LoopWakeup) and isinstance(actor.wakeup.loop, FakeLoop):
             due = actor.wakeup.loop.waits_until

@@ -187,6 +187,7 @@ class Stage:
             owner_is_dead=self.owner_is_dead(name),
             topics=topics,
             workers=setup.workers,
+            leads=setup.leads,
             auto_offset_reset="latest" if setup.latest else "earliest",
             on_truncation=setup.on_truncation,
             shutdown_timeout=setup.patience,
