@@ -74,10 +74,16 @@ class CutJudge:
         """The group's first position is committed."""
         self._cuts[tp].blind = True
 
-    def moved(self, tp: TopicPartition) -> None:
-        """The group's offset is set to where the log of now is to be read on: by nobody who has read what is before it."""
-        cut = self._cuts[tp]
-        cut.at, cut.blind, cut.unseen, cut.told, cut.later = None, True, False, False, None
+    def moved(self, tp: TopicPartition, new: int = 0) -> None:
+        """The group's offset is set to `new`, where the log is to be read on: by nobody who has read what is before it.
+
+        A reset may have found that offset before the log was cut: where it ends before `new`, who claims may go back for that,
+        unless it has grown over it by then.
+        """
+        cut, end = self._cuts[tp], self._world.kafka.end(tp)
+        beyond = new > end
+        cut.at, cut.blind, cut.unseen, cut.told, cut.later = end if beyond else None, True, beyond, False, None
+        cut.began = self._world.kafka.start(tp) if beyond else cut.began
 
     def is_told(self, tp: TopicPartition) -> None:
         """A processor is told that its position cannot be read on from."""

@@ -436,7 +436,7 @@ class Judge:
             known.done = {offset for offset in known.done if offset < new}
             known.moved_at, known.untold = self.world.clock.now(), note
             self.witness.reset(tp, new, known.epoch, self.cuts.at(tp))
-            self.cuts.moved(tp)
+            self.cuts.moved(tp, new)
             return
         if who is None:
             self.witness.set_from_outside(tp, new)
