@@ -33,7 +33,7 @@ class Cut(NamedTuple):
 
 
 class RecordBuffer:
-    """Filled by the reader's thread, emptied by whichever worker has the partition."""
+    """Filled by who polls, emptied by whichever worker has the partition."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()

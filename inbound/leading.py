@@ -9,7 +9,7 @@ what it got itself, while it is in the processor's cache. Two rules say who else
   tenth slower than one. One worker stands by, and takes what has waited for `GRACE`, or polls when a turn has taken that long:
   a callback that never ends keeps nobody else's records.
 
-Where a helper polls (see `inbound.helper`), no worker ever leads, and all of this is about deliveries.
+Where a helper polls, beside an event loop, no worker ever leads, and all of this is about deliveries.
 """
 
 from __future__ import annotations

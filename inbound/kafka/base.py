@@ -60,7 +60,7 @@ class Poll:
 
 
 class LogClient(ABC):
-    """A Kafka client for one reader. Used by one thread only; no consumer group, no commits to Kafka.
+    """A Kafka client for one channel. Used by one thread at a time; no consumer group, no commits to Kafka.
 
     Every method may raise BrokerUnavailableError; the caller tries again later.
     """
@@ -69,8 +69,6 @@ class LogClient(ABC):
     held_bytes: int = 0
     #: About how many bytes a record takes in memory beyond its key, value and headers.
     record_bytes: int = 0
-    #: Whether records are fetched and decoded outside of Python, so that a poll costs next to nothing.
-    outside: bool = False
     #: Whether `poll` makes use of `wake`.
     wakes: bool = False
 

@@ -66,7 +66,6 @@ class ConfluentClient(LogClient):
     committed to it.
     """
 
-    outside = True
     record_bytes = 1000
 
     def __init__(
