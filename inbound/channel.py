@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -89,8 +90,9 @@ class InboundKafkaChannel:
         self._options = options
         self._coordinator = coordinator
         loop = _loop_wakeup(outside.new_loop) if is_async(type(processor)) else None
-        workers = Wakeup(config.workers) if loop is None else loop
-        schedule = Schedule(outside.clock, workers.set)
+        workers = Wakeup(config.workers + 1) if loop is None else loop
+        # On an event loop any number of turns are under way at a time.
+        schedule = Schedule(outside.clock, workers.set, config.workers if loop is None else sys.maxsize)
         self.parts = Parts(
             name=name,
             config=config,
@@ -113,13 +115,15 @@ class InboundKafkaChannel:
         self._turns = turns = Turns(self.parts, self.reader, failures)
         self._event_loop = _async_worker(self.parts, turns, loop) if loop is not None else None
         self.workers: list[Worker | AsyncWorker] = (
-            [self._event_loop] if self._event_loop else [self._worker() for _ in range(config.workers)]
+            [self._event_loop]
+            if self._event_loop
+            else [Worker(self.parts, self.reader, turns) for _ in range(config.workers + 1)]
         )
         #: Polls, where the workers do not: an event loop must not wait for a client.
-        self._helper: Driver | None = None
+        self._helper: list[Driver] = []
         self._polling = Wakeup()
         if loop is not None:
-            schedule.read_apart(self._polling.set)
+            self.read_apart(self._polling.set)
         self._worker_number = len(self.workers)
         #: Processors that others have taken the place of; they are closed when no partition is with them any more.
         self._former: list[BatchEventProcessor] = []
@@ -142,8 +146,11 @@ class InboundKafkaChannel:
         self.removed = False
         self._opened = False
 
-    def _worker(self) -> Worker:
-        return Worker(self.parts, self.reader, self._turns)
+    def read_apart(self, wake: Callable[[], None]) -> None:
+        """Have somebody else step `reader`, who is woken by that; no worker polls. Before the parts' first step."""
+        self.parts.schedule.read_apart(wake)
+        if self._event_loop is None:
+            del self.workers[self.parts.config.workers :]
 
     def _evaluate(self) -> None:
         self._outside.controller.evaluate(self.membership)
@@ -189,16 +196,12 @@ class InboundKafkaChannel:
     def _complete(self, callback: Callable[[], object]) -> None:
         """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""
         loop = self._event_loop
-        if loop is not None and self._loop_runs:
+        if loop is not None and any(driver.thread.is_alive() for driver in self.drivers):
             loop.run_there(callback)
             return
         result = callback()
         if loop is not None and isawaitable(result):
             loop.complete(result)
-
-    @property
-    def _loop_runs(self) -> bool:
-        return any(driver.thread.is_alive() for driver in self.drivers)
 
     @property
     def tasks(self) -> Tasks:
@@ -219,8 +222,8 @@ class InboundKafkaChannel:
             for i, worker in enumerate(self.workers)
         ]
         if self._event_loop is not None:
-            self._helper = Driver(f"{self.name}-poll", self.reader, self._polling, parts.clock)
-            self._helper.start()
+            self._helper = [Driver(f"{self.name}-poll", self.reader, self._polling, parts.clock)]
+            self._helper[0].start()
         for driver in self.drivers:
             driver.start()
         parts.mirror.start()
@@ -250,6 +253,8 @@ class InboundKafkaChannel:
             self._set_workers(config.workers)
 
     def _set_workers(self, count: int) -> None:
+        self.parts.schedule.set_workers(count)
+        count += 1  # one polls while all others are busy
         retiring = [d for d in self.drivers if d.stopping]
         at_work = len(self.workers) - len(retiring)
         if count == at_work:
@@ -261,7 +266,7 @@ class InboundKafkaChannel:
         for driver in [d for d in self.drivers if not d.stopping][count:]:
             driver.stop()
         for _ in range(count - at_work):
-            worker = self._worker()
+            worker = Worker(self.parts, self.reader, self._turns)
             driver = Driver(f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock)
             self._worker_number += 1
             self.workers = [*self.workers, worker]
@@ -342,10 +347,10 @@ class InboundKafkaChannel:
     def close(self) -> None:
         """Stop the threads, close the client, the processor and the ledger."""
         parts = self.parts
-        for driver in self._threads():
+        for driver in (*self.drivers, *self._helper):
             driver.stop()
         busy = {driver for worker, driver in zip(self.workers, self.drivers, strict=False) if worker.in_callback}
-        for driver in self._threads():
+        for driver in (*self.drivers, *self._helper):
             if driver not in busy:
                 driver.join(5.0)
         self.reader.close()
@@ -353,7 +358,7 @@ class InboundKafkaChannel:
         parts.mirror.close()
         if self._event_loop is None:
             self._close_processors()
-        elif self._loop_runs:
+        elif any(driver.thread.is_alive() for driver in self.drivers):
             log.error("channel %s: the processor is not closed: a callback holds up its event loop", self.name)
         else:
             self._event_loop.cancel_turns()
@@ -450,9 +455,6 @@ class InboundKafkaChannel:
             stalled=stalled(partition.cause, partition.stalled_since),
         )
 
-    def _threads(self) -> list[Driver]:
-        return [*self.drivers, *((self._helper,) if self._helper is not None else ())]
-
     def threads(self) -> list[ThreadStatus]:
         """Return the state of the channel's threads."""
         now = self.parts.clock.now()
@@ -465,7 +467,7 @@ class InboundKafkaChannel:
                 failures=driver.failures,
                 in_callback=serving.get(id(driver), False),
             )
-            for driver in (*self._threads(), *self.parts.mirror.drivers)
+            for driver in (*self.drivers, *self._helper, *self.parts.mirror.drivers)
         ]
 
 

@@ -9,6 +9,9 @@ what it got itself, while it is in the processor's cache. Two rules say who else
   tenth slower than one. One worker stands by, and takes what has waited for `GRACE`, or polls when a turn has taken that long:
   a callback that never ends keeps nobody else's records.
 
+There is one worker more than callbacks at a time (`most`): while all of these are slow, or hang, it polls on, so that claims are
+opened, logs' ends are known, and `explain` can say what is not delivered, and why.
+
 Where a helper polls, beside an event loop, no worker ever leads, and all of this is about deliveries.
 """
 
@@ -38,8 +41,9 @@ class Lead:
 class Leading:
     """Used under the schedule's lock only. `wake` wakes one waiting worker."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], most: int) -> None:
         self._wake = wake
+        self.most = most  # turns at a time
         self._turns: dict[object, float] = {}  # worker: when its turn began
         self._idle: set[object] = set()  # workers that wait to be woken
         self._standby: object = None  # the one of them that looks again by itself, and when
@@ -58,6 +62,11 @@ class Leading:
         """Whether callbacks mostly compute. Until one was seen, they are taken to wait."""
         return self._cpu > COMPUTING * self._elapsed
 
+    @property
+    def full(self) -> bool:
+        """Whether as many turns are under way as may be at a time."""
+        return len(self._turns) >= self.most
+
     def observe(self, cpu: float, elapsed: float) -> None:
         """Take note of one callback: CPU seconds of its thread, and seconds passed."""
         self._cpu = self._cpu * MEMORY + cpu
@@ -71,6 +80,8 @@ class Leading:
         Returns: None, it delivers that partition; `Lead`; or until when it waits (`NEVER`: until it is woken).
         """
         self.comes(worker)
+        if self.full:
+            due = NEVER  # who comes back from a turn looks
         may_lead = self._leader is None and self.helper is None
         at = min(due, self._read_at) if may_lead else due
         if at > now:
@@ -92,8 +103,8 @@ class Leading:
 
     def took(self, now: float, more: bool) -> None:
         """A worker has taken a partition; `more` are due. See that somebody looks after these, and polls on."""
-        if more or (self._leader is None and self.helper is None):
-            self.becomes_due(now, now)
+        if (more and not self.full) or (self._leader is None and self.helper is None):
+            self._need(now, now)
 
     def end_turn(self, worker: object) -> None:
         """It has passed its partition on."""
@@ -113,8 +124,12 @@ class Leading:
     # -- who is woken --------------------------------------------------------------------------------------------------
 
     def becomes_due(self, now: float, at: float) -> None:
-        """A partition is due at a time, or a poll: see that somebody looks after it."""
-        if self._feeding or not self._idle:
+        """A partition is due at a time: see that somebody looks after it."""
+        if not (self._feeding or self.full):
+            self._need(now, at)
+
+    def _need(self, now: float, at: float) -> None:
+        if not self._idle:
             return  # whoever is at work looks for more when its turn is over
         at = max(at, now)
         if self.computing and self._quick_until(now) is not None:
@@ -130,7 +145,7 @@ class Leading:
             self._again = True
         elif self._read_at > now:
             self._read_at = now
-            self.becomes_due(now, now)
+            self._need(now, now)
 
     def begin_feeding(self) -> None:
         """Who polls makes partitions due; a leader delivers what it can itself."""

@@ -27,9 +27,9 @@ class Schedule:
     or a callback.
     """
 
-    def __init__(self, clock: Clock, wake_worker: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, wake_worker: Callable[[], None], workers: int) -> None:
         self._clock = clock
-        self._leading = Leading(wake_worker)
+        self._leading = Leading(wake_worker, workers)
         self._lock = threading.RLock()
         self._heap: list[tuple[float, int, Partition]] = []
         self._tickets = itertools.count(1)
@@ -198,6 +198,16 @@ class Schedule:
         """The leader has polled; `at` is when that is to be done next (clock time)."""
         with self._lock:
             self._leading.end_lead(at)
+
+    @property
+    def full(self) -> bool:
+        """Whether as many callbacks are under way as there may be at a time. Any thread."""
+        return self._leading.full
+
+    def set_workers(self, count: int) -> None:
+        """Allow so many turns at a time from now on."""
+        with self._lock:
+            self._leading.most = count
 
     def retire(self, worker: object) -> None:
         """Forget a worker whose thread has ended."""

@@ -16,7 +16,7 @@ class Crew:
     def __init__(self, *, cpu: float, elapsed: float = 0.1) -> None:
         """Have callbacks that were seen to take so much CPU of so much time."""
         self.woken = 0
-        self.leading = Leading(self._wake)
+        self.leading = Leading(self._wake, most=2)
         self.leading.observe(cpu, elapsed)
 
     def _wake(self) -> None:
@@ -147,6 +147,14 @@ def test_who_stands_by_is_followed_by_another_one(waiting: Crew) -> None:
     assert (first, sooner, after) == (NOW + 9, NOW + 1, NOW + 2)
 
 
+def test_one_is_left_to_poll_while_as_many_as_may_be_are_in_turns(waiting: Crew) -> None:
+    """What hangs keeps nobody from saying so. Who polls takes nothing that is due: there would be one turn too many."""
+    for worker in ("a", "b"):
+        waiting.leading.end_lead(NOW)
+        waiting.takes(worker)
+    assert (waiting.leading.full, waiting.asks("c", due=NOW)) == (True, Lead(ALONE))
+
+
 def test_old_observations_fade(computing: Crew) -> None:
     """A processor that begins to wait is soon treated so."""
     for _ in range(30):
@@ -175,7 +183,7 @@ def test_a_single_worker_polls_and_delivers() -> None:
     """Nobody else takes part: a turn that polls, and one for the batch."""
     processor = Recording()
     world = world_of_two_partitions(processor, workers=1)
-    (worker,) = world.consumers["a"].channel.workers
+    worker = world.consumers["a"].channel.workers[0]
     world.kafka.publish("orders", 0, [b"x"] * 3)
     for _ in range(3):
         worker.run_once()
@@ -186,7 +194,7 @@ def test_while_a_callback_waits_another_worker_polls_on() -> None:
     """A slow partition holds back only itself: what comes for another one meanwhile is delivered."""
     processor, meanwhile = Recording(), list[tuple[int, int]]()
     world = world_of_two_partitions(processor)
-    first, second = world.consumers["a"].channel.workers
+    first, second, _ = world.consumers["a"].channel.workers
 
     def slow(batch: object) -> None:
         processor.on_batch = lambda batch: None

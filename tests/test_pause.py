@@ -262,7 +262,7 @@ def test_a_partition_that_rests_is_told_of_the_pause_at_once_and_rests_on_afterw
 def test_a_pause_that_begins_or_ends_while_a_partition_is_with_a_worker_is_seen_to_right_after(paused: bool) -> None:
     """It is put back to wait for records, which may never come; nobody else would wake it."""
     worker = object()
-    schedule = Schedule(ManualClock(), lambda: None)
+    schedule = Schedule(ManualClock(), lambda: None, 1)
     schedule.read_apart(lambda: None)
     schedule.set_paused(not paused)
     partition = Partition(TopicPartition("orders", 0), Fence(1, 1), Window(0))
@@ -272,6 +272,7 @@ def test_a_pause_that_begins_or_ends_while_a_partition_is_with_a_worker_is_seen_
     assert schedule.take(worker) is partition
     schedule.set_paused(paused)
     schedule.put_back(partition, NEVER)
+    schedule.end_turn(worker)
     assert schedule.take(worker) is partition
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from inbound import Batch, BatchResponse
+from inbound.partition import Partition
 from inbound.testing.world import Consumer, Recording, World
 
 KIB = 1024
@@ -94,3 +95,18 @@ def test_with_a_worker_to_spare_every_partition_is_read_whatever_the_others_hold
     world, a = world_of_many_partitions()
     publish_to_all(world)
     assert largest_buffered(world, a) >= 250 * 16 * KIB
+
+
+def test_while_every_worker_is_stuck_no_more_is_read_than_may_be() -> None:
+    """More records would help nobody; when one comes back, reading goes on."""
+    world, a = world_of_many_partitions()
+    schedule = a.channel.parts.schedule
+    world.kafka.publish("orders", 0, [b"x"])
+    a.channel.reader.run_once()
+    stuck = schedule.take("a callback that does not end")
+    assert isinstance(stuck, Partition)
+    publish_to_all(world)
+    while_stuck = largest_buffered(world, a)
+    schedule.put_back(stuck, world.clock.now())
+    schedule.end_turn("a callback that does not end")
+    assert while_stuck < 1200 * KIB < 3000 * KIB < largest_buffered(world, a)

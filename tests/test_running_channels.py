@@ -66,7 +66,7 @@ class Stepped(InboundKafkaChannel):
 
     def start(self) -> None:
         polling = Wakeup()
-        self.parts.schedule.read_apart(polling.set)
+        self.read_apart(polling.set)
         self.consumer.parts += [self.reader, *self.workers]
         self.consumer.wakeups += [polling, self.parts.worker_wakeup]
 

@@ -99,7 +99,11 @@ class Throttle:
             client.limit_fetches(fetch_bytes)
             self._fetch_bytes = fetch_bytes
         pause, resume = [], []
-        channel_paused = self._parts.schedule.paused
+        # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
+        # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
+        # cannot hand out must not keep a partition from being read.
+        full = self._parts.schedule.full and self.buffered >= 2 * room
+        channel_paused = self._parts.schedule.paused or full
         for tp, stream in streams.items():
             size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
             if not stream.paused and (size >= limit or held):

@@ -200,14 +200,14 @@ class World:
         )
         consumer = Consumer(name, zk, tasks, controller, channel, processor, ledger, consumer_id or name)
         parts, polling = channel.parts, Wakeup()
-        consumer.parts = [controller, committer, *channel.workers]
         consumer.log_clients, consumer.connect = log_clients, connect
-        consumer.wakeups = [wakeup, committer.wakeup]
-        consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
+        consumer.parts, consumer.wakeups = [controller, committer], [wakeup, committer.wakeup]
         if not leads or parts.asynchronous:
-            parts.schedule.read_apart(polling.set)
+            channel.read_apart(polling.set)
             consumer.parts.insert(1, channel.reader)
             consumer.wakeups.insert(1, polling)
+        consumer.parts += channel.workers
+        consumer.wakeups += [parts.worker_wakeup for _ in channel.workers]
         if config.offsets.mirror != "none":
             consumer.parts.append(parts.mirror)
             consumer.wakeups.append(parts.mirror.wakeup)

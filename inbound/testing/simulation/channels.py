@@ -148,7 +148,7 @@ class SteppedChannel(InboundKafkaChannel):
 
     def start(self) -> None:
         threads, polling = self.stepped, Wakeup()
-        self.parts.schedule.read_apart(polling.set)
+        self.read_apart(polling.set)
         threads.parts += [self.reader, *self.workers]
         threads.wakeups += [polling]
         threads.wakeups += [self.parts.worker_wakeup for _ in self.workers]
