@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inbound.ledger.base import Done, Range, Settled
@@ -261,6 +261,7 @@ def test_what_a_channel_does_right_is_proven(seed: int, window: int, steps: int,
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 1 << 30), st.sampled_from(("", "hole", "no window")), st.integers(1, 40), st.integers(0, 100))
+@example(30, "", 7, 0)  # a chunk whose commits stand before and behind a skip
 def test_columns_tell_the_same(seed: int, fault: str, piece: int, at: int) -> None:
     """As Spark reads a ledger: in chunks, and from an offset on in spans of their own."""
     group = Group(Random(seed), 20, fault)

@@ -110,7 +110,9 @@ def collapsed(block: Block, breaks: Breaks) -> Passage:
         return Passage(whole)
     if behind.all():
         return Passage(replace(whole, spans=()), whole.spans)
-    before, after = collapse_block(_rows(block, ~behind)), collapse_block(_rows(block, behind))
+    # An event is a border of spans on both sides: a commit that is answered for behind a skip is none of before it.
+    events = np.isin(rows, list(block.events))
+    before, after = collapse_block(_rows(block, ~behind | events)), collapse_block(_rows(block, behind | events))
     return Passage(replace(whole, spans=before.spans), after.spans)
 
 
