@@ -222,7 +222,7 @@ class InboundKafkaChannel:
             for i, worker in enumerate(self.workers)
         ]
         if self._event_loop is not None:
-            self._helper = [Driver(f"{self.name}-poll", self.reader, self._polling, parts.clock)]
+            self._helper = [Driver(f"{self.name}-reader", self.reader, self._polling, parts.clock)]
             self._helper[0].start()
         for driver in self.drivers:
             driver.start()
