@@ -83,6 +83,7 @@ HANDS: dict[str, tuple[Hand, Hand, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HANDS)
 def test_a_partition_whose_node_cannot_be_used_is_claimed_when_that_is_put_right_and_the_others_at_once(
     world: World, kind: str, caplog: pytest.LogCaptureFixture
