@@ -80,12 +80,16 @@ class Window:
 
     def withdraw(self) -> None:
         """Take note that nothing more will land: the partition is not ours any more."""
-        self.advanced, self._records_landed = self.landed, self._records
+        self.advanced, self._records_landed, self.landed_order = self.landed, self._records, self._order
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is on its way."""
-        return self.landed == self.advanced
+        """Whether nothing is on its way.
+
+        By the order, and not by the offset: over a cut, what is advanced can be what stands in ZooKeeper as far as we know,
+        while a later commit is on its way, and the one that takes it back.
+        """
+        return self.landed_order == self._order
 
     @property
     def uncommitted(self) -> int:

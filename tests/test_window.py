@@ -132,3 +132,14 @@ def test_it_never_counts_less_than_a_crash_would_repeat(steps: list[tuple[str, i
         assert made.landed is not None
         assert made.advanced is not None
         assert made.uncommitted >= sum(made.landed <= offset < made.advanced for offset in handed)
+
+
+def test_a_commit_that_takes_another_one_back_has_not_landed_before_it_has() -> None:
+    """1. 0 has landed; 2. 1 is on its way; 3. the log is cut at 0, which is to be committed before anything is handed out."""
+    window = Window(None)
+    window.land(window.advance(0))
+    window.advance(1)
+    back = window.advance(0)
+    before = window.settled
+    window.land(back)
+    assert (before, window.settled) == (False, True)
