@@ -144,6 +144,7 @@ HANDS: dict[str, tuple[Hand, Hand, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HANDS)
 def test_a_commit_that_is_refused_for_its_node_is_set_apart_and_named_and_the_others_land(
     world: World, kind: str, caplog: pytest.LogCaptureFixture

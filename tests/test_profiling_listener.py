@@ -299,7 +299,8 @@ def test_memory_in_use_by_where_it_was_allocated(make: Make) -> None:
     assert text[message.default_sample_type] == "inuse_space"
     ours = {stack: values for (stack, _), values in samples(message).items() if "made_threads.allocate" in stack[0]}
     ((stack, (objects, size)),) = ours.items()
-    assert (objects, size >= 3 * 2**20) == (4, True), "with the list that holds them"
+    # three, the place that their list keeps for them, and the list itself where the interpreter had no used one at hand
+    assert (objects in {4, 5}, size >= 3 * 2**20) == (True, True), objects
     assert any(f"{__file__}:" in place for place in stack), "with who called it"
     assert len(kept) == 3
     assert fetch(listener, "heap?trace=off") == (200, b"allocations are not traced\n")
@@ -323,7 +324,7 @@ def test_the_growth_of_memory(make: Make) -> None:
 
     ours = [values for (stack, _), values in samples(read(body)).items() if "made_threads.allocate" in stack[0]]
     assert code == 200
-    assert sum(objects for objects, _ in ours) == 4, "with the list that holds them"
+    assert sum(objects for objects, _ in ours) in {4, 5}, "as above"
     assert 3 * 2**20 <= sum(size for _, size in ours) < 4 * 2**20
     assert not tracemalloc.is_tracing()
 
