@@ -27,6 +27,7 @@ class Net:
         self._due: list[tuple[float, Any]] = []
         self.now, self.sent, self.topics = 0.0, 0, set[str]()
         self.bootstrapped = True
+        self.cluster = self
 
     # -- what Metadata uses --------------------------------------------------------------------------------------------
 
@@ -73,7 +74,7 @@ class Net:
     def metadata(self, *, nodes: int = 1) -> Metadata:
         """Return what asks; of several brokers each is the best one in turn."""
         turn = iter(range(1000))
-        consumer = SimpleNamespace(_manager=self, _cluster=self)
+        consumer = SimpleNamespace(_manager=self)
         return Metadata(consumer, lambda: next(turn) % nodes if nodes else None)
 
     def run(self, seconds: float) -> None:
@@ -160,6 +161,7 @@ class Listed:
     def __init__(self, *answers: object) -> None:
         self._answers, self._known = list(answers), dict[str, int]()
         self.metadata = self
+        self.wait_for = None
 
     def ask(self) -> Any:
         return Future()
@@ -189,7 +191,7 @@ def client_of(brokers: Any) -> KafkaPythonClient:
     client = KafkaPythonClient.__new__(KafkaPythonClient)
     client._cluster, client._brokers, client._update, client._listed = brokers, brokers, None, False
     client._settings, client._where = {}, "here"
-    client._consumer = SimpleNamespace(_manager=SimpleNamespace(wait_for=None), _net=brokers)
+    client._consumer = SimpleNamespace(_manager=brokers)
     return client
 
 

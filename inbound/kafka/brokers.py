@@ -46,9 +46,7 @@ class Brokers:
 
     def __init__(self, consumer: Any, fetch_wait: float) -> None:
         self._manager = consumer._manager
-        self._net = consumer._net
-        self._cluster = consumer._cluster
-        self._fetcher = consumer._fetcher
+        self._cluster = consumer._manager.cluster
         #: How long a broker may keep a fetch waiting for records, in seconds.
         self.fetch_wait = fetch_wait
         self._look_at = 0.0
@@ -139,8 +137,7 @@ class RangeQuestions:
         self._watching = watching
         self._timeout = WATCH_TIMEOUT if watching else RANGE_TIMEOUT
         self._manager = consumer._manager
-        self._net = consumer._net
-        self._cluster = consumer._cluster
+        self._cluster = consumer._manager.cluster
         self._fetcher = consumer._fetcher
         self._asked: dict[int, Any] = {}  # leader: the future of its answer
         self._again_at: dict[int, float] = {}
@@ -194,7 +191,7 @@ class RangeQuestions:
 
     def _wait(self) -> None:
         try:
-            self._net.run(self._manager.wait_for, self._manager.call_soon(self._all), ANSWER_WAIT * 1000)
+            self._manager.run(self._manager.wait_for, self._manager.call_soon(self._all), ANSWER_WAIT * 1000)
         except kafka.errors.KafkaTimeoutError:
             pass  # a later call will see the answer
 

@@ -9,12 +9,15 @@ from typing import Any
 
 from inbound.config import ReaderConfig
 from inbound.errors import BrokerRefusedError, ConfigError
+from inbound.kafka import kafka_python_members
 from inbound.kafka.base import LogClient
 from inbound.kafka.kafka_python import KafkaPythonClient, to_kafka_python
 
 
 def check_installed(client: str) -> None:
-    """Raise ConfigError if the package of an optional client is missing."""
+    """Raise ConfigError if the package of an optional client is missing, or kafka-python lacks a private member."""
+    if client == "kafka-python":
+        kafka_python_members.check()
     if client == "confluent-kafka" and find_spec("confluent_kafka") is None:
         raise ConfigError("confluent-kafka is not installed; install it with: pip install 'inbound-kafka[fast]'")
 

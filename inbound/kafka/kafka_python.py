@@ -23,6 +23,7 @@ from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, To
 from inbound.kafka.bounded_records import beyond, bounded_parts
 from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
+from inbound.kafka.kafka_python_members import check
 from inbound.kafka.leader_epochs import cuts
 from inbound.partition import ReadTo
 from inbound.processors.batch import FEW_HEADERS, headers_size
@@ -76,8 +77,9 @@ class KafkaPythonClient(LogClient):
 
         Raises:
             BrokerUnavailableError: no broker answers.
-            ConfigError: kafka-python does not take one of `properties`.
+            ConfigError: kafka-python does not take one of `properties`, or lacks a private member.
         """
+        check()
         settings = self._settings = to_kafka_python(properties)
         self._where = settings.get("bootstrap_servers", "")
         self._max_poll_records = max_poll_records
@@ -102,7 +104,7 @@ class KafkaPythonClient(LogClient):
             raise ConfigError(f"kafka: {error}") from None
         except (kafka.errors.KafkaError, OSError) as error:
             raise away(self._where, settings, error) from None
-        self._cluster = self._consumer._cluster
+        self._cluster = self._consumer._manager.cluster
         self._assignment = self._consumer._subscription.assignment
         self._fetcher = self._consumer._fetcher
         self._cluster.need_all_topic_metadata = True  # one answer for all topics, also those not assigned to us
@@ -157,12 +159,12 @@ class KafkaPythonClient(LogClient):
     def _wait_for_update(self) -> None:
         """Wait for the list of topics, and ask again where no broker could be asked: the next may be one that lives."""
         deadline = time.monotonic() + ANSWER_TIMEOUT
-        manager, net = self._consumer._manager, self._consumer._net
+        manager = self._consumer._manager
 
         def wait() -> None:
             while True:
                 try:
-                    net.run(manager.wait_for, self._update, max(0.0, deadline - time.monotonic()) * 1000)
+                    manager.run(manager.wait_for, self._update, max(0.0, deadline - time.monotonic()) * 1000)
                     return
                 except (kafka.errors.KafkaConnectionError, kafka.errors.MetadataEmptyBrokerList):
                     if is_refused(self._settings) or time.monotonic() >= deadline:

@@ -48,7 +48,7 @@ def _ask(consumer: Any, read: Mapping[KafkaPartition, ReadTo], seconds: float) -
     """Return where what those leaders, and those before them, have written ends; -1: the log knows of none so late."""
     by_leader: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for key, to in read.items():
-        leader = consumer._cluster.leader_for_partition(key)
+        leader = consumer._manager.cluster.leader_for_partition(key)
         if leader is not None and leader >= 0:
             asked = _Partition(partition=key.partition, current_leader_epoch=-1, leader_epoch=to.leader_epoch)
             by_leader[leader][key.topic].append(asked)
@@ -60,7 +60,7 @@ def _ask(consumer: Any, read: Mapping[KafkaPartition, ReadTo], seconds: float) -
     found: dict[KafkaPartition, int] = {}
     for answer, topics in answers:
         try:
-            told = consumer._net.run(manager.wait_for, answer, seconds * 1000)
+            told = manager.run(manager.wait_for, answer, seconds * 1000)
         except kafka.errors.UnsupportedVersionError:  # brokers before 0.11: nothing is known of their leaders
             theirs = (KafkaPartition(topic, one.partition) for topic, some in topics.items() for one in some)
             found.update((key, read[key].offset) for key in theirs)

@@ -28,7 +28,7 @@ class Metadata:
 
     def __init__(self, consumer: Any, best: Callable[[], int | None]) -> None:
         self._manager = consumer._manager
-        self._cluster = consumer._cluster
+        self._cluster = consumer._manager.cluster
         self._best = best  # which broker will most likely answer soon; None: none can be asked now
         self._sent = 0  # questions so far,
         self._taken = 0  # and the last one whose answer was taken in
