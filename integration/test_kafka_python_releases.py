@@ -40,7 +40,7 @@ def download(release: str, folder: Path) -> Path:
 
 def answer(packages: Path) -> tuple[str, str]:
     """Return the version of kafka-python in a folder, and what the check says of it."""
-    (version,) = (path.name.split("-")[1].removesuffix(".dist-info") for path in packages.glob("*.dist-info"))
+    (version,) = (path.stem.split("-")[1] for path in packages.glob("*.dist-info"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(ROOT)])}
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CHECK],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from inbound.kafka.clients import check_installed
 from inbound.kafka.kafka_python_members import MEMBERS, NEWEST, OLDEST, check
 from tests.test_layers import ROOT, modules
 
+IMPORTS_KAFKA = re.compile(r"^ *(?:import|from) kafka\b", re.MULTILINE)
 #: Public in spite of the underscore (a named tuple's), and constants of confluent_kafka beside code for kafka-python.
 NOT_PRIVATE = {
     "_fields", "_FATAL", "_QUEUE_FULL", "_INVALID_DIFFERENT_RECORD", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION",
@@ -35,20 +37,14 @@ def private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in NOT_PRIVATE
 
 
-def imports_kafka(tree: ast.AST) -> bool:
-    names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-    return any(name.split(".")[0] == "kafka" for name in names)
-
-
 def used_in(source: str) -> set[str]:
     """Return the private members that a module uses of objects of others, and of what its classes inherit from kafka-python.
 
     Of `self` they are inherited where the module's own classes neither assign nor define them.
     """
-    tree = ast.parse(source)
-    if not imports_kafka(tree):
+    if not IMPORTS_KAFKA.search(source):
         return set()
+    tree = ast.parse(source)
     of_others, of_self, ours = set(), set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and private(node.attr):
