@@ -19,10 +19,10 @@ from typing import Any
 from benchmarks.meter import touch
 from inbound import Batch, BatchEventProcessor, BatchResponse
 from inbound.application import Application
-from inbound.commits import Pending
+from inbound.channel.commit import Pending
+from inbound.channel.partition import Partition
+from inbound.channel.parts import Parts
 from inbound.config import load, read_text
-from inbound.partition import Partition
-from inbound.parts import Parts
 
 #: The longest time that one run may take, in seconds.
 LIMIT = 120.0

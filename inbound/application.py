@@ -13,7 +13,7 @@ from pathlib import Path
 
 import inbound
 from inbound.changes import Plan
-from inbound.channel import InboundKafkaChannel, Outside
+from inbound.channel.kafka_channel import InboundKafkaChannel, Outside
 from inbound.clock import Clock, SystemClock
 from inbound.config import ChannelConfig, Config, Loaded
 from inbound.controller.kafka_controller import KafkaController

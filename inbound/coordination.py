@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 
+from inbound.channel.committer import Committer
 from inbound.clock import Clock
-from inbound.committer import Committer
 from inbound.config import ControllerConfig, ZooKeeperConfig
 from inbound.controller.kafka_controller import KafkaController, Timing
 from inbound.controller.reset_offset import ResetController

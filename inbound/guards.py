@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from inbound.channel.partition import Fate, Partition, Place
 from inbound.coordinators.claim import Fence, current
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, loosely
 from inbound.errors import ZkNodeError
-from inbound.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
 #: So many partitions are asked about at a time.

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from inbound.channel.partition import Fate, Partition, Place, read_to
+from inbound.channel.parts import Parts
+from inbound.channel.reader import Reader
+from inbound.channel.window import Window
 from inbound.coordinators.claim import Claim, Fence, OtherTopicError, Verdict
 from inbound.coordinators.nodes import BadNodeError, ResetNote
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Op, RefusedError
 from inbound.errors import InboundError, TransientError, ZkNodeError, ZkUnavailableError
-from inbound.kafka.reader import Reader
-from inbound.partition import Fate, Partition, Place, read_to
 from inbound.partition_backoff import PartitionBackoff
-from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
-from inbound.window import Window
 
 log = logging.getLogger(__name__)
 

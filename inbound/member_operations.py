@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from inbound.channel import InboundKafkaChannel
+from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.coordinators.zookeeper import Call, ambiguous
 from inbound.operations import ANSWER_SECONDS, BadOperationError, Done, Operation, UnknownTargetError, Verb
 from inbound.processors.base import paces

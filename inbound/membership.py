@@ -10,6 +10,9 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from inbound.channel.partition import Fate, Partition
+from inbound.channel.parts import Parts
+from inbound.channel.reader import Reader
 from inbound.coordinators.base import GroupView, Member, Plan, ZkCoordinator
 from inbound.coordinators.members import IdNodeTooLargeError, Members, Membership, Registration
 from inbound.coordinators.nodes import MemberInfo
@@ -19,11 +22,8 @@ from inbound.errors import InboundError, TransientError, ZkUnavailableError
 from inbound.guards import Guards
 from inbound.holdings import RETRY, Holdings
 from inbound.kafka.base import TopicMeta
-from inbound.kafka.reader import Reader
 from inbound.notices import Notices
 from inbound.owner_lists import OwnerLists
-from inbound.partition import Fate, Partition
-from inbound.parts import Parts
 from inbound.resets import Resets, emptied
 from inbound.set_aside import SetAside
 from inbound.subscriber_report import SubscriberReport

@@ -12,17 +12,17 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from inbound.channel.partition import Fate, Partition, Place
 from inbound.config import OffsetsConfig
 from inbound.driver import Driver, Wakeup
 from inbound.errors import BrokerUnavailableError
 from inbound.instruments import Kinds
 from inbound.kafka.mirror_base import FAILURES, Asked, Connect, Kind, MirrorClient, MirrorStatus, Refusal
 from inbound.kafka.mirror_plan import ANSWER_WAIT, RELEASED_KEPT, Held, MirrorPlan
-from inbound.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from inbound.parts import Parts
+    from inbound.channel.parts import Parts
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from inbound.channel.parts import Parts
 from inbound.coordinators.nodes import BadNodeError
 from inbound.errors import ZkNodeError
-from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
 #: How soon such a partition is tried again, doubling to the longest. Seconds.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from inbound.channel.schedule import Schedule
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.zookeeper import ZooKeeper
-from inbound.schedule import Schedule
 
 
 class Pausing:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from inbound.channel.partition import Fate, Partition, Place
+from inbound.channel.parts import Parts
 from inbound.controller.reset_offset.command import decode
 from inbound.coordinators.paths import CommandPaths
 from inbound.coordinators.tasks import Tasks
@@ -18,8 +20,6 @@ from inbound.coordinators.watch import Watch
 from inbound.errors import InboundError, TransientError
 from inbound.gates import ClosedGate, Gates
 from inbound.holdings import AFTER_ERROR, RETRY, Holdings
-from inbound.partition import Fate, Partition, Place
-from inbound.parts import Parts
 from inbound.status import ResetStatus
 from inbound.topic_partition import TopicPartition
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from inbound.changes import Reconfigurable, differing
-from inbound.channel import InboundKafkaChannel
+from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.controller.kafka_controller import KafkaController

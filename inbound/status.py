@@ -24,7 +24,7 @@ class PartitionStatus:
 
     topic: str
     partition: int
-    place: str  # see `inbound.partition.Place`
+    place: str  # see `inbound.channel.partition.Place`
     leaving: bool
     epoch: int
     position: int  # next offset to hand out

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from inbound.channel.parts import Parts
 from inbound.coordinators.base import GroupView
 from inbound.coordinators.subscriber_status import NAMED, SubscriberSaid, SubscriberStatus, status_of
 from inbound.coordinators.zookeeper import Create, Node, Op, SetData
 from inbound.errors import InboundError
-from inbound.parts import Parts
 
 log = logging.getLogger(__name__)
 

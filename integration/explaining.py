@@ -17,11 +17,11 @@ from kazoo.client import KazooClient
 
 from inbound import Batch, BatchEventProcessor, BatchResponse
 from inbound.application import Application
-from inbound.channel import InboundKafkaChannel
+from inbound.channel.kafka_channel import InboundKafkaChannel
+from inbound.channel.partition import Partition
 from inbound.config import Loaded, load
 from inbound.coordinators.paths import GroupPaths
 from inbound.embedded import EmbeddedCluster
-from inbound.partition import Partition
 from inbound.processors.base import Context
 from inbound.topic_partition import TopicPartition
 from integration.dispatching import event_headers

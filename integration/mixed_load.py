@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from inbound import Batch, BatchResponse
 from inbound.application import Application
+from inbound.channel.partition import Partition
 from inbound.explain.cause import BENIGN, Cause
-from inbound.partition import Partition
 from inbound.topic_partition import TopicPartition
 from integration.explaining import Stage, advance
 from tests.waiting import until

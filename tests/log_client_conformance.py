@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from inbound.buffer import record_size
+from inbound.channel.buffer import record_size
 from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError
 from inbound.kafka.base import LogRange, Poll, TopicMeta

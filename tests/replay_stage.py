@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from inbound import Batch, BatchEventProcessor, BatchResponse
-from inbound.buffer import Chunk
+from inbound.channel.buffer import Chunk
+from inbound.channel.worker import finish
 from inbound.config import ChannelConfig
 from inbound.ledger import Done, MemoryLedger, Note
 from inbound.processors.base import is_async
@@ -17,7 +18,6 @@ from inbound.spark.replay.plan import Unit
 from inbound.spark.replay.run import ReplayParts, UnitRun
 from inbound.testing import ManualClock
 from inbound.topic_partition import TopicPartition
-from inbound.worker import finish
 
 Answer = Callable[[Batch], object]
 

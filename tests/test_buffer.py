@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inbound import PlainRecord
-from inbound.buffer import Chunk, RecordBuffer, record_size
+from inbound.channel.buffer import Chunk, RecordBuffer, record_size
 
 
 def chunk(first: int, sizes: list[int], gap: int = 0) -> Chunk:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from inbound.channel.partition import Partition
 from inbound.coordinators.zookeeper import SetData
 from inbound.ledger.base import Settled
-from inbound.partition import Partition
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing.world import Consumer, Recording, World
@@ -224,7 +224,7 @@ def test_an_answer_that_is_late_is_waited_for_and_the_next_write_is_no_larger() 
 
 def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> None:
     """1. What was finished later is marked; 2. a worker has the next answer committed; 3. the first one is handed in."""
-    from inbound.commits import Pending
+    from inbound.channel.commit import Pending
 
     stage = Stage()
     parts, partition = stage.consumer.channel.parts, stage.partition

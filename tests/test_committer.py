@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from inbound.channel.partition import Fate
 from inbound.coordinators.zookeeper import Call, Create, Delete, Node, SetData
 from inbound.errors import ZkAmbiguousError
 from inbound.ledger.base import Settled
-from inbound.partition import Fate
 from inbound.testing.world import Consumer, Recording, World
 from inbound.testing.zookeeper import NOBODY, Who
 from inbound.topic_partition import TopicPartition

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from inbound.buffer import Chunk, RecordBuffer, record_size
+from inbound.channel.buffer import Chunk, RecordBuffer, record_size
 from inbound.kafka.confluent_records import SAMPLE, Messages, fitting, runs, total_size
 from tests.log_client_stage import Headers, plain
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from inbound.channel.partition import Fate
 from inbound.coordinators.zookeeper import Create, Delete, SetData
-from inbound.partition import Fate
 from inbound.testing.world import Recording, World
 
 

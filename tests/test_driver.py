@@ -136,7 +136,7 @@ def test_an_error_comes_with_the_result_and_the_thread_goes_on() -> None:
 
 HANGING = """
 import asyncio, threading
-from inbound.channel import new_event_loop
+from inbound.channel.kafka_channel import new_event_loop
 loop = new_event_loop()
 begun = threading.Event()
 def hang():

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from inbound.channel.partition import Partition
 from inbound.coordinators.pauses import OPERATOR, Pause, pause
 from inbound.coordinators.tasks import Tasks
 from inbound.explain.answer import BadQuestionError, Question, answers
 from inbound.explain.detector import StallDetector
 from inbound.journal import Happened
-from inbound.partition import Partition
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.testing import World

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from inbound.channel.reader import IDLE_AFTER, IDLE_LOOK
 from inbound.kafka.base import Poll
-from inbound.kafka.reader import IDLE_AFTER, IDLE_LOOK
 from inbound.testing.kafka import FakeKafka, FakeLogClient
 from inbound.testing.world import Recording, World
 

@@ -107,9 +107,9 @@ def test_all_layers_are_looked_at() -> None:
         ("inbound.coordinators.base", "from inbound.processors import Batch"),
         ("inbound.processors.simple", "def f():\n    from inbound.coordinators import paths"),
         ("inbound.controller", "from inbound import Batch"),
-        ("inbound.channel", "from inbound.cli.main import main"),
+        ("inbound.channel.kafka_channel", "from inbound.cli.main import main"),
         ("inbound.errors", "from inbound import clock"),
-        ("inbound.kafka.reader", "import os\nos.environ['HOME']"),
+        ("inbound.channel.reader", "import os\nos.environ['HOME']"),
         ("inbound.http", "from os import getenv"),
     ],
 )

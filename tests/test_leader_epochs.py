@@ -8,8 +8,8 @@ from contextlib import closing
 import confluent_kafka
 import pytest
 
+from inbound.channel.partition import ReadTo
 from inbound.errors import BrokerUnavailableError
-from inbound.partition import ReadTo
 from inbound.spark.gather import Brokers
 from inbound.topic_partition import TopicPartition
 from tests.librdkafka_broker import librdkafka_broker

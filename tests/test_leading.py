@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inbound.leading import ALONE, GRACE, NEVER, Lead, Leading
+from inbound.channel.leader import ALONE, GRACE, NEVER, Lead, Leading
 from inbound.testing.world import Recording, World
 
 NOW = 100.0

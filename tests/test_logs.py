@@ -20,7 +20,7 @@ from inbound.topic_partition import TopicPartition
 AT = 1738368060.0625  # 2025-02-01 00:01:00.0625 UTC
 
 
-def record(message: str, *arguments: object, name: str = "inbound.turn", **more: Any) -> logging.LogRecord:
+def record(message: str, *arguments: object, name: str = "inbound.channel.turn", **more: Any) -> logging.LogRecord:
     """Return a record as a logger makes it."""
     made = logging.LogRecord(name, logging.INFO, __file__, 1, message, arguments, more.pop("exc_info", None))
     made.created, made.threadName, made.process = AT, "orders-worker-0", 4711
@@ -79,7 +79,7 @@ def test_a_decision_as_json_has_its_fields() -> None:
     line = JsonFormatter().format(record("%s: %s", "svc orders/3", "claimed", inbound={**fields, "offset": None}))
     assert "\n" not in line
     assert json.loads(line) == {
-        "time": "2025-02-01T00:01:00.062Z", "level": "info", "logger": "inbound.turn", "message": "svc orders/3: claimed",
+        "time": "2025-02-01T00:01:00.062Z", "level": "info", "logger": "inbound.channel.turn", "message": "svc orders/3: claimed",
         **fields, "thread": "orders-worker-0", "pid": 4711,
     }  # fmt: skip
 
@@ -132,7 +132,9 @@ def test_every_line_is_one_object_whatever_it_holds(made: logging.LogRecord) -> 
 def test_no_message_can_look_like_another_line_or_move_the_cursor() -> None:
     """Names of topics and headers of requests come from outside."""
     line = ConsoleFormatter().format(record("topic %s", "a\n2026-01-01 00:00:00 INFO inbound: all is well\x1b[2J\r"))
-    assert line.endswith("INFO    inbound.turn: topic a\n    2026-01-01 00:00:00 INFO inbound: all is well\\x1b[2J\\r")
+    assert line.endswith(
+        "INFO    inbound.channel.turn: topic a\n    2026-01-01 00:00:00 INFO inbound: all is well\\x1b[2J\\r"
+    )
 
 
 # -- secrets ---------------------------------------------------------------------------------------------------------
@@ -223,7 +225,7 @@ def test_different_decisions_are_all_told(lines: Callable[[], list[str]]) -> Non
     journal.note("reverted", "goes back", TopicPartition("orders", 0), offset=8)
     journal.note("held", "goes back", TopicPartition("orders", 0), offset=8)
     journal.note("held", "goes back", TopicPartition("orders", 0), offset=8)
-    log = logging.getLogger("inbound.turn")
+    log = logging.getLogger("inbound.channel.turn")
     log.error("it failed", exc_info=raised(ValueError("a")))
     log.error("it failed", exc_info=raised(ValueError("b")))
     assert len(lines()) == 7
@@ -258,11 +260,11 @@ def test_many_different_lines_are_not_kept_for_ever(clock: ManualClock) -> None:
 def test_levels_change_while_the_process_runs() -> None:
     """What an earlier configuration named goes back to the common level; clients are silent unless named."""
     root = logging.getLogger()
-    names = ("inbound.turn", "shop", "kafka", "kazoo")
+    names = ("inbound.channel.turn", "shop", "kafka", "kazoo")
     before = {name: logging.getLogger(name).level for name in names}, root.level
     handler = LogHandler(lambda line: None)
     try:
-        handler.configure(LoggingConfig(level="warning", levels={"inbound.turn": "debug", "kafka": "info"}))
+        handler.configure(LoggingConfig(level="warning", levels={"inbound.channel.turn": "debug", "kafka": "info"}))
         first = [logging.getLogger(name).getEffectiveLevel() for name in names]
         handler.configure(LoggingConfig(level="info", levels={"shop": "error"}, format="json"))
         second = [logging.getLogger(name).getEffectiveLevel() for name in names]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import kafka
 import pytest
 
+from inbound.channel.failure_policy import describe
 from inbound.errors import BrokerUnavailableError
-from inbound.failures import describe
 from inbound.kafka.dead_letters import DeadLetterTopic
 from inbound.kafka.outlets import Held
 from inbound.processors.batch import PlainRecord

@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from inbound import TopicPartition
+from inbound.channel.partition import TRANSITIONS, Partition, Place, Step
+from inbound.channel.window import Window
 from inbound.controller import session
 from inbound.coordinators.claim import Fence
 from inbound.errors import IllegalTransitionError
-from inbound.partition import TRANSITIONS, Partition, Place, Step
-from inbound.window import Window
 
 
 def partition(place: Place) -> Partition:

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
+from inbound.channel.partition import Partition
+from inbound.channel.schedule import NEVER, Schedule
+from inbound.channel.window import Window
 from inbound.coordinators.claim import Fence
 from inbound.coordinators.pauses import OPERATOR, Pause, ask_rebalance, decode_pause, pause
 from inbound.coordinators.zookeeper import Call, Create, Delete
 from inbound.errors import InboundError, TransientError
 from inbound.ledger.base import Range
-from inbound.partition import Partition
 from inbound.processors.batch import Batch, BatchResponse
-from inbound.schedule import NEVER, Schedule
 from inbound.testing.clock import ManualClock
 from inbound.testing.world import GROUP, World
 from inbound.topic_partition import TopicPartition
-from inbound.window import Window
 from tests.paused_group import PARTITIONS, SINCE, Group
 
 

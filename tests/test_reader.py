@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from inbound import Batch, BatchResponse
-from inbound.partition import Partition
+from inbound.channel.partition import Partition
 from inbound.testing.world import Consumer, Recording, World
 
 KIB = 1024

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from inbound import Batch, BatchResponse
+from inbound.channel.partition import Fate, Partition
+from inbound.channel.window import Window
 from inbound.coordinators.zookeeper import Call, Node, SetData
 from inbound.errors import PartitionLostError
-from inbound.partition import Fate, Partition
 from inbound.processors.batch import Record
 from inbound.testing.event_loop import FakeLoop
 from inbound.testing.world import Consumer, Recording, World
 from inbound.topic_partition import TopicPartition
-from inbound.window import Window
 from tests.one_partition import offsets, publish, world
 from tests.reset_by_hand import close, move, notes, open_again, stopped
 from tests.simulation.stage import in_next_batch, process

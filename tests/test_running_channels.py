@@ -14,7 +14,7 @@ import pytest
 
 from inbound import Batch, BatchResponse, Context
 from inbound.changes import Plan
-from inbound.channel import InboundKafkaChannel, Outside
+from inbound.channel.kafka_channel import InboundKafkaChannel, Outside
 from inbound.config import ChannelConfig, Config, Loaded
 from inbound.config.document import Places
 from inbound.coordinators.dynamic import DynamicCoordinator

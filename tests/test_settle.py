@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inbound import BatchResponse, TopicPartition
+from inbound.channel.answer import Outcome, decide, retry_wait
 from inbound.errors import BadResponseError
-from inbound.settle import Outcome, decide, retry_wait
 from inbound.topic_partition import MOST_OFFSET
 
 TP = TopicPartition("orders", 3)

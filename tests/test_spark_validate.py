@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from inbound.channel.worker import finish
 from inbound.cli.main import main
 from inbound.cli.spark_validate import Wish, _States
 from inbound.coordinators.nodes import EpochInfo
@@ -21,7 +22,6 @@ from inbound.spark.gather import Subject
 from inbound.testing import ManualClock
 from inbound.testing.kafka import FakeKafka
 from inbound.testing.zookeeper import FakeEnsemble
-from inbound.worker import finish
 from tests.made_proof import partition, proof
 from tests.test_spark_stories import Consumer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbound.window import Window
+from inbound.channel.window import Window
 
 
 def window(*batches: tuple[int, int], landed: int = 0) -> Window:

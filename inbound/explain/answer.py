@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 from urllib.parse import parse_qs
 
-from inbound.channel import InboundKafkaChannel
+from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.errors import InboundError
 from inbound.explain.cause import Explanation
 from inbound.explain.detector import StallDetector

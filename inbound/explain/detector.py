@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inbound.channel import InboundKafkaChannel
+from inbound.channel.kafka_channel import InboundKafkaChannel
+from inbound.channel.partition import Partition, Place
 from inbound.clock import Clock
 from inbound.explain.cause import BENIGN, MOVING, Cause, Explanation
 from inbound.explain.causes import FAR_BEHIND, explain
 from inbound.explain.gather import Progress, View, settled
-from inbound.partition import Partition, Place
 from inbound.topic_partition import TopicPartition
 
 #: Looks per interval: what happens is named within the first interval and one look.

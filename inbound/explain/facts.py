@@ -11,7 +11,7 @@ class PartitionFacts:
 
     topic: str
     partition: int
-    place: str = "scheduled"  # see `inbound.partition.Place`
+    place: str = "scheduled"  # see `inbound.channel.partition.Place`
     fate: str = "keep"  # keep, release or drop
     epoch: int = 0
     position: int = 0  # next offset to hand out

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from inbound import callbacks, turn
-from inbound.channel import InboundKafkaChannel
+from inbound.channel import callbacks, turn
+from inbound.channel.kafka_channel import InboundKafkaChannel
+from inbound.channel.partition import Fate, Partition, Place
 from inbound.explain.facts import ChannelFacts, Facts, PartitionFacts, SessionFacts
-from inbound.partition import Fate, Partition, Place
 from inbound.topic_partition import TopicPartition
 
 #: Records that the client has not fetched so long after their leader told of them are not on their way. Seconds.

@@ -16,6 +16,7 @@ import kafka.errors
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
+from inbound.channel.partition import ReadTo
 from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError, UnreadableBatchError
 from inbound.kafka.access import resolve
@@ -25,7 +26,6 @@ from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
 from inbound.kafka.kafka_python_members import check
 from inbound.kafka.leader_epochs import cuts
-from inbound.partition import ReadTo
 from inbound.processors.batch import FEW_HEADERS, headers_size
 from inbound.topic_partition import TopicPartition
 

@@ -11,8 +11,8 @@ import kafka.errors
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
+from inbound.channel.partition import ReadTo
 from inbound.kafka.metadata import Metadata
-from inbound.partition import ReadTo
 from inbound.topic_partition import TopicPartition
 
 _Partition = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition

@@ -59,7 +59,7 @@ def _trace_of(record: logging.LogRecord) -> str:
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`2026-11-22 01:04:50,377 INFO    inbound.turn: message`; further lines of the message are indented."""
+    """`2026-11-22 01:04:50,377 INFO    inbound.channel.turn: message`; further lines of the message are indented."""
 
     def __init__(self, hide: Hide = KNOWN.hide) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: ")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 class Frame(NamedTuple):
     """A place in the code."""
 
-    function: str  # with its module: `inbound.worker.Worker.run_once`
+    function: str  # with its module: `inbound.channel.worker.Worker.run_once`
     file: str
     line: int  # 0: unknown
     first_line: int = 0  # of the function; 0: unknown

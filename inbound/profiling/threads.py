@@ -17,7 +17,7 @@ from typing import Protocol
 _PER_THREAD, _SCHEDULED = 4, 2
 #: The letter in /proc/self/task/<number>/stat, in words.
 _STATES = {"R": "running", "S": "waiting", "D": "waiting for the disk", "T": "stopped", "t": "traced", "Z": "ending"}
-#: What follows a channel's name in the names of its threads: see `inbound.channel`.
+#: What follows a channel's name in the names of its threads: see `inbound.channel.kafka_channel`.
 _OF_CHANNEL = re.compile(r"(.+)-(?:reader|mirror|event-loop|worker-\d+)")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from inbound.channel.partition import ReadTo, read_to
 from inbound.config import ChannelConfig
 from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
 from inbound.coordinators.paths import GroupPaths
@@ -20,7 +21,6 @@ from inbound.errors import BrokerUnavailableError, ZkNodeError
 from inbound.kafka.access import resolve
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.kafka_python import KafkaPythonClient
-from inbound.partition import ReadTo, read_to
 from inbound.proof.model import Coordination, Moved
 from inbound.topic_partition import TopicPartition
 

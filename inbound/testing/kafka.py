@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from inbound.buffer import record_size
+from inbound.channel.buffer import record_size
+from inbound.channel.partition import ReadTo
 from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
-from inbound.partition import ReadTo
 from inbound.processors.batch import PlainRecord
 from inbound.topic_partition import TopicPartition
 

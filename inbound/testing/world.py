@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inbound.channel import InboundKafkaChannel, Outside
-from inbound.committer import Committer
+from inbound.channel.committer import Committer
+from inbound.channel.failure_policy import DeadLetters
+from inbound.channel.kafka_channel import InboundKafkaChannel, Outside
 from inbound.config import ChannelConfig, ControllerConfig
 from inbound.controller.kafka_controller import KafkaController, Timing
 from inbound.coordinators.base import ZkCoordinator
@@ -27,7 +28,6 @@ from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
 from inbound.driver import Part, Wakeup
 from inbound.errors import InboundError
-from inbound.failures import DeadLetters
 from inbound.kafka.mirror_base import Connect
 from inbound.ledger.memory import MemoryLedger
 from inbound.processors.base import BatchEventProcessor, TopicWriter, no_topics

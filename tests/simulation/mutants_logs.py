@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound import failures, schedule
-from inbound.commits import Pending
+from inbound.channel import failure_policy as failures
+from inbound.channel import reader, schedule
+from inbound.channel.back_pressure import Stream, Throttle
+from inbound.channel.commit import Pending
+from inbound.channel.out_of_range import OutOfRange
+from inbound.channel.partition import Partition
+from inbound.channel.reader import Reader
 from inbound.coordinators import nodes, ownership
 from inbound.coordinators.claim import Claim
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.zookeeper import Check, Node, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
-from inbound.kafka import reader
 from inbound.kafka.base import LogClient
-from inbound.kafka.reader import Reader
-from inbound.kafka.throttle import Stream, Throttle
-from inbound.out_of_range import OutOfRange
-from inbound.partition import Partition
 from inbound.processors.batch import Batch
 from inbound.proof import claims, cuts, judge
 from inbound.proof.cuts import Counted

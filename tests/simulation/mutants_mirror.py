@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from inbound.commits import Pending
-from inbound.committer import Committer
+from inbound.channel.commit import Pending
+from inbound.channel.committer import Committer
 from inbound.kafka import mirror_plan
 from inbound.kafka.mirror_base import Answer, Kind
 from inbound.kafka.mirror_plan import Held, MirrorPlan

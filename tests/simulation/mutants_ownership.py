@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound.commits import Pending
-from inbound.committer import Committer
+from inbound.channel.commit import Pending
+from inbound.channel.committer import Committer
+from inbound.channel.partition import Fate, Partition, Place
+from inbound.channel.schedule import Schedule
 from inbound.coordinators.claim import Claim, Fence
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.zookeeper import Call, Check, Create, Delete, Node, Op, SetData, Stat
 from inbound.holdings import Holdings
-from inbound.partition import Fate, Partition, Place
-from inbound.schedule import Schedule
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from inbound.channel.parts import Parts
 from inbound.ledger.memory import MemoryLedger
-from inbound.parts import Parts
 from inbound.proof import chain, judge
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Evidence

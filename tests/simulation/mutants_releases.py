@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from inbound.async_worker import AsyncWorker
-from inbound.commits import Pending
-from inbound.committer import RETRY, Committer
+from inbound.channel.answer import Outcome
+from inbound.channel.async_worker import AsyncWorker
+from inbound.channel.commit import Pending
+from inbound.channel.committer import RETRY, Committer
+from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.partition import Fate, Partition, Place
+from inbound.channel.turn import Turns
 from inbound.coordinators.watch import Watch
 from inbound.coordinators.zookeeper import Call, ZooKeeper
-from inbound.failures import FailurePolicy
 from inbound.holdings import Holdings
-from inbound.partition import Fate, Partition, Place
 from inbound.partition_backoff import PartitionBackoff
 from inbound.processors.batch import Batch
-from inbound.settle import Outcome
 from inbound.topic_partition import TopicPartition
-from inbound.turn import Turns
 from tests.simulation.planting import Mutant, Plant, all_of, storm_has
 
 Original = Callable[..., Any]
@@ -107,7 +107,7 @@ def _cancellation_escapes(plant: Plant) -> None:
 
 
 def _given_up_although_abandoned(plant: Plant) -> None:
-    import inbound.failures as failures
+    import inbound.channel.failure_policy as failures
 
     def abandoned(original: Original, partition: Partition) -> bool:
         if original(partition):

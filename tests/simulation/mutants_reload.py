@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from inbound.changes import Do
-from inbound.channel import InboundKafkaChannel
+from inbound.channel.kafka_channel import InboundKafkaChannel
+from inbound.channel.partition import Partition
+from inbound.channel.reader import Reader
+from inbound.channel.turn import Turns
 from inbound.controller.kafka_controller import KafkaController
 from inbound.holdings import Holdings
-from inbound.kafka.reader import Reader
 from inbound.membership import GroupMembership
-from inbound.partition import Partition
 from inbound.processors.base import BatchEventProcessor
 from inbound.reconfiguration import Reconfiguration
 from inbound.running import Running, RunningChannels
-from inbound.turn import Turns
 from tests.simulation.planting import Mutant, Plant
 
 Original = Callable[..., Any]

@@ -7,8 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from inbound.channel import InboundKafkaChannel
-from inbound.committer import Committer
+from inbound.channel.committer import Committer
+from inbound.channel.kafka_channel import InboundKafkaChannel
+from inbound.channel.partition import Partition
+from inbound.channel.turn import Turns
 from inbound.controller.kafka_controller import KafkaController
 from inbound.controller.session import State
 from inbound.coordinators.claim import Claim, Fence, Verdict
@@ -19,10 +21,8 @@ from inbound.coordinators.zookeeper import Check, Create, Delete, Node, Op, Refu
 from inbound.errors import ConsumerIdTakenError
 from inbound.holdings import Holdings
 from inbound.membership import GroupMembership
-from inbound.partition import Partition
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
-from inbound.turn import Turns
 from tests.simulation.planting import Mutant, Plant, family, is_claim
 
 Original = Callable[..., Any]

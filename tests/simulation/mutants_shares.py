@@ -8,6 +8,9 @@ from typing import Any
 
 import inbound.coordinators.dynamic as dynamic
 import inbound.coordinators.members as members
+from inbound.channel.out_of_range import OutOfRange
+from inbound.channel.partition import Fate, Partition
+from inbound.channel.reader import Reader
 from inbound.coordinators.assignment import share
 from inbound.coordinators.base import GroupView, Member, Plan
 from inbound.coordinators.claim import Claim
@@ -18,10 +21,7 @@ from inbound.coordinators.parameters import STATIC
 from inbound.coordinators.rights import Portion, TopicRights
 from inbound.coordinators.zookeeper import Call, Delete, Node
 from inbound.errors import OffsetOutOfRangeError
-from inbound.kafka.reader import Reader
 from inbound.membership import GroupMembership
-from inbound.out_of_range import OutOfRange
-from inbound.partition import Fate, Partition
 from inbound.testing.zookeeper import FakeZooKeeper
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, storm_has

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inbound.commits import Pending
-from inbound.committer import Committer
-from inbound.window import Window
+from inbound.channel.commit import Pending
+from inbound.channel.committer import Committer
+from inbound.channel.window import Window
 from tests.simulation.planting import Mutant, Plant
 
 Original = Callable[..., Any]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from inbound.buffer import Chunk
+from inbound.channel.buffer import Chunk
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError, SparkError
 from inbound.kafka.base import LogClient
 from inbound.processors.batch import PlainRecord, record_size

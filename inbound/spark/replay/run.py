@@ -17,22 +17,22 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from inbound.buffer import Chunk, Cut
+from inbound.channel.answer import Outcome, decide
+from inbound.channel.buffer import Chunk, Cut
+from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
+from inbound.channel.partition import Partition
+from inbound.channel.window import Window
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators.claim import Fence
 from inbound.errors import BadResponseError
-from inbound.failures import DeadLetters, FailurePolicy, describe
 from inbound.journal import Journal
 from inbound.ledger.base import Done, Ledger, Range
-from inbound.partition import Partition
 from inbound.processors.base import BatchEventProcessor, gives_starts, has_room, is_async
 from inbound.processors.batch import Batch
-from inbound.settle import Outcome, decide
 from inbound.spark.replay.feed import Source, after
 from inbound.spark.replay.plan import Unit
 from inbound.topic_partition import TopicPartition
-from inbound.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _ALL = 2**62
 
 @dataclass(eq=False)
 class ReplayParts:
-    """What an attempt is made of; see `inbound.failures.Served`."""
+    """What an attempt is made of; see `inbound.channel.failure_policy.Served`."""
 
     clock: Clock
     config: ChannelConfig

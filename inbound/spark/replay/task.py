@@ -15,11 +15,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from inbound.channel.failure_policy import DeadLetters, describe
+from inbound.channel.worker import finish
 from inbound.clock import SystemClock
 from inbound.config import ChannelConfig
 from inbound.embedded.locks import holder
 from inbound.errors import LedgerError, ProcessorError, SparkError
-from inbound.failures import DeadLetters, describe
 from inbound.kafka.base import LogClient
 from inbound.kafka.clients import connector
 from inbound.kafka.dead_letters import DeadLetterTopic
@@ -31,7 +32,6 @@ from inbound.spark.replay.feed import Source, from_arrow, from_kafka
 from inbound.spark.replay.marks import ReplayFolder
 from inbound.spark.replay.plan import Unit
 from inbound.spark.replay.run import ReplayParts, UnitRun
-from inbound.worker import finish
 
 log = logging.getLogger("inbound.replay")
 

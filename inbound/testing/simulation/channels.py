@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inbound.changes import Plan
-from inbound.channel import InboundKafkaChannel, Outside
+from inbound.channel.kafka_channel import InboundKafkaChannel, Outside
 from inbound.config import ChannelConfig, Config, Loaded
 from inbound.config.document import Places
 from inbound.coordinators.dynamic import DynamicCoordinator

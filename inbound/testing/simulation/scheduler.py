@@ -13,15 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from inbound.async_worker import AsyncWorker, LoopWakeup
+from inbound.channel.async_worker import AsyncWorker, LoopWakeup
+from inbound.channel.reader import MAX_POLL, Reader
+from inbound.channel.worker import Worker
 from inbound.driver import Part, Wakeup
-from inbound.kafka.reader import MAX_POLL, Reader
 from inbound.testing.event_loop import FakeLoop, inside_a_loop
 from inbound.testing.kafka import ClientError, FakeLogClient
 from inbound.testing.scene import Member
 from inbound.testing.world import World
 from inbound.testing.zookeeper import Delivery
-from inbound.worker import Worker
 
 #: Work takes time: a part that wants to go on at once does so after up to so many seconds.
 STEP = 0.01

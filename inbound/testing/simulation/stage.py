@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
+from inbound.channel.partition import Partition, Place
 from inbound.controller.reset_offset import ResetController, State
 from inbound.coordinators.base import ZkCoordinator
 from inbound.coordinators.nodes import MemberInfo, decode_member
@@ -14,7 +15,6 @@ from inbound.coordinators.zookeeper import MAX_TRANSACTION_BYTES, Call
 from inbound.errors import BrokerUnavailableError
 from inbound.ledger.memory import Recorded
 from inbound.mirroring import LAST
-from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor, no_topics
 from inbound.processors.batch import Record
 from inbound.proof.model import LeftOutKind

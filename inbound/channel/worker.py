@@ -1,6 +1,6 @@
 """The working part of a channel whose processor is plain code: polls, or serves a partition that is due for one turn.
 
-Several threads run it at once, each with a partition of its own; which one polls says `inbound.leading`.
+Several threads run it at once, each with a partition of its own; which one polls says `inbound.channel.leader`.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from inbound.kafka.reader import Reader
-from inbound.leading import NEVER, Lead
-from inbound.partition import Partition
-from inbound.parts import Parts
-from inbound.turn import Turns
+from inbound.channel.leader import NEVER, Lead
+from inbound.channel.partition import Partition
+from inbound.channel.parts import Parts
+from inbound.channel.reader import Reader
+from inbound.channel.turn import Turns
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from inbound.channel.partition import Partition
 from inbound.kafka.base import LogClient, LogRange
-from inbound.partition import Partition
 from inbound.topic_partition import TopicPartition
 
 #: How often it is asked where a log ends of which nothing is fetched, and how often it is looked whether one is due. Seconds.
@@ -14,7 +14,7 @@ ENDS_INTERVAL, ENDS_LOOK = 5.0, 1.0
 
 
 class Read(Protocol):
-    """A partition that is being read: see `inbound.kafka.reader.Stream`."""
+    """A partition that is being read: see `inbound.channel.reader.Stream`."""
 
     heard_at: float
 

@@ -7,15 +7,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from inbound.buffer import Chunk
-from inbound.commits import Pending
+from inbound.channel.back_pressure import Outside, Stream, Throttle
+from inbound.channel.buffer import Chunk
+from inbound.channel.commit import Pending
+from inbound.channel.log_watch import Watching
+from inbound.channel.partition import Fate, Partition, Place, ReadTo, read_to
+from inbound.channel.parts import Parts
 from inbound.coordinators.topic_ids import same_topic
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
-from inbound.kafka.throttle import Outside, Stream, Throttle
-from inbound.kafka.watching import Watching
-from inbound.partition import Fate, Partition, Place, ReadTo, read_to
-from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
 #: How often the topics' partitions are looked up, in seconds.
@@ -33,7 +33,7 @@ IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 
 
 class Reader:
-    """Fills the partitions' buffers. Stepped by who leads (see `inbound.leading`); other threads ask what says so below."""
+    """Fills the partitions' buffers. Stepped by who leads (see `inbound.channel.leader`); other threads ask what says so below."""
 
     def __init__(self, parts: Parts, connect: Callable[[], LogClient], on_topics: Callable[[], None]) -> None:
         self._parts = parts

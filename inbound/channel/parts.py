@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from inbound.channel.schedule import Schedule
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators.paths import GroupPaths
@@ -22,11 +23,10 @@ from inbound.pausing import Pausing
 from inbound.processors.base import BatchEventProcessor, gives_starts, has_room, is_async
 from inbound.processors.spans import NO_TRACING, Consumer, Tracing
 from inbound.processors.stopping import StopEvent
-from inbound.schedule import Schedule
 from inbound.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from inbound.committer import Committer
+    from inbound.channel.committer import Committer
 
 
 @dataclass(slots=True)

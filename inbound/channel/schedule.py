@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
+from inbound.channel.leader import NEVER as NEVER
+from inbound.channel.leader import Lead, Leading
+from inbound.channel.partition import Fate, Handle, Partition, Place, Step
+from inbound.channel.window import Mark
 from inbound.clock import Clock
 from inbound.coordinators.claim import Fence
-from inbound.leading import NEVER as NEVER
-from inbound.leading import Lead, Leading
-from inbound.partition import Fate, Handle, Partition, Place, Step
 from inbound.topic_partition import TopicPartition
-from inbound.window import Mark
 
 #: The heap is cleared of outdated entries when it has so many more than two for each partition.
 OUTDATED = 64

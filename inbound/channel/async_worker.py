@@ -13,11 +13,11 @@ from inspect import isawaitable
 from types import CoroutineType
 from typing import Any
 
+from inbound.channel.leader import Lead
+from inbound.channel.partition import Partition, Place
+from inbound.channel.parts import Parts
+from inbound.channel.turn import Turns
 from inbound.driver import Wakeup
-from inbound.leading import Lead
-from inbound.partition import Partition, Place
-from inbound.parts import Parts
-from inbound.turn import Turns
 
 #: No longer than this, in seconds, passes without a look around.
 LONGEST_WAIT = 1.0

@@ -1,8 +1,8 @@
 """One turn of a partition: its callbacks and at most one batch, from being taken to being passed on.
 
 Written as coroutines, once for both kinds of processors. Where callbacks are plain functions nothing in a turn ever
-waits, and a worker's thread runs it from beginning to end (`inbound.worker`). Where they are coroutines, an event loop
-has many turns under way at once (`inbound.async_worker`). Between two awaits nobody else touches the partition: it is
+waits, and a worker's thread runs it from beginning to end (`inbound.channel.worker`). Where they are coroutines, an event loop
+has many turns under way at once (`inbound.channel.async_worker`). Between two awaits nobody else touches the partition: it is
 running, and this turn has it.
 """
 
@@ -12,19 +12,19 @@ import logging
 import time
 from inspect import isawaitable
 
-from inbound.buffer import Chunk, Cut, record_size
-from inbound.callbacks import Callbacks
+from inbound.channel.answer import decide
+from inbound.channel.buffer import Chunk, Cut, record_size
+from inbound.channel.callbacks import Callbacks
+from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.out_of_range import OutOfRange, Problem, due_problem
+from inbound.channel.outcome import Outcomes, server_of
+from inbound.channel.partition import Fate, Partition, Place
+from inbound.channel.parts import Parts, Totals
+from inbound.channel.reader import Reader
+from inbound.channel.schedule import NEVER
 from inbound.errors import BadResponseError, LedgerError, PartitionLostError
-from inbound.failures import FailurePolicy
-from inbound.kafka.reader import Reader
 from inbound.ledger.base import Range
-from inbound.out_of_range import OutOfRange, Problem, due_problem
-from inbound.outcomes import Outcomes, server_of
-from inbound.partition import Fate, Partition, Place
-from inbound.parts import Parts, Totals
 from inbound.processors.batch import Batch, is_offset
-from inbound.schedule import NEVER
-from inbound.settle import decide
 
 log = logging.getLogger(__name__)
 

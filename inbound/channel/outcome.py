@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from inbound.buffer import Chunk, Cut, record_size
-from inbound.commits import Pending
-from inbound.kafka.reader import Reader
-from inbound.partition import Partition, Place
-from inbound.parts import Parts
+from inbound.channel.answer import Outcome
+from inbound.channel.buffer import Chunk, Cut, record_size
+from inbound.channel.commit import Pending
+from inbound.channel.partition import Partition, Place
+from inbound.channel.parts import Parts
+from inbound.channel.reader import Reader
+from inbound.channel.schedule import NEVER
 from inbound.processors.base import BatchEventProcessor, hears_of_commits
 from inbound.processors.batch import Batch
-from inbound.schedule import NEVER
-from inbound.settle import Outcome
 
 #: A rest that is asked for is noted from so many seconds on.
 LONG_WAIT = 1.0

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple, TypeAlias
 
-from inbound.commits import Pending
+from inbound.channel.commit import Pending
+from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.partition import Partition, ReadTo
+from inbound.channel.parts import Parts
+from inbound.channel.reader import Reader
+from inbound.channel.schedule import NEVER
 from inbound.errors import OffsetOutOfRangeError, UnreadableBatchError
-from inbound.failures import FailurePolicy
-from inbound.kafka.reader import Reader
-from inbound.partition import Partition, ReadTo
-from inbound.parts import Parts
-from inbound.schedule import NEVER
 
 
 class _Move(NamedTuple):

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from inbound.buffer import RecordBuffer
+from inbound.channel.buffer import RecordBuffer
+from inbound.channel.window import Window
 from inbound.coordinators.claim import Fence
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.zookeeper import Call
@@ -20,7 +21,6 @@ from inbound.errors import IllegalTransitionError, OffsetOutOfRangeError, Unread
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
 from inbound.topic_partition import TopicPartition
-from inbound.window import Window
 
 
 class Place(Enum):

@@ -21,8 +21,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from inbound.channel.answer import retry_wait
+from inbound.channel.commit import Pending
+from inbound.channel.partition import Fate, Partition, Place
+from inbound.channel.parts import Parts
 from inbound.clock import Clock
-from inbound.commits import Pending
 from inbound.coordinators.claim import current
 from inbound.coordinators.zookeeper import (
     MAX_TRANSACTION_BYTES,
@@ -36,11 +39,8 @@ from inbound.coordinators.zookeeper import (
 from inbound.driver import Wakeup
 from inbound.errors import InboundError, LedgerError, TransientError, ZkNodeError
 from inbound.ledger.base import Done, Outcome, Settled
-from inbound.partition import Fate, Partition, Place
-from inbound.parts import Parts
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
-from inbound.settle import retry_wait
 from inbound.topic_partition import TopicPartition
 
 #: How long to wait before trying again what failed without a connection being lost.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from inbound.channel.partition import Partition
+from inbound.channel.parts import Parts
+from inbound.channel.window import Mark
 from inbound.coordinators.nodes import encode_offset
 from inbound.coordinators.zookeeper import Check, Create, Node, Op, SetData
-from inbound.partition import Partition
-from inbound.parts import Parts
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
-from inbound.window import Mark
 
 
 @dataclass(eq=False)

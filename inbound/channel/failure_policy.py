@@ -9,15 +9,15 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, Protocol
 
+from inbound.channel.answer import Outcome, decide, retry_wait
+from inbound.channel.partition import Partition, Place
+from inbound.channel.schedule import NEVER
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.errors import BadResponseError, ProcessorError
 from inbound.journal import Journal
-from inbound.partition import Partition, Place
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, Record
-from inbound.schedule import NEVER
-from inbound.settle import Outcome, decide, retry_wait
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def describe(error: BaseException) -> str:
 
 
 class Served(Protocol):
-    """What the policy needs of who runs a processor: `inbound.parts.Parts`, or a replay's own."""
+    """What the policy needs of who runs a processor: `inbound.channel.parts.Parts`, or a replay's own."""
 
     @property
     def clock(self) -> Clock: ...

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
+from inbound.channel.commit import Pending
+from inbound.channel.committer import Committer
+from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
+from inbound.channel.partition import Fate, Handle, Partition, Place
+from inbound.channel.parts import Parts
+from inbound.channel.reader import Reader
+from inbound.channel.schedule import Schedule
+from inbound.channel.turn import Turns
+from inbound.channel.worker import Worker
 from inbound.clock import Clock
-from inbound.commits import Pending
-from inbound.committer import Committer
 from inbound.config import ChannelConfig
 from inbound.controller.kafka_controller import KafkaController
 from inbound.coordinators.base import ZkCoordinator
@@ -21,26 +28,19 @@ from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
 from inbound.driver import Driver, Wakeup
 from inbound.errors import LedgerError
-from inbound.failures import DeadLetters, FailurePolicy, describe
 from inbound.kafka.base import LogClient
 from inbound.kafka.mirror_base import Connect
-from inbound.kafka.reader import Reader
 from inbound.ledger.base import Ledger
 from inbound.membership import GroupMembership
-from inbound.partition import Fate, Handle, Partition, Place
-from inbound.parts import Parts
 from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async, no_topics, paces
 from inbound.processors.batch import Batch
 from inbound.processors.spans import NO_TRACING, Tracing
-from inbound.schedule import Schedule
 from inbound.status import ChannelStatus, PartitionStatus, ThreadStatus, stalled
-from inbound.turn import Turns
-from inbound.worker import Worker
 
 if TYPE_CHECKING:
     import asyncio
 
-    from inbound.async_worker import AsyncWorker, LoopWakeup
+    from inbound.channel.async_worker import AsyncWorker, LoopWakeup
 
 log = logging.getLogger(__name__)
 
@@ -486,12 +486,12 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def _loop_wakeup(new_loop: Callable[[], asyncio.AbstractEventLoop] | None) -> LoopWakeup:
-    from inbound.async_worker import LoopWakeup
+    from inbound.channel.async_worker import LoopWakeup
 
     return LoopWakeup((new_loop or new_event_loop)())
 
 
 def _async_worker(parts: Parts, turns: Turns, loop: LoopWakeup) -> AsyncWorker:
-    from inbound.async_worker import AsyncWorker
+    from inbound.channel.async_worker import AsyncWorker
 
     return AsyncWorker(parts, turns, loop)

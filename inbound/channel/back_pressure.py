@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from inbound.channel.partition import Partition
+from inbound.channel.parts import Parts
 from inbound.errors import UnreadableBatchError
 from inbound.journal import Journal
 from inbound.kafka.base import LogClient
-from inbound.partition import Partition
-from inbound.parts import Parts
 from inbound.topic_partition import TopicPartition
 
 #: Fetches are not made smaller than this, in bytes, however many partitions share the prefetch.

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from inspect import isawaitable
 
+from inbound.channel.answer import Outcome, decide
+from inbound.channel.failure_policy import describe
+from inbound.channel.partition import Partition
+from inbound.channel.parts import Parts
 from inbound.errors import BadResponseError
-from inbound.failures import describe
-from inbound.partition import Partition
-from inbound.parts import Parts
-from inbound.settle import Outcome, decide
 
 log = logging.getLogger(__name__)
 

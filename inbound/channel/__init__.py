@@ -1,0 +1,1 @@
+"""One partition's path, from the poll to the landed commit."""
