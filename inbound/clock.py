@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Protocol
 
 
@@ -38,13 +39,10 @@ class SystemClock(Clock):
     would wake believing that its session is fresh, and hand out a batch as a zombie.
     """
 
+    # Not methods: a step of the interpreter each would double what they cost, and a batch takes the time ten times.
     _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-    def now(self) -> float:
-        return time.clock_gettime(self._clock)
-
-    def wall(self) -> float:
-        return time.time()
+    now = staticmethod(partial(time.clock_gettime, _clock))
+    wall = staticmethod(time.time)
 
     def wait(self, event: Flag, seconds: float | None) -> bool:
         return event.wait(seconds)

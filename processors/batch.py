@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard
@@ -72,7 +72,6 @@ class Undecodable(NamedTuple):
     reason: str
 
 
-@dataclass(eq=False)
 class Batch:
     """Consecutive records of one partition, in offset order.
 
@@ -80,17 +79,39 @@ class Batch:
     records and transaction markers take offsets too.
     """
 
-    topic: str
-    partition: int
-    first_offset: int
-    next_offset: int
-    records: Sequence[Record]
-    epoch: int = 0
-    #: Set when ownership was lost, or became doubtful, while you work on this batch: your answer may not be committed,
-    #: and another consumer may already be handed the same records.
-    lost: threading.Event = field(default_factory=threading.Event)
-    #: What the channel knows the claim by; nothing for anybody else.
-    claim: object = field(default=None, repr=False)
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        first_offset: int,
+        next_offset: int,
+        records: Sequence[Record],
+        epoch: int = 0,
+        lost: threading.Event | None = None,
+        claim: object = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.records = records
+        self.epoch = epoch
+        self._lost = lost
+        #: By what the channel knows the claim; None in a batch that was made by hand.
+        self.claim = claim
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set when ownership was lost, or became doubtful, while you work on this batch. Any thread.
+
+        Your answer may not be committed, and another consumer may already be handed the same records.
+        """
+        event = self._lost
+        if event is None:
+            # Made on first use, as few look at it: an Event costs as much as the rest of a batch. Two threads may come at
+            # once; `setdefault` is one step, and both get the same one.
+            event = self._lost = self.__dict__.setdefault("_event", threading.Event())
+        return event
 
     def __len__(self) -> int:
         return len(self.records)
@@ -170,6 +191,8 @@ class BatchResponse:
 
         `offset` is the next one to read. Below the commit it is refused; past the batch only with `skip=True`.
         """
+        if cls is BatchResponse and offset is None and wait == 0 and max_bytes is None and not skip:
+            return _ADVANCE
         return cls(Verb.ADVANCE, offset, wait, max_bytes, skip)
 
     @classmethod
@@ -221,3 +244,6 @@ def _problem(offset: Any, wait: Any, max_bytes: Any, commit_within: Any) -> str 
 
 def _are_seconds(value: Any) -> bool:
     return isinstance(value, (int, float)) and 0 <= value < float("inf")
+
+#: What nearly every batch is answered with; a value that never changes.
+_ADVANCE = BatchResponse(Verb.ADVANCE)

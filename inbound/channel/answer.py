@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from inbound.errors import BadResponseError
 from inbound.processors.batch import BatchResponse, Verb
 from inbound.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What to do about one answer."""
 
     position: int  # read on from here

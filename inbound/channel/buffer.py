@@ -76,6 +76,13 @@ class RecordBuffer:
         One record that alone is larger than `max_bytes` is delivered alone.
         """
         with self._lock:
+            if not self._chunks:
+                return None
+            first = self._chunks[0]
+            if len(self._chunks) == 1 and not first.start and first.size <= max_bytes and self.records <= max_records:
+                self._chunks.popleft()  # mostly: what one fetch brought is one batch
+                self.size = self.records = 0
+                return Cut(first.records, first.next_offset, first.size)
             records: Sequence[Record] = []
             copy: list[Record] | None = None  # the common case is one fetch, one batch, and nothing copied
             size = next_offset = 0

@@ -25,6 +25,7 @@ from inbound.channel.answer import retry_wait
 from inbound.channel.commit import Pending
 from inbound.channel.partition import Fate, Partition, Place
 from inbound.channel.parts import Parts
+from inbound.channel.window import Mark
 from inbound.clock import Clock
 from inbound.coordinators.claim import current
 from inbound.coordinators.zookeeper import (
@@ -72,15 +73,35 @@ class Committer:
         self._next_round = float("-inf")
         self._idle = True  # nothing is sent: it does not come by before it is woken
 
+    def commit(
+        self,
+        parts: Parts,
+        partition: Partition,
+        mark: Mark,
+        of_batch: int | None = None,
+        to_tell: tuple[BatchEventProcessor, Batch] | None = None,
+    ) -> None:
+        """Have a position of a partition committed, instead of an older one that waits. Any thread.
+
+        `of_batch` is where the batch began that it answers for, `to_tell` who is told when it has landed, and of what.
+        """
+        with self._lock:
+            waiting = self._queue.get(partition)
+            if waiting is not None and waiting.mark.order < mark.order and not self._idle:  # under load mostly
+                waiting.renew(mark, of_batch, to_tell)
+                return
+        pending = Pending(parts, partition, mark, of_batch=of_batch)
+        if to_tell is not None:
+            pending.to_tell.append(to_tell)
+        self.submit(pending)
+
     def submit(self, pending: Pending) -> None:
         """Take over a partition's commit, instead of an older one that waits. Any thread."""
         pending.since = self._clock.now()
         with self._lock:
             self._put(pending)
             idle, self._idle = self._idle, False
-        if (
-            idle
-        ):  # else it comes to it by itself, when its round is over: to wake it for each would cost more than to commit
+        if idle:  # else it looks when its round is over: to wake it for each would cost more than to commit
             self.wakeup.set()
 
     def _put(self, pending: Pending) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
-from inbound.channel.commit import Pending
 from inbound.channel.committer import Committer
 from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
 from inbound.channel.partition import Fate, Handle, Partition, Place
@@ -191,7 +190,7 @@ class InboundKafkaChannel:
             partition = batch.claim.partition
             mark = self.parts.schedule.finish(batch.claim, offset)
             if mark is not None:
-                self.parts.committer.submit(Pending(self.parts, partition, mark))
+                self.parts.committer.commit(self.parts, partition, mark)
 
     def _complete(self, callback: Callable[[], object]) -> None:
         """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""

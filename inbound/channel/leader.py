@@ -54,6 +54,7 @@ class Leading:
         self._feeding = False  # the leader itself makes partitions due, and comes back for them
         self._cpu = 0.0
         self._elapsed = 0.0
+        self._worked_at = -NEVER  # when the last turn began
         #: Has who polls apart do so soon; None: workers lead.
         self.helper: Callable[[], None] | None = None
 
@@ -96,7 +97,7 @@ class Leading:
         if due <= now and not (
             may_lead and self._read_at + GRACE <= now
         ):  # a command to who polls does not wait for ever
-            self._turns[worker] = now
+            self._turns[worker] = self._worked_at = now
             return None
         self._leader, self._again = worker, False
         return Lead(max(0.0, due - now) if self._idle else min(ALONE, max(0.0, due - now)))
@@ -163,6 +164,9 @@ class Leading:
     def _wait(self, worker: object, now: float, until: float) -> float:
         """Let a worker wait. Only who stands by looks again by itself, for all of them."""
         self._idle.add(worker)
+        if self.computing:
+            # Else each partition that becomes due would wake it, only to find that the one that delivers has come back.
+            until = min(until, now + GRACE) if now < self._worked_at + GRACE else until
         if self._standby is None or until < self._until or self._until < now - GRACE:  # the last: it has ended
             self._standby, self._until = worker, until
             return until

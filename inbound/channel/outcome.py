@@ -6,7 +6,6 @@ import logging
 
 from inbound.channel.answer import Outcome
 from inbound.channel.buffer import Chunk, Cut, record_size
-from inbound.channel.commit import Pending
 from inbound.channel.partition import Partition, Place
 from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
@@ -36,7 +35,8 @@ class Outcomes:
         if partition.place is Place.ABANDONED:
             parts.schedule.put_back(partition, NEVER)  # its callback has ended; the answer comes too late
             return
-        self._move_to(partition, outcome, batch, cut)
+        if outcome.position != partition.position:
+            self._move_to(partition, outcome.position, batch, cut)
         if outcome.max_bytes is not None:
             partition.max_bytes = outcome.max_bytes
         partition.rest_until = parts.clock.now() + outcome.wait if outcome.wait else 0.0
@@ -45,7 +45,8 @@ class Outcomes:
                 "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
                 epoch=partition.fence.epoch, level=logging.DEBUG,
             )  # fmt: skip
-        self.note(partition, outcome, reason)
+        if outcome.skipped is not None or outcome.reverted_from is not None:
+            self.note(partition, outcome, reason)
         if partition.deferred is not None:
             partition.limit_deferred(outcome.position)
         if outcome.commit_within is not None:
@@ -54,7 +55,6 @@ class Outcomes:
             partition.take_deferred()
             partition.reverts, partition.reverted_to = 0, None
             self.commit(partition, outcome.commit, batch, cut.size if cut is not None else 0)
-        partition.window.go_back(partition.position)
         limit = self.limit(partition)
         if not partition.window.is_open(limit):
             parts.schedule.settle(partition, within=limit)
@@ -66,35 +66,38 @@ class Outcomes:
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
         """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
-        settled = partition.window.settled
-        mark = self._parts.schedule.advance(partition, offset)
+        parts, settled = self._parts, partition.window.settled
+        mark = parts.schedule.advance(partition, offset)
         if mark is None:
             return
-        pending = Pending(self._parts, partition, mark)
-        if batch is not None:
-            pending.of_batch, server = batch.first_offset, server_of(partition)
-            if hears_of_commits(type(server)):  # else its records need not be kept until then
-                pending.to_tell.append((server, batch))
-                partition.kept_bytes = size if settled else partition.kept_bytes + size
-        self._parts.committer.submit(pending)
+        if batch is None:
+            parts.committer.commit(parts, partition, mark)
+            return
+        server = server_of(partition)
+        if not hears_of_commits(type(server)):  # its records need not be kept until then
+            parts.committer.commit(parts, partition, mark, batch.first_offset)
+            return
+        partition.kept_bytes = size if settled else partition.kept_bytes + size
+        parts.committer.commit(parts, partition, mark, batch.first_offset, (server, batch))
 
     def limit(self, partition: Partition) -> int:
         """Return how many records may be on their way to the commit when the next batch is handed out."""
+        config, advanced, position = self._parts.config, partition.window.advanced, partition.position
+        kept = partition.kept_bytes
         if (
-            server_of(partition).commits_first
-            or partition.position < partition.isolate_until
+            position < partition.isolate_until
+            # Reading has gone back below what is on its way to the commit: a crash would repeat what is read now, too.
+            or (advanced is not None and position < advanced)
             or partition.noted
-            or _is_back(partition)
-            or partition.kept_bytes > self._parts.config.reader.prefetch_bytes // max(KEPT, self._parts.schedule.count)
+            or (kept and kept > config.reader.prefetch_bytes // max(KEPT, self._parts.schedule.count))
+            or server_of(partition).commits_first
         ):
             return 0
-        return self._parts.config.max_uncommitted_records
+        return config.max_uncommitted_records
 
-    def _move_to(self, partition: Partition, outcome: Outcome, batch: Batch | None, cut: Cut | None) -> None:
-        target = outcome.position
-        if target == partition.position:
-            return
+    def _move_to(self, partition: Partition, target: int, batch: Batch | None, cut: Cut | None) -> None:
         partition.position = target
+        partition.window.go_back(target)
         if batch is not None and cut is not None and batch.first_offset <= target < batch.next_offset:
             # Still in memory: hand it out again without asking Kafka.
             rest = [record for record in cut.records if record.offset >= target]
@@ -128,12 +131,6 @@ class Outcomes:
                     "reverted", f"the processor went back from {outcome.reverted_from} to {outcome.position}", partition.tp,
                     offset=outcome.position, epoch=epoch,
                 )  # fmt: skip
-
-
-def _is_back(partition: Partition) -> bool:
-    """Whether reading has gone back below what is on its way to the commit: a crash would repeat what is read now, too."""
-    advanced = partition.window.advanced
-    return advanced is not None and partition.position < advanced
 
 
 def server_of(partition: Partition) -> BatchEventProcessor:

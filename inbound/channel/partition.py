@@ -34,6 +34,8 @@ class Place(Enum):
     ABANDONED = "abandoned"  # given up while its callback still runs; not claimed again before that has ended
     GONE = "gone"
 
+    __hash__ = object.__hash__  # by identity, without a step of the interpreter: looked up several times for each batch
+
 
 class Step(Enum):
     """What moves a partition."""
@@ -47,6 +49,8 @@ class Step(Enum):
     GIVE_UP = "give up"  # nothing more to do but to delete the owner node
     LEAVE = "leave"  # it is not ours any more
     ABANDON = "abandon"  # its callback did not end in time
+
+    __hash__ = object.__hash__
 
 
 P, S = Place, Step
@@ -237,7 +241,8 @@ class Partition:
     @property
     def noted(self) -> bool:
         """Whether the epoch node tells of a reset until the first commit: what it has moved must not be read for long."""
-        return self.info is not None and self.info.noted_offset is not None
+        info = self.info
+        return info is not None and (info.reset is not None or info.recreated is not None)
 
     @property
     def end(self) -> int | None:

@@ -28,6 +28,9 @@ EXPECTING, POLL_WHILE_EXPECTING = 1.0, 0.02
 #: How soon brokers that did not answer a question are asked again, in seconds.
 ASK_AGAIN = 1.0
 RETRY = 0.5
+#: While records come, partitions are looked at so often: which are gone, which have enough read ahead. What is a command, or
+#: has something in its buffer already, is looked at with the next poll.
+LOOK = 0.01
 #: When nothing has come for so long, the client is left alone until something does, or for the longer time. Seconds.
 IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 
@@ -46,6 +49,10 @@ class Reader:
         self._streams: dict[TopicPartition, Stream] = {}
         self._metadata_due = 0.0
         self._retry_at = 0.0
+        self._look_at = 0.0
+        self._look_soon = True  # a command has come, or what came may be too much
+        self._some_outside = False  # positions that cannot be read on from are to be judged
+        self._reading = False  # whether a partition is fetched
         self._ask_at = 0.0
         self._throttle = Throttle(parts)
         self._expecting_until = 0.0
@@ -79,19 +86,19 @@ class Reader:
         with self._lock:
             self._expecting_until = 0.0
             self._opening.append(partition)
-        self._parts.schedule.read_soon()
+        self._command()
 
     def jump(self, partition: Partition) -> None:
         """Read on from `partition.position`; its buffer has jumped."""
         with self._lock:
             self._jumps.append(partition)
-        self._parts.schedule.read_soon()
+        self._command()
 
     def reconnect(self, connect: Callable[[], LogClient]) -> None:
         """Read on with another client; partitions, and what is read ahead of them, stay. Any thread."""
         with self._lock:
             self._other = connect
-        self._parts.schedule.read_soon()
+        self._command()
 
     @property
     def trouble(self) -> str | None:
@@ -105,8 +112,12 @@ class Reader:
         with self._lock:
             self._questions += 1
             number = self._questions
-        self._parts.schedule.read_soon()
+        self._command()
         return number
+
+    def _command(self) -> None:
+        self._look_soon = True
+        self._parts.schedule.read_soon()
 
     def answered(self, number: int) -> bool:
         """Whether `topics` is what the brokers said after that call of `ask_topics`. Any thread."""
@@ -144,6 +155,27 @@ class Reader:
             return self._retry_at
         left_alone = False
         try:
+            if self._look_soon or now >= self._look_at or self.some_paused or self._client is None:
+                self._look_around(now)
+            if self._reading:
+                left_alone = self._poll(now, seconds)
+            if self._some_outside:
+                self._judge_outside()
+        except BrokerUnavailableError as error:
+            self._unavailable(error)
+            return self._retry_at
+        if self.problem is not None and self._client is not None and self._client.reachable():
+            self._parts.journal.note("broker-back", "Kafka answers again")
+            self.problem = None
+        if self._reading:
+            return min(self._metadata_due, now + IDLE_LOOK) if left_alone else self._parts.clock.now()
+        waiting = self._streams or self._opening or self._asking  # what is being opened waits for an answer
+        return min(self._metadata_due, self._parts.clock.now() + MAX_POLL) if waiting else self._metadata_due
+
+    def _look_around(self, now: float) -> None:
+        """Do what is to be done between two polls, for all partitions."""
+        self._look_soon = False
+        try:
             if self._client is None:
                 self._client = self._connect()
             self._refresh_topics(now)
@@ -155,22 +187,12 @@ class Reader:
             self._throttle.apply(self._client, self._streams, self._may_be_read)
             self.watching.look(self._client, self._streams, now, self._parts.schedule.read_soon)
             paused = sum(stream.paused for stream in self._streams.values())
-            self.some_paused = bool(paused)
+            self.some_paused, self._reading = bool(paused), paused < len(self._streams)
             self.watching.look_at_ends(self._streams, now, self._ask_ranges)
-            reading = paused < len(self._streams)
-            if reading:
-                left_alone = self._poll(now, seconds)
-            self._judge_outside()
-        except BrokerUnavailableError as error:
-            self._unavailable(error)
-            return self._retry_at
-        if self.problem is not None and self._client.reachable():
-            self._parts.journal.note("broker-back", "Kafka answers again")
-            self.problem = None
-        if reading:
-            return min(self._metadata_due, now + IDLE_LOOK) if left_alone else self._parts.clock.now()
-        waiting = self._streams or self._opening or self._asking  # what is being opened waits for an answer
-        return min(self._metadata_due, self._parts.clock.now() + MAX_POLL) if waiting else self._metadata_due
+        except BaseException:
+            self._look_soon = True
+            raise
+        self._look_at = now + LOOK
 
     def _let_go(self) -> None:
         """Close the client; the next one is to read on where it was."""
@@ -400,18 +422,22 @@ class Reader:
 
     def _feed(self, poll: Poll) -> None:
         ready, again = [], dict[TopicPartition, tuple[Partition, int]]()
+        now = self._parts.clock.now()
         for tp, fetched in poll.fetched.items():
             stream = self._streams.get(tp)
             if stream is None or stream.generation != stream.partition.buffer.generation:
                 continue  # read for a position that is not wanted any more; the jump is in the queue
-            stream.partition.high_watermark, stream.heard_at = fetched.high_watermark, self._parts.clock.now()
-            stream.partition.read_error = None
+            partition = stream.partition
+            partition.high_watermark, stream.heard_at = fetched.high_watermark, now
+            partition.read_error = None
             stream.next_offset, stream.broken = fetched.next_offset, 0
             if fetched.leader_epoch is not None:
-                stream.partition.read_to = ReadTo(fetched.next_offset, fetched.leader_epoch)
-            chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
-            if fetched.records and stream.partition.buffer.add(chunk, stream.generation):
-                ready.append(stream.partition)
+                partition.read_to = ReadTo(fetched.next_offset, fetched.leader_epoch)
+            if fetched.records:
+                chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
+                if partition.buffer.add(chunk, stream.generation):
+                    ready.append(partition)
+                    self._look_soon |= partition.buffer.size > fetched.size  # what came before is not delivered yet
         for tp, offset in poll.out_of_range.items():
             self._set_outside(tp, Outside(offset))
         for tp, end in poll.diverged.items():
@@ -458,6 +484,7 @@ class Reader:
         assert self._client is not None
         self._client.pause([tp])
         stream.paused, stream.outside = True, outside
+        self._look_soon = self._some_outside = True
 
     def _judge_outside(self) -> None:
         """Find out what became of the logs: another topic, deleted by retention, or cut off. The worker acts on it.
@@ -479,6 +506,7 @@ class Reader:
             ready.append(partition)
         if ready:
             self._parts.schedule.hurry(ready)
+        self._some_outside = any(stream.outside is not None for stream in found.values())
 
     def _is_same_topic(self, stream: Stream) -> bool:
         """Whether the topic is the one that was claimed, as the brokers say now: before anything is called truncation."""

@@ -336,7 +336,7 @@ class Schedule:
             partition.window.land(mark)
             partition.callbacks.extend(callbacks)
             self._look_at_settling(partition, self._clock.now())
-            if partition.place is Place.SCHEDULED:  # for the callbacks, or for the room that there is now
+            if partition.callbacks or partition.buffer:  # for these, or for the room that there is now
                 self.hurry([partition])
 
     def refused(self, partition: Partition) -> None:

@@ -222,7 +222,7 @@ class Turns:
         partition.last_batch_at = wall = parts.clock.wall()
         if cut.records:
             parts.meters.handed_over(wall, cut.records[0].timestamp)
-        totals = parts.totals.setdefault(tp, Totals())
+        totals = parts.totals.get(tp) or parts.totals.setdefault(tp, Totals())
         totals.records += len(cut.records)
         totals.batches += 1
         held, reason = partition.held, "processor"

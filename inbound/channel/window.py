@@ -68,11 +68,18 @@ class Window:
     def advance(self, offset: int) -> Mark:
         """Take note that what is before `offset` is to be committed."""
         self.advanced = offset
-        self._records = max(
-            self._records, next((total for _, end, total in self._handed if end >= offset), self._total)
-        )
+        self._records = max(self._records, self._counted(offset))
         self._order += 1
         return Mark(self._order, offset, self._records)
+
+    def _counted(self, offset: int) -> int:
+        """Return how many records were handed out before `offset`; those of a batch that it divides count as before it."""
+        counted = self._total
+        for _, end, total in reversed(self._handed):  # the newest first: mostly it is the one that was answered for
+            if end < offset:
+                break
+            counted = total
+        return counted
 
     def land(self, mark: Mark) -> None:
         """Take note that a commit landed."""

@@ -15,6 +15,8 @@ from inbound.channel.reader import Reader
 from inbound.channel.turn import Turns
 
 T = TypeVar("T")
+#: A time that is over, on every clock.
+AT_ONCE = 0.0
 
 
 class Worker:
@@ -36,7 +38,7 @@ class Worker:
             self._lead(step)
         else:
             return step
-        return self._parts.clock.now()
+        return AT_ONCE
 
     def _lead(self, step: Lead) -> None:
         due: float | None = self._parts.clock.now()  # where it raises

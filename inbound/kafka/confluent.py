@@ -107,6 +107,7 @@ class ConfluentClient(LogClient):
         self._limit = fetch_bytes
         self._fetch_bytes = self._largest_fetch = int(self._settings["max.partition.fetch.bytes"])
         self._positions: dict[TopicPartition, int] = {}  # what comes next of each, as far as the caller has it
+        self._topics_read: set[str] = set()  # ever: something may be left of one that is forgotten
         #: Under which leader what is before that was written, if it is known.
         self._epochs: dict[TopicPartition, int] = {}
         #: Nothing of these is taken before the consumer has taken the seek that has it compare the log.
@@ -163,6 +164,7 @@ class ConfluentClient(LogClient):
     ) -> None:
         self._drop([tp for tp in positions if tp in self._positions])
         self._positions.update(positions)
+        self._topics_read.update(tp.topic for tp in positions)
         self._epochs.update(leader_epochs)
         self._stopped.update(positions)  # until librdkafka has taken them: who asked asks again where it does not
         self._fetch(positions)
@@ -278,7 +280,8 @@ class ConfluentClient(LogClient):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
-        self._give_up_silence()
+        if self._answer_by is not None:
+            self._give_up_silence()
         if self._unsought:
             self._seek()
             seconds = min(seconds, SEEK_AGAIN) if self._unsought else seconds
@@ -289,10 +292,11 @@ class ConfluentClient(LogClient):
         if ready:
             self._topics.heard()
             self._hand_on(ready, result)
-        untold = self._paused | self._aside.keys()
-        result.out_of_range = {tp: self._positions[tp] for tp in self._out_of_range - untold}
-        result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in untold}
-        result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in untold}
+        if self._out_of_range or self._diverged or self._unreadable:
+            untold = self._paused | self._aside.keys()
+            result.out_of_range = {tp: self._positions[tp] for tp in self._out_of_range - untold}
+            result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in untold}
+            result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in untold}
         return result
 
     def close(self) -> None:
@@ -321,15 +325,17 @@ class ConfluentClient(LogClient):
             messages = self._without_errors(messages, result)
         ready: dict[TopicPartition, list[Message]] = {}
         grown: set[TopicPartition] = set()
-        one_topic = len({tp.topic for tp in self._positions}) <= 1
-        for key, run in runs(messages, one_topic):
+        for key, run in runs(messages, len(self._topics_read) <= 1):
             tp = TopicPartition(*key)
             if tp in self._positions and tp not in self._unsought:
                 place = ready
                 if tp in self._paused:
                     place = self._aside
                     grown.add(tp)
-                place.setdefault(tp, []).extend(run)
+                if tp in place:
+                    place[tp].extend(run)
+                else:
+                    place[tp] = run
         full = [tp for tp in grown - self._stopped if total_size(self._aside[tp]) > self._limit]
         if full:
             self._consumer.incremental_unassign(_keys(full))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from inbound.instruments import HistogramStatus
 
@@ -30,8 +30,7 @@ NOTES: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """Offsets `first` up to but without `next`, about to be handed to the processor as `records` records.
 
     `commit` is the newest offset that the claim had been answered for by then, whether its commit had landed or was in

@@ -35,19 +35,21 @@ class OpenFile:
         self.torn = False
 
     def append(self, data: bytes) -> None:
-        """Write lines, all or none of them. OSError leaves the file as it was, unless `torn` or `deleted` is set."""
-        status = self._disk.stat(self._fd)  # about 1 us: what goes to a deleted file is lost without any error
-        if status.st_nlink == 0:
+        """Write lines, all or none of them. OSError leaves the file as it was, unless `torn` is set."""
+        written = 0
+        try:
+            while written < len(data):  # a disk that fills up takes a part first and refuses the rest
+                written += self._disk.write(self._fd, data[written:] if written else data)
+        except OSError:
+            self._cut(self._disk.stat(self._fd).st_size - written)
+            raise
+        self.size += len(data)
+
+    def check(self) -> None:
+        """Raise FileNotFoundError, and set `deleted`, if the file is gone: lines go there without any error."""
+        if self._disk.stat(self._fd).st_nlink == 0:
             self.deleted = True
             raise FileNotFoundError(errno.ENOENT, "it was deleted while in use", str(self.path))
-        try:
-            written = self._disk.write(self._fd, data)
-            while written < len(data):  # a disk that fills up takes a part first and refuses the rest
-                written += self._disk.write(self._fd, data[written:])
-        except OSError:
-            self._cut(status.st_size)
-            raise
-        self.size = status.st_size + len(data)
 
     def sync(self) -> None:
         """Make all lines so far survive power loss; OSError means that nobody knows which of them do."""

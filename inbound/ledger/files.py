@@ -75,7 +75,7 @@ class FilesLedger(WrittenLedger):
         wall = self._clock.wall()
         bodies = [self._lines.done(entry, wall) for entry in entries]
         with self._lock:
-            file = self._ready_file()
+            file = self._present_file()
             data = b"".join(self._number_and_write(file, bodies).values())
             last = self._seq
             file.pins += 1
@@ -112,7 +112,7 @@ class FilesLedger(WrittenLedger):
                 self._leave("")
                 return
             try:
-                file = self._ready_file()
+                file = self._present_file()
                 self._number_and_write(file, ())
                 self._write(file, self._end_mark("closed"))
                 file.pins += 1
@@ -153,14 +153,19 @@ class FilesLedger(WrittenLedger):
 
     def _number_and_write(self, file: OpenFile, bodies: Sequence[str]) -> dict[int, bytes]:
         """Give each line the next number and write them. A failed call gives its numbers back: gaps mean loss."""
-        with self._marked(bodies) as marked:
-            lines = {seq: seal(f'{body},"seq":{seq}'.encode()) for seq, body in enumerate(marked, start=self._seq + 1)}
-            try:
-                self._write(file, b"".join(lines.values()))
-            except LedgerError:
-                if file.torn:  # some of the lines may stand in the file: their numbers are used up
-                    self._seq += len(lines)
-                raise
+        if self._lacking:
+            with self._marked(bodies) as marked:
+                return self._write_lines(file, marked)
+        return self._write_lines(file, bodies)
+
+    def _write_lines(self, file: OpenFile, bodies: Sequence[str]) -> dict[int, bytes]:
+        lines = {seq: seal(f'{body},"seq":{seq}'.encode()) for seq, body in enumerate(bodies, start=self._seq + 1)}
+        try:
+            self._write(file, b"".join(lines.values()))
+        except LedgerError:
+            if file.torn:  # some of the lines may stand in the file: their numbers are used up
+                self._seq += len(lines)
+            raise
         self._seq += len(lines)
         self._entries += len(lines)
         return lines
@@ -171,8 +176,8 @@ class FilesLedger(WrittenLedger):
             self._bytes += len(data)
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            if file.deleted or file.torn or not full:  # a full disk is the one failure that the file outlives
-                self._give_up(file, f"write failed: {reason(error)}", in_doubt=file.deleted)
+            if file.torn or not full:  # a full disk is the one failure that the file outlives
+                self._give_up(file, f"write failed: {reason(error)}", in_doubt=False)
             raise self._failed(
                 f"file {file.path}", "could not be written, so the entry is not recorded", error
             ) from error
@@ -189,6 +194,19 @@ class FilesLedger(WrittenLedger):
             self._file.retire()
         self._file = None
         self._why = why
+
+    def _present_file(self) -> OpenFile:
+        """Return the file to write to, which nobody has deleted; else lines since the last fsync go to a fresh one, too.
+
+        Not looked at for each line, as it costs as much as to write one: before a `done` and at a file's end.
+        """
+        file = self._ready_file()
+        try:
+            file.check()
+        except OSError as error:
+            self._give_up(file, reason(error), in_doubt=True)
+            file = self._ready_file()
+        return file
 
     def _ready_file(self) -> OpenFile:
         """Return the file to write to: the current one, the next if that is full, or a fresh one after a failure."""
@@ -209,6 +227,7 @@ class FilesLedger(WrittenLedger):
 
     def _end_full(self, file: OpenFile) -> None:
         try:
+            file.check()
             file.append(self._end_mark("rolled"))
         except OSError as error:
             if file.deleted:

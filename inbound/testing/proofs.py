@@ -49,7 +49,11 @@ def proofs_of(world: Scene, piece: int = 1 << 30) -> dict[TopicPartition, Partit
 def _entries(group: str, name: str, consumer_id: str, ledger: MemoryLedger) -> Iterator[Entry]:
     """Yield what a consumer has noted, as lines of a file."""
     for seq, noted in enumerate(ledger.entries, start=1):
-        members: dict[str, Any] = {name: getattr(noted, name) for name in noted.__dataclass_fields__}
+        members: dict[str, Any] = (
+            noted._asdict()
+            if isinstance(noted, Range)
+            else {name: getattr(noted, name) for name in noted.__dataclass_fields__}
+        )
         kind = members.pop("kind", KINDS.get(type(noted)))
         yield Entry(Path(name), seq, kind, name, seq, group, consumer_id, float(seq), **members)
 
