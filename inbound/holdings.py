@@ -169,11 +169,11 @@ class Holdings:
         """
         for partition in held:
             tp, hearsay = partition.tp, self._hearsay.get(partition.tp)
-            if not self._reader.is_another(partition):
+            if not self._reader.topics.is_another(partition):
                 self._hearsay.pop(tp, None)
             elif hearsay is None:  # one old answer of one broker is not enough
-                self._hearsay[tp] = _Hearsay(self._reader.ask_topics(), self._parts.clock.now())
-            elif self._reader.answered(hearsay.question):
+                self._hearsay[tp] = _Hearsay(self._reader.topics.ask(), self._parts.clock.now())
+            elif self._reader.topics.answered(hearsay.question):
                 del self._hearsay[tp]
                 self._parts.journal.note(
                     "recreated", "the topic was deleted and created anew; what was read of the old one is dropped",
@@ -242,7 +242,7 @@ class Holdings:
         """Claim one partition, and begin to read it. Returns whether it is ours now."""
         if self.leaving or not self._parts.schedule.may_claim(tp) or self.backoff.rests(tp):
             return False
-        meta = self._reader.topics.get(tp.topic)
+        meta = self._reader.topics.found.get(tp.topic)
         topic_id = meta.topic_id if meta is not None else None
         hearsay = self._hearsay.get(tp)
         if hearsay is not None and not self._may_believe(hearsay, topic_id):
@@ -278,11 +278,11 @@ class Holdings:
 
     def _may_believe(self, hearsay: _Hearsay, topic_id: str | None) -> bool:
         """Whether the brokers have answered anew; and, for a topic known as deleted, said so for long enough."""
-        if not self._reader.answered(hearsay.question):
+        if not self._reader.topics.answered(hearsay.question):
             return False
         if topic_id != hearsay.former or self._parts.clock.now() - hearsay.since >= BELIEVE_AFTER:
             return True
-        hearsay.question = self._reader.ask_topics()  # a broker that is behind the times
+        hearsay.question = self._reader.topics.ask()  # a broker that is behind the times
         return False
 
     def _ask_which_topic(self, tp: TopicPartition, error: OtherTopicError, before: _Hearsay | None) -> None:
@@ -291,7 +291,7 @@ class Holdings:
         same = before is not None and before.found == error.found
         since = before.since if before is not None and same else now
         former = error.told if error.former else None
-        self._hearsay[tp] = _Hearsay(self._reader.ask_topics(), since, error.found, former)
+        self._hearsay[tp] = _Hearsay(self._reader.topics.ask(), since, error.found, former)
         log.info("%s; asking them again", error)
 
     def _stop_came(self) -> bool:
@@ -488,7 +488,7 @@ class Holdings:
         Raises:
             TransientError: ZooKeeper did not answer; call it again.
         """
-        known = [TopicPartition(t, p) for t, meta in self._reader.topics.items() for p in range(meta.partitions)]
+        known = [TopicPartition(t, p) for t, meta in self._reader.topics.found.items() for p in range(meta.partitions)]
         cleared = await self._tasks.gather([self.clear_node(tp) for tp in known], "removal of owner nodes")
         if any(not sure and not self.backoff.rests(tp) for tp, sure in zip(known, cleared, strict=True)):
             raise ZkUnavailableError(f"channel {self._parts.name}: some owner nodes may still be ours; looking again")

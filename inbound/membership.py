@@ -206,8 +206,8 @@ class GroupMembership:
         if not registered:
             self._owners.ask(())
             await self.zk_reconnected()
-        now, topics = self._parts.clock.now(), self._reader.topics
-        same = topics == self._looked_with and not any(self._reader.is_another(p) for p in held)
+        now, topics = self._parts.clock.now(), self._reader.topics.found
+        same = topics == self._looked_with and not any(self._reader.topics.is_another(p) for p in held)
         # The guards first, in any case: a watch that is set before the look misses nothing.
         if self._look_at_all_from is None and now >= self._looked_at_all + LOOK_AT_ALL:
             self._look_at_all_from = now + PATIENCE * self._spread
@@ -221,7 +221,7 @@ class GroupMembership:
         """Ask for what the plan will be made of, and learn the pauses meanwhile."""
         self._content = None
         self._looks += 1
-        self._owners.ask(topic for topic in self._reader.topics if topic not in self.resets.closed)
+        self._owners.ask(topic for topic in self._reader.topics.found if topic not in self.resets.closed)
         await self._read_pauses()
         await self.resets.look()
         return True
@@ -230,11 +230,11 @@ class GroupMembership:
 
     async def calc_rebalance(self) -> Plan | None:
         self._look_at = self._look_at_all_from
-        topics = {name: meta.partitions for name, meta in self._reader.topics.items()}
-        if self.leaving or not self._reader.topics_known:
+        topics = {name: meta.partitions for name, meta in self._reader.topics.found.items()}
+        if self.leaving or not self._reader.topics.known:
             return Plan() if self.leaving else None
         for topic, count in topics.items():
-            await self.holdings.ownership.ensure(topic, count, came_later=topic in self._reader.came_later)
+            await self.holdings.ownership.ensure(topic, count, came_later=topic in self._reader.topics.came_later)
         await self.resets.look(topics)
         closed = self.resets.closed
         said = self.report.said()
@@ -315,7 +315,7 @@ class GroupMembership:
         return bool(before and came)
 
     def _size(self) -> str:
-        partitions, members = sum(meta.partitions for meta in self._reader.topics.values()), len(self.members)
+        partitions, members = sum(meta.partitions for meta in self._reader.topics.found.values()), len(self.members)
         return f"{partitions} partitions for {members} member{'' if members == 1 else 's'}"
 
     def _why_claimed(self) -> str:

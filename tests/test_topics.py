@@ -134,7 +134,7 @@ def test_a_batch_of_the_old_topic_is_not_committed_over_the_new_one(world: World
         if batch.records[0].value == b"x" and batch.partition == 2:
             recreate(world)
             publish(world, 4, word=b"new")
-            a.channel.reader._metadata_due = 0
+            a.channel.reader.topics.due = 0
             for _ in range(40):
                 a.channel.reader.run_once()
                 world.clock.advance(0.01)

@@ -396,7 +396,7 @@ class InboundKafkaChannel:
             consumer_id=parts.consumer_id,
             coordinator=described(self._coordinator.registration()),
             registered=membership.registered,
-            topics={name: meta.partitions for name, meta in self.reader.topics.items()},
+            topics={name: meta.partitions for name, meta in self.reader.topics.found.items()},
             members=sorted(m.consumer_id for m in membership.members),
             share=membership.plan.share,
             notices=list(membership.plan.notices),

@@ -13,13 +13,11 @@ from inbound.channel.commit import Pending
 from inbound.channel.log_watch import Watching
 from inbound.channel.partition import Fate, Partition, Place, ReadTo, read_to
 from inbound.channel.parts import Parts
-from inbound.coordinators.topic_ids import same_topic
+from inbound.channel.topics import Topics
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
-from inbound.kafka.base import LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.base import LogClient, LogRange, Poll
 from inbound.topic_partition import TopicPartition
 
-#: How often the topics' partitions are looked up, in seconds.
-METADATA_INTERVAL = 5.0
 #: A poll never waits longer than this, so that a newly claimed partition need not either.
 MAX_POLL = 0.1
 POLL_WHILE_PAUSED = 0.025
@@ -42,12 +40,11 @@ class Reader:
         self._parts = parts
         self._connect = connect
         self._client: LogClient | None = None
-        self._on_topics = on_topics
+        self.topics = Topics(lambda: parts.config, parts.journal, self._command, on_topics)
         self._lock = threading.Lock()
         self._opening: deque[Partition] = deque()
         self._jumps: deque[Partition] = deque()
         self._streams: dict[TopicPartition, Stream] = {}
-        self._metadata_due = 0.0
         self._retry_at = 0.0
         self._look_at = 0.0
         self._look_soon = True  # a command has come, or what came may be too much
@@ -58,14 +55,6 @@ class Reader:
         self._expecting_until = 0.0
         self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
         self._active_at = 0.0  # when something came, or was asked for, last
-        #: What the brokers last said; empty until they answered. Replaced as a whole, read by any thread.
-        self.topics: Mapping[str, TopicMeta] = {}
-        self.came_later: frozenset[str] = frozenset()  # topics that did not exist at an earlier look of ours
-        self.topics_known = False  # whether they ever answered: that no topic exists is an answer, too
-        self._questions = 0  # how often the topics were asked for anew, and up to which question they are answered
-        self._answered = 0
-        self._asking: tuple[int, Callable[[], bool]] | None = None
-        self._told_missing: set[str] = set()
         self.watching = Watching()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
         self._other: Callable[[], LogClient] | None = None  # makes the client that takes the place of this one
@@ -103,25 +92,13 @@ class Reader:
     @property
     def trouble(self) -> str | None:
         """Why records do not come, or not yet by the client that was asked for last; None: they do. Any thread."""
-        if self._client is None or self._other is not None or not self.topics_known:
+        if self._client is None or self._other is not None or not self.topics.known:
             return self.problem or "not connected to Kafka yet"
         return self.problem
-
-    def ask_topics(self) -> int:
-        """Have the brokers asked for their topics again, soon. Returns a number for `answered`. Any thread."""
-        with self._lock:
-            self._questions += 1
-            number = self._questions
-        self._command()
-        return number
 
     def _command(self) -> None:
         self._look_soon = True
         self._parts.schedule.read_soon()
-
-    def answered(self, number: int) -> bool:
-        """Whether `topics` is what the brokers said after that call of `ask_topics`. Any thread."""
-        return self._answered >= number
 
     def stream_of(self, partition: Partition) -> Stream | None:
         """Return what the reader keeps of a partition; None while it does not read it. Any thread, for looking only."""
@@ -132,12 +109,6 @@ class Reader:
     def buffered(self) -> int:
         """How many bytes all buffers take in memory, before the last turn's poll. Any thread."""
         return self._throttle.buffered
-
-    def is_another(self, partition: Partition) -> bool:
-        """Whether the topic was deleted, and created anew, since `partition` was claimed; as far as the brokers said."""
-        meta, own = self.topics.get(partition.tp.topic), partition.topic_id
-        told = meta.topic_id if meta is not None else None
-        return told is not None and own is not None and same_topic(told, own) is False
 
     def close(self) -> None:
         """Close the client; after whoever polls has ended."""
@@ -168,9 +139,9 @@ class Reader:
             self._parts.journal.note("broker-back", "Kafka answers again")
             self.problem = None
         if self._reading:
-            return min(self._metadata_due, now + IDLE_LOOK) if left_alone else self._parts.clock.now()
-        waiting = self._streams or self._opening or self._asking  # what is being opened waits for an answer
-        return min(self._metadata_due, self._parts.clock.now() + MAX_POLL) if waiting else self._metadata_due
+            return min(self.topics.due, now + IDLE_LOOK) if left_alone else self._parts.clock.now()
+        waiting = self._streams or self._opening or self.topics.asking  # what is being opened waits for an answer
+        return min(self.topics.due, self._parts.clock.now() + MAX_POLL) if waiting else self.topics.due
 
     def _look_around(self, now: float) -> None:
         """Do what is to be done between two polls, for all partitions."""
@@ -178,7 +149,7 @@ class Reader:
         try:
             if self._client is None:
                 self._client = self._connect()
-            self._refresh_topics(now)
+            self.topics.refresh(self._client, now)
             if self._read_on:
                 self._go_on()
             self._forget(self._left())
@@ -202,8 +173,9 @@ class Reader:
         client, self._client = self._client, None
         if client is not None:
             client.close()
-        self._connect, self._asking, self._read_on = connect, None, bool(self._streams)
-        self._retry_at = self._metadata_due = 0.0
+        self._connect, self._read_on = connect, bool(self._streams)
+        self._retry_at = 0.0
+        self.topics.restart()
         self._throttle.another_client()
 
     def _go_on(self) -> None:
@@ -218,7 +190,7 @@ class Reader:
     def _poll(self, now: float, seconds: float) -> bool:
         """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
         assert self._client is not None
-        asking = self.some_paused or self._opening or self._asking
+        asking = self.some_paused or self._opening or self.topics.asking
         idle = self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER
         # What is paused can only be resumed between two polls.
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
@@ -240,36 +212,6 @@ class Reader:
         if self.problem is None:
             self._parts.journal.note("broker-away", f"{error}; trying again every {RETRY} s", level=logging.WARNING)
         self.problem = str(error)
-
-    def _refresh_topics(self, now: float) -> None:
-        assert self._client is not None
-        if self._asking is None and self._questions > self._answered:
-            self._asking = (self._questions, self._client.ask_topics())
-        answer = self._asking
-        if answer is not None and answer[1]():
-            self._asking = None
-        else:
-            answer = None
-        if now < self._metadata_due and answer is None:
-            return
-        config = self._parts.config
-        found = dict(self._client.topics(config.topics or (), config.topics_pattern))
-        self._metadata_due = now + (METADATA_INTERVAL if found else RETRY)
-        missing = set(config.topics or ()) - set(found)
-        if missing - self._told_missing:
-            self._parts.journal.note(
-                "topic-missing", f"topic {', '.join(sorted(missing))} does not exist on these brokers; create it, or correct "
-                "`topics`; looking again", level=logging.WARNING,
-            )  # fmt: skip
-        self._told_missing = missing
-        changed = found != self.topics or not self.topics_known
-        if self.topics_known:
-            self.came_later |= set(found) - set(self.topics)
-        self.topics, self.topics_known = found, True
-        if answer is not None:
-            self._answered = answer[0]
-        if changed or answer is not None:
-            self._on_topics()
 
     # -- which partitions --------------------------------------------------------------------------------------------
 
@@ -416,7 +358,9 @@ class Reader:
                 self._jumps.popleft()
 
     def _may_be_read(self, stream: Stream) -> bool:
-        return stream.outside is None and stream.partition.problem is None and not self.is_another(stream.partition)
+        return (
+            stream.outside is None and stream.partition.problem is None and not self.topics.is_another(stream.partition)
+        )
 
     # -- what came ---------------------------------------------------------------------------------------------------
 
@@ -511,8 +455,10 @@ class Reader:
     def _is_same_topic(self, stream: Stream) -> bool:
         """Whether the topic is the one that was claimed, as the brokers say now: before anything is called truncation."""
         if stream.question is None and stream.partition.topic_id is not None:
-            stream.question = self.ask_topics()
-        if stream.question is not None and not self.answered(stream.question):
+            stream.question = self.topics.ask()
+        if stream.question is not None and not self.topics.answered(stream.question):
             return False
-        known = self.topics.get(stream.partition.tp.topic) is not None
-        return known and not self.is_another(stream.partition)  # else the controller releases it, or claims it anew
+        known = self.topics.found.get(stream.partition.tp.topic) is not None
+        return known and not self.topics.is_another(
+            stream.partition
+        )  # else the controller releases it, or claims it anew

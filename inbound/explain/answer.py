@@ -59,7 +59,7 @@ def answers(
     tp = question.tp
     asked = [c for c in channels if question.channel in (None, c.name)]
     concerned = [c for c in asked if c.parts.schedule.get(tp) is not None or c.parts.journal.of(tp)]
-    reading = [c for c in asked if tp.topic in c.reader.topics or tp.topic in c.parts.config.topics]
+    reading = [c for c in asked if tp.topic in c.reader.topics.found or tp.topic in c.parts.config.topics]
     return [_answer(c, detector, question) for c in concerned or reading]
 
 

@@ -96,7 +96,7 @@ class View:
             and stream is not None
             and not stream.paused
             and partition.tp not in reader.watching.unled
-            and partition.tp.topic in reader.topics
+            and partition.tp.topic in reader.topics.found
             and (self.waits(partition.tp) or _AT_REST)[0] == "rate"
             and self._parts.pausing.allows()
         )
@@ -152,7 +152,7 @@ class View:
         if self._facts is None:
             self._facts = self._make()
         facts, reader = self._facts, self._channel.reader
-        if reader.topics_known and tp.topic not in reader.topics:
+        if reader.topics.known and tp.topic not in reader.topics.found:
             return _without_topic(facts)
         return facts
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from inbound.channel import failure_policy as failures
-from inbound.channel import reader, schedule
+from inbound.channel import schedule, topics
 from inbound.channel.back_pressure import Stream, Throttle
 from inbound.channel.commit import Pending
 from inbound.channel.out_of_range import OutOfRange
@@ -48,7 +48,7 @@ def _ids_compared_as_text(plant: Plant) -> None:
         return one == other
 
     plant.around(kafka, "canonical", as_it_stands)
-    for module in (nodes, ownership, reader, judge):
+    for module in (nodes, ownership, topics, judge):
         plant.around(module, "same_topic", same)
 
 

@@ -10,7 +10,7 @@ import inbound.coordinators.dynamic as dynamic
 import inbound.coordinators.members as members
 from inbound.channel.out_of_range import OutOfRange
 from inbound.channel.partition import Fate, Partition
-from inbound.channel.reader import Reader
+from inbound.channel.topics import Topics
 from inbound.coordinators.assignment import share
 from inbound.coordinators.base import GroupView, Member, Plan
 from inbound.coordinators.claim import Claim
@@ -153,11 +153,11 @@ def _topics_by_name(plant: Plant) -> None:
         claimed: Claim | None = await original(self, tp, dead, None)
         return claimed
 
-    def is_another(original: Original, self: Reader, partition: Partition) -> bool:
+    def is_another(original: Original, self: Topics, partition: Partition) -> bool:
         return False
 
     plant.around(Ownership, "claim", claim)
-    plant.around(Reader, "is_another", is_another)
+    plant.around(Topics, "is_another", is_another)
 
 
 def _strangers_count(plant: Plant) -> None:
