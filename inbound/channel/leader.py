@@ -164,9 +164,9 @@ class Leading:
     def _wait(self, worker: object, now: float, until: float) -> float:
         """Let a worker wait. Only who stands by looks again by itself, for all of them."""
         self._idle.add(worker)
-        if self.computing:
+        if self.computing and now < self._worked_at + GRACE:
             # Else each partition that becomes due would wake it, only to find that the one that delivers has come back.
-            until = min(until, now + GRACE) if now < self._worked_at + GRACE else until
+            until = min(until, now + GRACE)
         if self._standby is None or until < self._until or self._until < now - GRACE:  # the last: it has ended
             self._standby, self._until = worker, until
             return until
@@ -174,5 +174,7 @@ class Leading:
 
     def _quick_until(self, now: float) -> float | None:
         """Return until when a worker's turn counts as one that it soon comes back from; None: nobody is in such a turn."""
-        newest = max(self._turns.values(), default=-NEVER)
-        return newest + GRACE if now < newest + GRACE else None
+        if not self._turns:
+            return None
+        until = max(self._turns.values()) + GRACE
+        return until if now < until else None

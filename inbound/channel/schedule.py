@@ -175,16 +175,15 @@ class Schedule:
         time at which it is to ask again (`NEVER`: when it is woken).
         """
         with self._lock:
-            now = self._clock.now()
-            while self._heap and not self._is_current(self._heap[0]):
-                heapq.heappop(self._heap)
-            head = self._heap[0] if self._heap else None
-            instead = self._leading.next_of(worker, now, head[0] if head is not None else NEVER)
+            now, heap = self._clock.now(), self._heap
+            while heap and not self._is_current(heap[0]):
+                heapq.heappop(heap)
+            instead = self._leading.next_of(worker, now, heap[0][0] if heap else NEVER)
             if instead is not None:
                 return instead
-            _, _, partition = heapq.heappop(self._heap)
+            _, _, partition = heapq.heappop(heap)
             partition.move(Step.TAKE)
-            self._leading.took(now, bool(self._heap))
+            self._leading.took(now, bool(heap))
             return partition
 
     def end_turn(self, worker: object, cpu: float = 0.0, elapsed: float = 0.0) -> None:
@@ -377,13 +376,19 @@ class Schedule:
             self._push(partition, now)
 
     def _push(self, partition: Partition, due: float) -> None:
-        if partition.fate is not Fate.KEEP or (partition.paused_since is not None) != self._paused:
-            # The second is looked at here, and not once when the channel is paused: a partition that is with a worker
-            # or the committer then has it seen to when it comes back, from wherever.
-            due = min(due, self._clock.now())
-        if partition.finished is not None or partition.callbacks or self._is_outdated(partition):
-            due = min(due, self._clock.now())
-        due = min(due, partition.commit_due)  # whatever it waits for: a pause, a rest, records
+        now = self._clock.now()
+        if due > now and (
+            partition.fate is not Fate.KEEP
+            # Looked at here, and not once when the channel is paused: a partition that is with a worker or the committer
+            # then has it seen to when it comes back, from wherever.
+            or (partition.paused_since is not None) != self._paused
+            or partition.finished is not None
+            or partition.callbacks
+            or self._is_outdated(partition)
+        ):
+            due = now
+        if partition.commit_due < due:  # whatever it waits for: a pause, a rest, records
+            due = partition.commit_due
         partition.due = due
         partition.ticket = next(self._tickets)
         if due < NEVER:
@@ -392,7 +397,7 @@ class Schedule:
                 # Hurried before they were due: each idle spell leaves one that is due after `idle_time`.
                 self._heap = [entry for entry in self._heap if self._is_current(entry)]
                 heapq.heapify(self._heap)
-            self._leading.becomes_due(self._clock.now(), due)
+            self._leading.becomes_due(now, due)
 
     def _is_current(self, entry: tuple[float, int, Partition]) -> bool:
         _, ticket, partition = entry

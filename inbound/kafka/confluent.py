@@ -77,7 +77,7 @@ class ConfluentClient(LogClient):
         fetch_wait: float = 0.1,
         fetch_bytes: int = MIB,
         prefetch_bytes: int = 64 * MIB,
-        max_poll_records: int = 500,
+        max_poll_records: int = 1000,
     ) -> None:
         """Begin to connect.
 
