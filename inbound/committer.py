@@ -97,7 +97,7 @@ class Committer:
             pending.stand_for(waiting)
             self._queue[pending.partition] = pending
         else:
-            waiting.stand_for(pending)
+            waiting.to_tell = pending.to_tell + waiting.to_tell  # it was never sent: nothing else is known by it
 
     def forget(self, parts: Parts) -> None:
         """Send nothing more for a channel that is closed: its ledger is, too. Any thread."""
@@ -174,6 +174,9 @@ class Committer:
                     discarded.append(self._queue.pop(partition))
                 elif pending.first and partition.place is not Place.STARTING:
                     # Given up before it had begun: nothing of it may land once its owner node is gone.
+                    del self._queue[partition]
+                elif pending.mark.order <= partition.window.landed_order:
+                    # 1. It was marked; 2. a newer one was sent; 3. it was handed in; 4. the newer one has landed.
                     del self._queue[partition]
                 elif partition.fence.session == session and pending.not_before <= now:
                     ready.append(pending)

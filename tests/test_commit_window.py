@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from inbound.commits import Pending
 from inbound.coordinators.zookeeper import SetData
+from inbound.errors import ZkAmbiguousError
 from inbound.ledger.base import Settled
 from inbound.partition import Partition
 from inbound.processors.base import BatchEventProcessor
@@ -224,8 +226,6 @@ def test_an_answer_that_is_late_is_waited_for_and_the_next_write_is_no_larger() 
 
 def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> None:
     """1. What was finished later is marked; 2. a worker has the next answer committed; 3. the first one is handed in."""
-    from inbound.commits import Pending
-
     stage = Stage()
     parts, partition = stage.consumer.channel.parts, stage.partition
     stage.work()
@@ -240,6 +240,41 @@ def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> N
     parts.committer.submit(Pending(parts, partition, older))
     stage.world.run(1)
     assert stage.world.commits() == {0: MANY}
+
+
+def test_a_commit_that_comes_while_a_newer_one_is_in_flight_is_not_sent_after_it() -> None:
+    """The commit would go back, and what waits until the newest one has landed would wait for ever."""
+    stage = Stage()
+    parts, partition = stage.consumer.channel.parts, stage.partition
+    stage.work()
+    stage.world.run(1)
+    older = partition.window.advance(7)
+    newer = partition.window.advance(MANY)
+    parts.committer.submit(Pending(parts, partition, newer))
+    parts.committer.run_once()
+    in_flight = parts.committer._call is not None
+    parts.committer.submit(Pending(parts, partition, older))
+    stage.world.run(1)
+    assert (in_flight, stage.world.commits(), partition.window.settled) == (True, {0: MANY}, True)
+
+
+def test_a_commit_that_comes_late_does_not_make_a_newer_one_forget_that_it_went_without_an_answer() -> None:
+    """What was sent before may still execute: the epoch has to be read, and moved on, before anything is sent again."""
+    stage = Stage()
+    parts, partition = stage.consumer.channel.parts, stage.partition
+    committer = parts.committer
+    stage.work()
+    stage.world.run(1)
+    older = partition.window.advance(7)
+    newer = partition.window.advance(MANY)
+    committer.submit(Pending(parts, partition, newer))
+    committer.run_once()
+    assert committer._call is not None
+    committer._call.fail(ZkAmbiguousError("the connection was lost"))
+    committer.run_once()
+    committer.submit(Pending(parts, partition, older))
+    waits = committer._queue[partition]
+    assert (waits.offset, waits.unanswered, waits.unread) == (MANY, MANY, True)
 
 
 def test_a_closed_channel_has_nothing_more_sent() -> None:
