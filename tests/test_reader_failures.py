@@ -90,6 +90,23 @@ def test_a_partition_whose_buffer_was_full_is_read_on_although_the_client_raises
     assert (offsets(processor), client(world).brought) == (list(range(440)), False)
 
 
+def test_what_came_with_a_poll_is_delivered_although_the_client_raises_while_another_partition_is_left_alone() -> None:
+    """It is idle, so nobody looks at it: it has to be made due before the client is asked to pause the one that was cut."""
+    world = World()
+    world.kafka.tells_epochs = False
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"x"] * 3)
+    processor = Recording()
+    world.join("a", processor, idle_time=1.0)
+    world.run(10)
+    world.kafka.truncate("orders", 1, 1)
+    world.kafka.publish("orders", 0, [b"x"])
+    client(world).fail_next("pause", AWAY)
+    world.run(5)
+    assert [offset for tp, offset in processor.seen if tp.partition == 0] == [0, 1, 2, 3]
+
+
 def test_a_new_client_is_not_told_to_forget_what_it_never_read(world: World) -> None:
     """The settings of Kafka change while a partition is given up: the others are read on."""
     world.kafka.create_topic("orders", 2)

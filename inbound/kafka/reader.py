@@ -412,10 +412,6 @@ class Reader:
             chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
             if fetched.records and stream.partition.buffer.add(chunk, stream.generation):
                 ready.append(stream.partition)
-        for tp, offset in poll.out_of_range.items():
-            self._set_outside(tp, Outside(offset))
-        for tp, end in poll.diverged.items():
-            self._diverged(tp, end)
         for tp, unreadable in poll.unreadable.items():
             stream = self._streams.get(tp)
             # The next client may read it: it is asked for with other bounds, perhaps.
@@ -429,8 +425,12 @@ class Reader:
         for tp, error in poll.failed.items():
             if (stream := self._streams.get(tp)) is not None:
                 stream.fails(error, self._parts.journal)
-        if ready:
+        if ready:  # before anything is asked of the client, which may raise: nobody else makes them due
             self._parts.schedule.feed(ready)
+        for tp, offset in poll.out_of_range.items():
+            self._set_outside(tp, Outside(offset))
+        for tp, end in poll.diverged.items():
+            self._diverged(tp, end)
         if again:
             self._read(again)
 
