@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inbound import Batch, BatchResponse, TopicPartition
@@ -105,6 +107,35 @@ def test_what_came_with_a_poll_is_delivered_although_the_client_raises_while_ano
     client(world).fail_next("pause", AWAY)
     world.run(5)
     assert [offset for tp, offset in processor.seen if tp.partition == 0] == [0, 1, 2, 3]
+
+
+def test_a_client_that_raises_while_it_is_closed_is_replaced_all_the_same(world: World, monkeypatch: Any) -> None:
+    """Else one with the old settings would be made, that reads nothing of what was read before."""
+    publish(world, 1)
+    processor = start(world)
+
+    def close() -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(client(world), "close", close)
+    world.consumers["a"].channel.reader.reconnect(others := Clients(world))
+    with pytest.raises(ValueError, match="a defect"):
+        world.run(1)
+    publish(world, 1)
+    world.run(1)
+    assert (others.made, offsets(processor)) == (1, [0, 1])
+
+
+class Clients:
+    """Makes clients, and counts them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.made = 0
+
+    def __call__(self) -> FakeLogClient:
+        self.made += 1
+        return self._world.kafka.client()
 
 
 def test_a_new_client_is_not_told_to_forget_what_it_never_read(world: World) -> None:

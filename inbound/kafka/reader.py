@@ -178,11 +178,11 @@ class Reader:
             connect, self._other = self._other, None
         assert connect is not None
         client, self._client = self._client, None
-        if client is not None:
-            client.close()
         self._connect, self._asking, self._read_on = connect, None, bool(self._streams)
         self._retry_at = self._metadata_due = 0.0
         self._throttle.another_client()
+        if client is not None:
+            client.close()  # at the end: it may raise
 
     def _go_on(self) -> None:
         assert self._client is not None
