@@ -138,6 +138,32 @@ class Clients:
         return self._world.kafka.client()
 
 
+@pytest.mark.parametrize("verb", ["poll", "unled"])
+def test_what_a_poll_had_in_hand_is_read_again_if_it_raises_what_nobody_expects(
+    world: World, monkeypatch: Any, verb: str
+) -> None:
+    """Its position is behind that already: what comes next would be delivered in its place, and the commit pass it."""
+    publish(world, 1)
+    processor = start(world)
+    reading, failing = client(world), [True]
+    original = getattr(reading, verb)
+
+    def fail(*arguments: Any) -> Any:
+        answer = original(*arguments)
+        if failing and reading.brought:
+            failing.clear()
+            raise ValueError("a defect")
+        return answer
+
+    monkeypatch.setattr(reading, verb, fail)
+    publish(world, 1)
+    with pytest.raises(ValueError, match="a defect"):
+        world.run(1)
+    publish(world, 1)
+    world.run(2)
+    assert (failing, offsets(processor), world.commits()) == ([], [0, 1, 2], {0: 3})
+
+
 def test_a_new_client_is_not_told_to_forget_what_it_never_read(world: World) -> None:
     """The settings of Kafka change while a partition is given up: the others are read on."""
     world.kafka.create_topic("orders", 2)

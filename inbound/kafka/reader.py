@@ -62,7 +62,8 @@ class Reader:
         self.watching = Watching()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
         self._other: Callable[[], LogClient] | None = None  # makes the client that takes the place of this one
-        self._read_on = False  # the client is new: partitions are to be read on where the one before was
+        self._read_on = False  # partitions are to be read on where they are: the client is new, or may have lost something
+        self._reconnected = False  # it is new
 
     # -- called by others --------------------------------------------------------------------------------------------
 
@@ -178,7 +179,8 @@ class Reader:
             connect, self._other = self._other, None
         assert connect is not None
         client, self._client = self._client, None
-        self._connect, self._asking, self._read_on = connect, None, bool(self._streams)
+        self._connect, self._asking = connect, None
+        self._read_on = self._reconnected = bool(self._streams)
         self._retry_at = self._metadata_due = 0.0
         self._throttle.another_client()
         if client is not None:
@@ -186,12 +188,16 @@ class Reader:
 
     def _go_on(self) -> None:
         assert self._client is not None
-        for tp in self._left():  # this client has not heard of them
-            del self._streams[tp]
+        if self._reconnected:
+            for tp in self._left():  # this client has not heard of them
+                del self._streams[tp]
+        else:
+            self._forget(self._left())
         self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
-        self._read_on = False
-        self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
+        reconnected, self._read_on, self._reconnected = self._reconnected, False, False
+        if reconnected:
+            self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
 
     def _poll(self, now: float, seconds: float) -> bool:
         """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
@@ -202,15 +208,21 @@ class Reader:
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
             longest = POLL_WHILE_EXPECTING
-        if idle:
-            polled = self._client.poll(0.0, self._parts.schedule.read_soon)
-        else:
-            polled = self._client.poll(min(longest, seconds, self._parts.config.reader.idle_wait))
-        self.watching.look_at_leaders(self._client, now)
+        try:
+            if idle:
+                polled = self._client.poll(0.0, self._parts.schedule.read_soon)
+            else:
+                polled = self._client.poll(min(longest, seconds, self._parts.config.reader.idle_wait))
+        except BrokerUnavailableError:
+            raise
+        except BaseException:
+            self._read_on = True  # a defect: what it had in hand is lost, and its positions may be behind that
+            raise
         told = polled.fetched or polled.out_of_range or polled.diverged or polled.failed
         if told or (idle and not polled.will_wake):
             self._active_at = self._parts.clock.now()
         self._feed(polled)
+        self.watching.look_at_leaders(self._client, now)
         return polled.will_wake
 
     def _unavailable(self, error: BrokerUnavailableError) -> None:
