@@ -78,6 +78,25 @@ def test_a_partition_that_is_opened_again_is_read_although_the_client_raises_whe
     assert offsets(successor) == [1, 2, 3]
 
 
+def test_claims_begin_although_the_client_raises_while_one_is_left_alone_that_begins_outside_its_log() -> None:
+    """Neither that one, nor what is opened with it, waits for the reader for ever."""
+
+    class Beyond(Recording):
+        def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+            return 1 if partition.partition else 100
+
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"x"] * 3)
+    processor = Beyond()
+    a = world.join("a", processor, on_truncation="earliest")
+    world.run_until(lambda: bool(a.log_clients), within=4)
+    client(world).fail_next("pause", AWAY)
+    world.run(10)
+    assert sorted((tp.partition, offset) for tp, offset in processor.seen) == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
+
+
 @pytest.mark.parametrize("verb", ["pause", "resume"])
 def test_a_partition_whose_buffer_was_full_is_read_on_although_the_client_raises(world: World, verb: str) -> None:
     """What the reader believes of a partition is what the client was told."""

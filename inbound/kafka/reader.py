@@ -322,13 +322,14 @@ class Reader:
                 partition.position = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
+        outside = []
         for partition in resolved:
             limits = ranges[partition.tp]
             if partition.given_start is not None:
                 self._note_start(partition)
             if not limits.start <= partition.position <= limits.end:
-                self._set_outside(partition.tp, Outside(partition.position))
                 self._parts.schedule.start(partition)  # not committed: the worker will be told why
+                outside.append(partition)
                 continue
             partition.given_start = None
             if partition.position == limits.start and partition.info is not None:
@@ -339,6 +340,8 @@ class Reader:
             mark = self._parts.schedule.advance(partition, partition.position)
             if mark is not None:
                 self._parts.committer.submit(Pending(self._parts, partition, mark, first=True))
+        for partition in outside:  # at the end, as the client may raise: it tells of these with the next poll, too
+            self._set_outside(partition.tp, Outside(partition.position))
 
     def _note_start(self, partition: Partition) -> None:
         given, committed = partition.given_start, partition.committed
