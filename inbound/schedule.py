@@ -333,8 +333,8 @@ class Schedule:
     def landed(self, partition: Partition, mark: Mark, callbacks: Iterable[Callable[[], object]]) -> None:
         """A commit of a partition has landed; the callbacks are for it, before its next one."""
         with self._lock:
+            partition.callbacks.extend(callbacks)  # first: who sees, without the lock, that it has settled sees these, too
             partition.window.land(mark)
-            partition.callbacks.extend(callbacks)
             self._look_at_settling(partition, self._clock.now())
             if partition.place is Place.SCHEDULED:  # for the callbacks, or for the room that there is now
                 self.hurry([partition])

@@ -371,7 +371,12 @@ class Turns:
         return not self._gives_starts or (partition.placed and partition.given_start is None)
 
     async def _last_commit(self, partition: Partition) -> int | None:
-        """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing."""
+        """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing.
+
+        1. The turn finds no callback that waits; 2. the last commit lands; 3. the turn finds that all has settled. The
+        processor is told of that commit first.
+        """
+        await self._callbacks.run_waiting(partition)
         outcome = await self._callbacks.answer(
             partition,
             "on_stream_termination",

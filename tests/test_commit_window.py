@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from inbound.commits import Pending
 from inbound.coordinators.zookeeper import SetData
@@ -158,6 +162,38 @@ def test_a_release_waits_until_what_is_on_its_way_has_landed() -> None:
     stage.world.leave("a", within=5)
     names = [call[0] for call in stage.processor.calls]
     assert (names, stage.world.commits()) == (["processed"] * 6 + ["termination"], {0: MANY})
+
+
+class Looked(deque[Any]):
+    """What waits for a partition; something happens right after somebody has seen that there is nothing."""
+
+    then: Callable[[], object] | None = None
+
+    def __bool__(self) -> bool:
+        then, self.then = (None, self.then) if len(self) else (self.then, None)
+        if then is not None:
+            then()
+            return False
+        return len(self) > 0
+
+
+@pytest.mark.parametrize("end", ["release", "exchange"])
+def test_a_commit_that_lands_while_a_turn_begins_is_told_before_the_partition_goes(end: str) -> None:
+    """1. The turn finds no callback that waits; 2. the last commit lands; 3. the turn finds that all has settled."""
+    stage = Stage()
+    stage.work()
+    partition, channel = stage.partition, stage.consumer.channel
+    if end == "release":
+        channel.membership.holdings.release(partition)
+    else:
+        channel.exchange(Recording(), {})
+    channel.parts.committer.run_once()
+    stage.world.ensemble.deliver_all()
+    partition.callbacks = looked = Looked(partition.callbacks)
+    looked.then = channel.parts.committer.run_once
+    channel.workers[0].run_once()
+    stage.world.run(2)
+    assert [call[0] for call in stage.processor.calls] == ["processed"] * 6 + ["termination"]
 
 
 def test_what_was_advanced_is_committed_although_the_partition_was_abandoned() -> None:
