@@ -242,6 +242,15 @@ class Schedule:
                 due = min(due, self._clock.now())
             self.put_back(partition, due)
 
+    def await_commit(self, partition: Partition, seen: int) -> None:
+        """Schedule a partition that has no room until a commit lands; `seen` is the order of the last one when that was asked.
+
+        1. The processor says that there is no room; 2. a commit lands, which does not make a running partition due; 3. the
+        worker puts it back.
+        """
+        with self._lock:
+            self.put_back(partition, NEVER if partition.window.landed_order == seen else self._clock.now())
+
     def advance(self, partition: Partition, offset: int) -> Mark | None:
         """Take note that the worker of a partition has `offset` committed. Returns what to hand in; None: it was abandoned.
 
@@ -333,7 +342,7 @@ class Schedule:
     def landed(self, partition: Partition, mark: Mark, callbacks: Iterable[Callable[[], object]]) -> None:
         """A commit of a partition has landed; the callbacks are for it, before its next one."""
         with self._lock:
-            partition.callbacks.extend(callbacks)  # first: who sees, without the lock, that it has settled sees these, too
+            partition.callbacks.extend(callbacks)  # first: who sees, without the lock, that it has settled sees these
             partition.window.land(mark)
             self._look_at_settling(partition, self._clock.now())
             if partition.place is Place.SCHEDULED:  # for the callbacks, or for the room that there is now

@@ -58,6 +58,7 @@ class Turns:
         """
         parts = self._parts
         room: int | None = None
+        landed = partition.window.landed_order
         if partition.served_by is None:
             partition.served_by = parts.processor
         if partition.fate is Fate.DROP:
@@ -99,7 +100,7 @@ class Turns:
         elif partition.buffer and not partition.window.is_open(limit := self._outcomes.limit(partition)):
             parts.schedule.settle(partition, within=limit)
         elif self._has_room and partition.buffer and not (room := self._room(partition)):
-            parts.schedule.put_back(partition, NEVER)  # a commit that lands, or news of the reader, makes it due
+            parts.schedule.await_commit(partition, landed)  # news of the reader make it due, too
         elif (cut := self._cut(partition, room)) is not None:
             return await self._hand_out(partition, cut)
         else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from inbound import Context
 from inbound.commits import Pending
 from inbound.coordinators.zookeeper import SetData
 from inbound.errors import ZkAmbiguousError
@@ -194,6 +195,41 @@ def test_a_commit_that_lands_while_a_turn_begins_is_told_before_the_partition_go
     channel.workers[0].run_once()
     stage.world.run(2)
     assert [call[0] for call in stage.processor.calls] == ["processed"] * 6 + ["termination"]
+
+
+class Roomy(Recording):
+    """Takes four records beyond the commit; something happens while it says that there is no room."""
+
+    taken = 0
+    meanwhile: Callable[[], object] | None = None
+
+    def open(self, context: Context) -> None:
+        self.context = context
+
+    def room(self, partition: TopicPartition, committed: int) -> int | None:
+        left = max(0, committed + 4 - self.taken)
+        if not left and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return left
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        super().on_next_batch(batch)
+        self.batch, self.taken = batch, batch.next_offset
+        return BatchResponse.next()
+
+
+def test_a_commit_that_lands_while_the_processor_says_that_it_has_no_room_makes_room() -> None:
+    """All that it took is finished then: nothing else would have the partition looked at again."""
+    stage = Stage(processor := Roomy())
+    taken = stage.work()
+    processor.context.advance(processor.batch, 4)
+    committer = stage.consumer.channel.parts.committer
+    committer.run_once()
+    stage.world.ensemble.deliver_all()
+    processor.meanwhile = committer.run_once
+    stage.world.kafka.publish("orders", 0, [b"x"])
+    assert (taken, stage.work(), processor.meanwhile) == ([0, 1, 2, 3], list(range(8)), None)
 
 
 def test_what_was_advanced_is_committed_although_the_partition_was_abandoned() -> None:

@@ -62,7 +62,7 @@ class Reader:
         self.watching = Watching()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
         self._other: Callable[[], LogClient] | None = None  # makes the client that takes the place of this one
-        self._read_on = False  # partitions are to be read on where they are: the client is new, or may have lost something
+        self._read_on = False  # partitions are to be read on where they are: the client is new, or has lost something
         self._reconnected = False  # it is new
 
     # -- called by others --------------------------------------------------------------------------------------------
