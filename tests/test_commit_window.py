@@ -165,6 +165,35 @@ def test_a_release_waits_until_what_is_on_its_way_has_landed() -> None:
     assert (names, stage.world.commits()) == (["processed"] * 6 + ["termination"], {0: MANY})
 
 
+class Beginning(Recording):
+    """Says where claims begin."""
+
+    def __init__(self, start: int | None) -> None:
+        super().__init__()
+        self.start = start
+
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+        return self.start
+
+
+def test_a_successor_that_begins_further_back_has_the_same_window() -> None:
+    """What is handed out again counts anew: it is not what has landed before."""
+    stage = Stage(Beginning(None), max_uncommitted_records=5)
+    stage.world.run(5)
+    before, successor = stage.world.commits(), Beginning(0)
+    channel = stage.consumer.channel
+    channel.exchange(successor, {})
+    stage.world.run_until(lambda: stage.world.commits() == {0: 0}, within=5)
+    for _ in range(9):
+        if successor.seen:
+            break
+        channel.parts.committer.run_once()
+        channel.reader.run_once()
+        channel.workers[0].run_once()
+    stage.work()
+    assert (before, [offset for _, offset in successor.seen]) == ({0: MANY}, [0, 1, 2, 3, 4, 5])
+
+
 class Looked(deque[Any]):
     """What waits for a partition; something happens right after somebody has seen that there is nothing."""
 

@@ -303,6 +303,7 @@ class Reader:
             (known if as_committed else unknown).append(partition)
         for partition in known:
             partition.position, partition.given_start = partition.committed or 0, None
+            partition.window.go_back(partition.position)
         self._read_from_position(known)
         for partition in known:
             self._parts.schedule.start(partition)
@@ -320,6 +321,7 @@ class Reader:
             else:
                 latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
                 partition.position = limits.end if latest else limits.start
+            partition.window.go_back(partition.position)  # where another processor says where to begin
             resolved.append(partition)
         self._read_from_position(resolved)
         outside = []
