@@ -293,7 +293,10 @@ class Schedule:
             partition.move(Step.GIVE_UP)
 
     def void_handle(self, partition: Partition) -> None:
-        """Take no notice from now on of what is still finished of the batches handed out so far: the log was cut."""
+        """Take no notice from now on of what is still finished of the batches handed out so far.
+
+        The log was cut, or another processor has taken over and reads on from the commit.
+        """
         with self._lock:
             partition.handle, partition.finished = Handle(partition), None
 

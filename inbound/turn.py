@@ -150,6 +150,7 @@ class Turns:
         partition.idle_since, partition.idle_told = None, False
         partition.paused_since = None  # the new one is told, too
         partition.take_deferred()
+        self._parts.schedule.void_handle(partition)  # what the one before finishes from now on is read again
         if partition.committed is not None and partition.position != partition.committed:
             self._parts.note(
                 "revert", partition.tp, partition.fence.epoch, from_=partition.position, to=partition.committed,
