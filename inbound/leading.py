@@ -121,6 +121,11 @@ class Leading:
         self._leader = None
         self._read_at = 0.0 if self._again else at
 
+    def fail_lead(self, now: float) -> None:
+        """The leader has raised, and comes back later than others can: one of them polls, and delivers what it got."""
+        self.end_lead(now)
+        self._need(now, now)
+
     # -- who is woken --------------------------------------------------------------------------------------------------
 
     def becomes_due(self, now: float, at: float) -> None:

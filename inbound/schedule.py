@@ -199,6 +199,11 @@ class Schedule:
         with self._lock:
             self._leading.end_lead(at)
 
+    def fail_lead(self) -> None:
+        """The leader has raised, and does not come back for a while."""
+        with self._lock:
+            self._leading.fail_lead(self._clock.now())
+
     @property
     def full(self) -> bool:
         """Whether as many callbacks are under way as there may be at a time. Any thread."""

@@ -39,11 +39,13 @@ class Worker:
         return self._parts.clock.now()
 
     def _lead(self, step: Lead) -> None:
-        due: float | None = self._parts.clock.now()  # where it raises
+        schedule = self._parts.schedule
         try:
             due = self._reader.run_once(step.seconds)
-        finally:
-            self._parts.schedule.end_lead(NEVER if due is None else due)
+        except BaseException:
+            schedule.fail_lead()
+            raise
+        schedule.end_lead(NEVER if due is None else due)
 
     def _serve(self, partition: Partition) -> None:
         self._serving = partition
