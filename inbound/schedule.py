@@ -36,6 +36,8 @@ class Schedule:
         self._partitions: dict[TopicPartition, Partition] = {}
         #: Callbacks that outlived their partition; a claim of it waits for them.
         self._abandoned: dict[TopicPartition, Partition] = {}
+        #: Whose processors were not told that a partition went: it was given up while no callback ran.
+        self._untold: dict[TopicPartition, object] = {}
         #: Called, under the lock, when one of those has ended: the partition can be claimed again.
         self.on_abandoned_end: Callable[[], None] = lambda: None
         self._dropped: set[TopicPartition] = set()
@@ -109,6 +111,8 @@ class Schedule:
             if partition.place in (Place.GONE, Place.ABANDONED):
                 return
             running = partition.place is Place.RUNNING
+            if partition.place in (Place.SCHEDULED, Place.SETTLING) and not partition.last:
+                self._untold[partition.tp] = partition.served_by
             partition.sends_on = partition.fate is not Fate.DROP
             if partition.batch is not None:
                 partition.batch.lost.set()
@@ -117,6 +121,11 @@ class Schedule:
             self._forget(partition)
             if running:
                 self._abandoned[partition.tp] = partition
+
+    def take_untold(self, tp: TopicPartition) -> object:
+        """Return, and forget, the processor that does not know yet that an earlier claim of `tp` was given up."""
+        with self._lock:
+            return self._untold.pop(tp, None)
 
     def refence(self, partition: Partition, fence: Fence) -> None:
         """Take note of a new session, or of a higher version of our own epoch. What was seen late never lowers it."""
