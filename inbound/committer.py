@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from weakref import WeakSet
 
 from inbound.clock import Clock
 from inbound.commits import Pending
@@ -62,6 +63,7 @@ class Committer:
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
         self._queue: dict[Partition, Pending] = {}
+        self._closed: WeakSet[Parts] = WeakSet()  # of channels of which nothing is sent any more
         self._group: list[Pending] = []  # in the transaction that is in flight
         self._call: Call[list[Stat | None]] | None = None
         self._sent_over = 0  # the connection's generation
@@ -102,6 +104,7 @@ class Committer:
     def forget(self, parts: Parts) -> None:
         """Send nothing more for a channel that is closed: its ledger is, too. Any thread."""
         with self._lock:
+            self._closed.add(parts)
             for partition in [p for p, pending in self._queue.items() if pending.parts is parts]:
                 del self._queue[partition]
 
@@ -425,7 +428,8 @@ class Committer:
     def _requeue(self, group: list[Pending]) -> None:
         """Put commits before those that wait; of one partition the newer one stays."""
         with self._lock:
-            waiting, self._queue = self._queue, {pending.partition: pending for pending in group}
+            again = [pending for pending in group if pending.parts not in self._closed]
+            waiting, self._queue = self._queue, {pending.partition: pending for pending in again}
             for pending in waiting.values():
                 self._put(pending)
 

@@ -386,3 +386,17 @@ def test_a_closed_channel_has_nothing_more_sent() -> None:
     parts = stage.consumer.channel.parts
     parts.committer.run_once()
     assert (parts.committer.waiting(parts), stage.settled()[1:]) == (0, [])
+
+
+def test_a_closed_channel_has_nothing_sent_again_that_was_in_flight() -> None:
+    """Its partition was given up while the answer did not come; another channel on the connection goes on."""
+    stage = Stage()
+    stage.work()
+    channel, committer = stage.consumer.channel, stage.consumer.channel.parts.committer
+    committer.run_once()
+    call = committer._call
+    assert call is not None
+    channel.close()
+    call.fail(ZkAmbiguousError("the connection was lost"))
+    committer.run_once()
+    assert committer.waiting(channel.parts) == 0
