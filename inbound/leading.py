@@ -121,11 +121,6 @@ class Leading:
         self._leader = None
         self._read_at = 0.0 if self._again else at
 
-    def fail_lead(self, now: float) -> None:
-        """The leader has raised, and comes back later than others can: one of them polls, and delivers what it got."""
-        self.end_lead(now)
-        self._need(now, now)
-
     # -- who is woken --------------------------------------------------------------------------------------------------
 
     def becomes_due(self, now: float, at: float) -> None:
@@ -141,6 +136,10 @@ class Leading:
             at += GRACE
         if self._standby is None or self._until > at or self._until < now - GRACE:
             self._wake()
+
+    def misses_one(self, now: float) -> None:
+        """A worker has raised, and rests for a while: another one takes what was left to it, and polls."""
+        self._need(now, now)
 
     def read_soon(self, now: float) -> None:
         """There is something for who polls: a command, or news of the client."""

@@ -196,10 +196,15 @@ class Schedule:
             self._leading.took(now, bool(self._heap))
             return partition
 
-    def end_turn(self, worker: object, cpu: float = 0.0, elapsed: float = 0.0) -> None:
-        """`worker` has passed its partition on; its callback, if there was one, took so long (seconds)."""
+    def end_turn(self, worker: object, cpu: float = 0.0, elapsed: float = 0.0, *, failed: bool = False) -> None:
+        """`worker` has passed its partition on; its callback, if there was one, took so long (seconds).
+
+        `failed`: it has raised, and does not come back for a while.
+        """
         with self._lock:
             self._leading.end_turn(worker)
+            if failed:
+                self._leading.misses_one(self._clock.now())
             if elapsed:
                 self._leading.observe(cpu, elapsed)
 
@@ -211,7 +216,9 @@ class Schedule:
     def fail_lead(self) -> None:
         """The leader has raised, and does not come back for a while."""
         with self._lock:
-            self._leading.fail_lead(self._clock.now())
+            now = self._clock.now()
+            self._leading.end_lead(now)
+            self._leading.misses_one(now)
 
     @property
     def full(self) -> bool:

@@ -50,14 +50,16 @@ class Worker:
     def _serve(self, partition: Partition) -> None:
         self._serving = partition
         cpu = elapsed = 0.0
+        failed = True
         try:
             cpu, elapsed = finish(self._turns.serve(partition))
+            failed = False
         except BaseException:
             self._turns.rescue(partition)
             raise
         finally:
             self._serving = None
-            self._parts.schedule.end_turn(self, cpu, elapsed)
+            self._parts.schedule.end_turn(self, cpu, elapsed, failed=failed)
 
     @property
     def in_callback(self) -> bool:

@@ -133,9 +133,38 @@ def test_another_one_is_woken_where_the_leader_raises(waiting: Crew) -> None:
     waiting.leading.becomes_due(NOW, NOW)
     waiting.leading.end_feeding(1)
     left_to_it = waiting.woken
-    waiting.leading.fail_lead(NOW)
+    waiting.leading.end_lead(NOW)
+    waiting.leading.misses_one(NOW)
     waiting.takes("b")
     assert (left_to_it, waiting.woken, waiting.asks("c")) == (0, 1, Lead(ALONE))
+
+
+def test_another_one_is_woken_where_a_worker_raises_in_its_turn(waiting: Crew) -> None:
+    """As many turns as may be were under way, so nobody was woken for what became due: who ends one looks, but not this one."""
+    for worker in ("a", "b"):
+        waiting.leading.end_lead(NOW + 9)
+        waiting.takes(worker)
+    waits, before = waiting.asks("c", due=NOW), waiting.woken
+    waiting.leading.becomes_due(NOW, NOW)
+    not_woken = waiting.woken == before
+    waiting.leading.end_turn("a")
+    waiting.leading.misses_one(NOW)
+    assert (waits, not_woken, waiting.woken, waiting.asks("c", due=NOW)) == (NOW + 9, True, before + 1, None)
+
+
+def test_a_worker_that_raises_in_its_turn_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partition is put back, and its turn is over."""
+    world = world_of_two_partitions(Recording(), workers=1)
+    channel = world.consumers["a"].channel
+    missed: list[float] = []
+    monkeypatch.setattr(channel.parts.schedule._leading, "misses_one", missed.append)
+    monkeypatch.setattr(channel._turns, "_cut", lambda partition, room: 1 / 0)
+    world.kafka.publish("orders", 0, [b"x"])
+    worker = channel.workers[0]
+    worker.run_once()
+    with pytest.raises(ZeroDivisionError):
+        worker.run_once()
+    assert (missed, channel.parts.schedule.full) == ([world.clock.now()], False)
 
 
 def test_a_command_wakes_somebody_where_nobody_polls(waiting: Crew) -> None:
