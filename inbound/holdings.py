@@ -16,7 +16,7 @@ from inbound.coordinators.nodes import BadNodeError, ResetNote
 from inbound.coordinators.ownership import Ownership
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Op, RefusedError
-from inbound.errors import InboundError, PartitionLostError, TransientError, ZkNodeError, ZkUnavailableError
+from inbound.errors import InboundError, TransientError, ZkNodeError, ZkUnavailableError
 from inbound.kafka.reader import Reader
 from inbound.partition import Fate, Partition, Place, read_to
 from inbound.partition_backoff import PartitionBackoff
@@ -334,9 +334,7 @@ class Holdings:
             offset=claim.offset, epoch=claim.fence.epoch, session=f"{claim.fence.session:#x}",
         )  # fmt: skip
         parts.mirror.claimed(partition, claim.offset)
-        if parts.schedule.take_untold(tp) is parts.processor:  # else another one has taken over since
-            self._tell_given_up(partition)
-        parts.schedule.adopt(partition)
+        parts.adopt(partition)
         self._reader.open(partition)
 
     def _tell_reset(self, partition: Partition, reset: ResetNote) -> None:
@@ -366,19 +364,6 @@ class Holdings:
             return (partition.served_by or parts.processor).on_reset(tp, reset.old, reset.new)
 
         partition.callbacks.append(on_reset)
-
-    def _tell_given_up(self, partition: Partition) -> None:
-        """Have the processor told, before anything else, that what it keeps of the partition's last claim counts no more.
-
-        A reset did not wait for that, and no callback ran in which it could have been told.
-        """
-        tp = partition.tp
-        error = PartitionLostError(*tp, "given up before its last commit was written; this is another claim of it")
-
-        def on_exception() -> object:
-            return (partition.served_by or self._parts.processor).on_exception(tp, error)
-
-        partition.callbacks.appendleft(on_exception)
 
     def release(self, partition: Partition) -> Call[None]:
         """Start to release a partition, once. Returns what completes when it is out of our hands."""

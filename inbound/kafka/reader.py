@@ -62,8 +62,7 @@ class Reader:
         self.watching = Watching()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
         self._other: Callable[[], LogClient] | None = None  # makes the client that takes the place of this one
-        self._read_on = False  # partitions are to be read on where they are: the client is new, or has lost something
-        self._reconnected = False  # it is new
+        self._read_on = self._reconnected = False  # partitions are to be read on where they are; as the client is new
 
     # -- called by others --------------------------------------------------------------------------------------------
 
@@ -188,16 +187,15 @@ class Reader:
 
     def _go_on(self) -> None:
         assert self._client is not None
-        if self._reconnected:
-            for tp in self._left():  # this client has not heard of them
-                del self._streams[tp]
-        else:
+        if not self._reconnected:
             self._forget(self._left())
+        for tp in self._left():  # a new client has not heard of them
+            del self._streams[tp]
         self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
-        reconnected, self._read_on, self._reconnected = self._reconnected, False, False
-        if reconnected:
+        if self._reconnected:
             self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
+        self._read_on = self._reconnected = False
 
     def _poll(self, now: float, seconds: float) -> bool:
         """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
@@ -208,15 +206,11 @@ class Reader:
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
             longest = POLL_WHILE_EXPECTING
+        wait, wake = min(longest, seconds, self._parts.config.reader.idle_wait), self._parts.schedule.read_soon
         try:
-            if idle:
-                polled = self._client.poll(0.0, self._parts.schedule.read_soon)
-            else:
-                polled = self._client.poll(min(longest, seconds, self._parts.config.reader.idle_wait))
-        except BrokerUnavailableError:
-            raise
-        except BaseException:
-            self._read_on = True  # a defect: what it had in hand is lost, and its positions may be behind that
+            polled = self._client.poll(0.0, wake) if idle else self._client.poll(wait)
+        except BaseException as error:  # but for the first, a defect: what it had in hand is lost, and passed
+            self._read_on |= not isinstance(error, BrokerUnavailableError)
             raise
         told = polled.fetched or polled.out_of_range or polled.diverged or polled.failed
         if told or (idle and not polled.will_wake):
@@ -303,7 +297,6 @@ class Reader:
             (known if as_committed else unknown).append(partition)
         for partition in known:
             partition.position, partition.given_start = partition.committed or 0, None
-            partition.window.go_back(partition.position)
         self._read_from_position(known)
         for partition in known:
             self._parts.schedule.start(partition)
@@ -321,7 +314,6 @@ class Reader:
             else:
                 latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
                 partition.position = limits.end if latest else limits.start
-            partition.window.go_back(partition.position)  # where another processor says where to begin
             resolved.append(partition)
         self._read_from_position(resolved)
         outside = []
@@ -358,6 +350,7 @@ class Reader:
             return
         self._read({p.tp: (p, p.position) for p in partitions})
         for partition in partitions:
+            partition.window.go_back(partition.position)  # another processor may begin further back
             generation = partition.buffer.generation
             self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position)
 
