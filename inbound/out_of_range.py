@@ -43,6 +43,13 @@ def due_problem(partition: Partition) -> Problem | None:
     return problem if not partition.buffer or (problem.is_cut and problem.cut is not None) else None
 
 
+def limit_to_cut(partition: Partition) -> None:
+    """Forget of a commit that was put off what is gone: it would be taken for one that was there before the log was cut."""
+    problem = partition.problem
+    if isinstance(problem, OffsetOutOfRangeError) and problem.is_cut and problem.cut is not None:
+        partition.limit_deferred(problem.cut)
+
+
 class OutOfRange:
     """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
 

@@ -343,6 +343,7 @@ class Schedule:
             partition.fate is Fate.KEEP
             and partition.finished is None
             and partition.deferred is None
+            and partition.problem is None
             and not partition.callbacks
             and (partition.paused_since is not None) == self._paused
             and (partition.window.advanced or 0) < offset <= partition.position
