@@ -43,11 +43,13 @@ def due_problem(partition: Partition) -> Problem | None:
     return problem if not partition.buffer or (problem.is_cut and problem.cut is not None) else None
 
 
-def limit_to_cut(partition: Partition) -> None:
-    """Forget of a commit that was put off what is gone: it would be taken for one that was there before the log was cut."""
+def known_cut(partition: Partition) -> int | None:
+    """Return where the log was cut, if that is known and not acted on yet.
+
+    A commit behind it would be taken for one that was there before.
+    """
     problem = partition.problem
-    if isinstance(problem, OffsetOutOfRangeError) and problem.is_cut and problem.cut is not None:
-        partition.limit_deferred(problem.cut)
+    return problem.cut if isinstance(problem, OffsetOutOfRangeError) and problem.is_cut else None
 
 
 class OutOfRange:

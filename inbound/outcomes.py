@@ -7,6 +7,7 @@ import logging
 from inbound.buffer import Chunk, Cut, record_size
 from inbound.commits import Pending
 from inbound.kafka.reader import Reader
+from inbound.out_of_range import known_cut
 from inbound.partition import Partition, Place
 from inbound.parts import Parts
 from inbound.processors.base import BatchEventProcessor, hears_of_commits
@@ -66,6 +67,11 @@ class Outcomes:
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
         """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
+        cut, advanced = known_cut(partition), partition.window.advanced
+        if cut is not None and cut < offset:
+            if advanced is not None and cut <= advanced:
+                return  # nothing of what it is about is there
+            offset = cut
         settled = partition.window.settled
         mark = self._parts.schedule.advance(partition, offset)
         if mark is None:

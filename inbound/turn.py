@@ -18,7 +18,7 @@ from inbound.errors import BadResponseError, LedgerError, PartitionLostError
 from inbound.failures import FailurePolicy
 from inbound.kafka.reader import Reader
 from inbound.ledger.base import Range
-from inbound.out_of_range import OutOfRange, Problem, due_problem, limit_to_cut
+from inbound.out_of_range import OutOfRange, Problem, due_problem
 from inbound.outcomes import Outcomes, server_of
 from inbound.partition import Fate, Partition, Place
 from inbound.parts import Parts, Totals
@@ -71,7 +71,6 @@ class Turns:
             await self._callbacks.run_waiting(partition)
         if partition.finished is not None:
             self._note_finished(partition)
-        limit_to_cut(partition)
         if partition.fate is Fate.RELEASE:
             if partition.window.settled:
                 await self._terminate(partition)
