@@ -124,6 +124,8 @@ class Schedule:
 
     def take_untold(self, tp: TopicPartition) -> object:
         """Return, and forget, the processor that does not know yet that an earlier claim of `tp` was given up."""
+        if not self._untold:
+            return None
         with self._lock:
             return self._untold.pop(tp, None)
 
