@@ -117,7 +117,7 @@ class Driver:
                 self.failures += 1
                 log.exception("%s failed; this is a defect of inbound, please report it; it goes on in 1 s", self.name)
                 self._stopping.wait(1.0)
-                due = None
+                due = self._clock.now()
             self.last_step = now = self._clock.now()
             wait = self.MAX_WAIT if due is None else min(due - now, self.MAX_WAIT)
             if wait > 0:

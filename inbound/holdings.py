@@ -334,7 +334,7 @@ class Holdings:
             offset=claim.offset, epoch=claim.fence.epoch, session=f"{claim.fence.session:#x}",
         )  # fmt: skip
         parts.mirror.claimed(partition, claim.offset)
-        parts.schedule.adopt(partition)
+        parts.adopt(partition)
         self._reader.open(partition)
 
     def _tell_reset(self, partition: Partition, reset: ResetNote) -> None:

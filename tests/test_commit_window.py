@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from inbound import Context
+from inbound.channel.commit import Pending
 from inbound.channel.partition import Partition
 from inbound.coordinators.zookeeper import SetData
+from inbound.errors import ZkAmbiguousError
 from inbound.ledger.base import Settled
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse
@@ -158,6 +165,102 @@ def test_a_release_waits_until_what_is_on_its_way_has_landed() -> None:
     assert (names, stage.world.commits()) == (["processed"] * 6 + ["termination"], {0: MANY})
 
 
+class Beginning(Recording):
+    """Says where claims begin."""
+
+    def __init__(self, start: int | None) -> None:
+        super().__init__()
+        self.start = start
+
+    def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+        return self.start
+
+
+def test_a_successor_that_begins_further_back_has_the_same_window() -> None:
+    """What is handed out again counts anew: it is not what has landed before."""
+    stage = Stage(Beginning(None), max_uncommitted_records=5)
+    stage.world.run(5)
+    before, successor = stage.world.commits(), Beginning(0)
+    channel = stage.consumer.channel
+    channel.exchange(successor, {})
+    stage.world.run_until(lambda: stage.world.commits() == {0: 0}, within=5)
+    for _ in range(9):
+        if successor.seen:
+            break
+        channel.parts.committer.run_once()
+        channel.reader.run_once()
+        channel.workers[0].run_once()
+    stage.work()
+    assert (before, [offset for _, offset in successor.seen]) == ({0: MANY}, [0, 1, 2, 3, 4, 5])
+
+
+class Looked(deque[Any]):
+    """What waits for a partition; something happens right after somebody has seen that there is nothing."""
+
+    then: Callable[[], object] | None = None
+
+    def __bool__(self) -> bool:
+        then, self.then = (None, self.then) if len(self) else (self.then, None)
+        if then is not None:
+            then()
+            return False
+        return len(self) > 0
+
+
+@pytest.mark.parametrize("end", ["release", "exchange"])
+def test_a_commit_that_lands_while_a_turn_begins_is_told_before_the_partition_goes(end: str) -> None:
+    """1. The turn finds no callback that waits; 2. the last commit lands; 3. the turn finds that all has settled."""
+    stage = Stage()
+    stage.work()
+    partition, channel = stage.partition, stage.consumer.channel
+    if end == "release":
+        channel.membership.holdings.release(partition)
+    else:
+        channel.exchange(Recording(), {})
+    channel.parts.committer.run_once()
+    stage.world.ensemble.deliver_all()
+    partition.callbacks = looked = Looked(partition.callbacks)
+    looked.then = channel.parts.committer.run_once
+    channel.workers[0].run_once()
+    stage.world.run(2)
+    assert [call[0] for call in stage.processor.calls] == ["processed"] * 6 + ["termination"]
+
+
+class Roomy(Recording):
+    """Takes four records beyond the commit; something happens while it says that there is no room."""
+
+    taken = 0
+    meanwhile: Callable[[], object] | None = None
+
+    def open(self, context: Context) -> None:
+        self.context = context
+
+    def room(self, partition: TopicPartition, committed: int) -> int | None:
+        left = max(0, committed + 4 - self.taken)
+        if not left and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return left
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        super().on_next_batch(batch)
+        self.batch, self.taken = batch, batch.next_offset
+        return BatchResponse.next()
+
+
+def test_a_commit_that_lands_while_the_processor_says_that_it_has_no_room_makes_room() -> None:
+    """All that it took is finished then: nothing else would have the partition looked at again."""
+    stage = Stage(processor := Roomy())
+    taken = stage.work()
+    processor.context.advance(processor.batch, 4)
+    committer = stage.consumer.channel.parts.committer
+    committer.run_once()
+    stage.world.ensemble.deliver_all()
+    processor.meanwhile = committer.run_once
+    stage.world.kafka.publish("orders", 0, [b"x"])
+    assert (taken, stage.work(), processor.meanwhile is None) == ([0, 1, 2, 3], list(range(8)), True)
+
+
 def test_what_was_advanced_is_committed_although_the_partition_was_abandoned() -> None:
     """A callback hangs when the process is to stop; what was answered for before need not come again."""
     stage = Stage()
@@ -224,8 +327,6 @@ def test_an_answer_that_is_late_is_waited_for_and_the_next_write_is_no_larger() 
 
 def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> None:
     """1. What was finished later is marked; 2. a worker has the next answer committed; 3. the first one is handed in."""
-    from inbound.channel.commit import Pending
-
     stage = Stage()
     parts, partition = stage.consumer.channel.parts, stage.partition
     stage.work()
@@ -242,6 +343,41 @@ def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> N
     assert stage.world.commits() == {0: MANY}
 
 
+def test_a_commit_that_comes_while_a_newer_one_is_in_flight_is_not_sent_after_it() -> None:
+    """The commit would go back, and what waits until the newest one has landed would wait for ever."""
+    stage = Stage()
+    parts, partition = stage.consumer.channel.parts, stage.partition
+    stage.work()
+    stage.world.run(1)
+    older = partition.window.advance(7)
+    newer = partition.window.advance(MANY)
+    parts.committer.submit(Pending(parts, partition, newer))
+    parts.committer.run_once()
+    in_flight = parts.committer._call is not None
+    parts.committer.submit(Pending(parts, partition, older))
+    stage.world.run(1)
+    assert (in_flight, stage.world.commits(), partition.window.settled) == (True, {0: MANY}, True)
+
+
+def test_a_commit_that_comes_late_does_not_make_a_newer_one_forget_that_it_went_without_an_answer() -> None:
+    """What was sent before may still execute: the epoch has to be read, and moved on, before anything is sent again."""
+    stage = Stage()
+    parts, partition = stage.consumer.channel.parts, stage.partition
+    committer = parts.committer
+    stage.work()
+    stage.world.run(1)
+    older = partition.window.advance(7)
+    newer = partition.window.advance(MANY)
+    committer.submit(Pending(parts, partition, newer))
+    committer.run_once()
+    assert committer._call is not None
+    committer._call.fail(ZkAmbiguousError("the connection was lost"))
+    committer.run_once()
+    committer.submit(Pending(parts, partition, older))
+    waits = committer._queue[partition]
+    assert (waits.offset, waits.unanswered, waits.unread) == (MANY, MANY, True)
+
+
 def test_a_closed_channel_has_nothing_more_sent() -> None:
     """Its ledger is closed, too: what is left would be tried for ever."""
     stage = Stage()
@@ -250,3 +386,17 @@ def test_a_closed_channel_has_nothing_more_sent() -> None:
     parts = stage.consumer.channel.parts
     parts.committer.run_once()
     assert (parts.committer.waiting(parts), stage.settled()[1:]) == (0, [])
+
+
+def test_a_closed_channel_has_nothing_sent_again_that_was_in_flight() -> None:
+    """Its partition was given up while the answer did not come; another channel on the connection goes on."""
+    stage = Stage()
+    stage.work()
+    channel, committer = stage.consumer.channel, stage.consumer.channel.parts.committer
+    committer.run_once()
+    call = committer._call
+    assert call is not None
+    channel.close()
+    call.fail(ZkAmbiguousError("the connection was lost"))
+    committer.run_once()
+    assert committer.waiting(channel.parts) == 0

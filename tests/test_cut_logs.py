@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from inbound import Batch, BatchResponse
+from inbound import Batch, BatchResponse, Context
 from inbound.coordinators.nodes import EpochInfo, decode_epoch
 from inbound.coordinators.zookeeper import SetData
 from inbound.errors import OffsetOutOfRangeError
@@ -386,6 +386,53 @@ def test_what_a_processor_finishes_of_a_log_that_was_cut_is_not_committed(world:
     context.advance(batches[-1], 5)  # type: ignore[attr-defined]
     world.run(1)
     assert (before, world.commits(), offsets(processor)) == ({0: 0}, {0: 5}, [*range(9), *range(9)])
+
+
+class Collecting(Recording):
+    """Has committed what it was handed when it is told to, or some time later."""
+
+    def open(self, context: Context) -> None:
+        self.context = context
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        answer = super().on_next_batch(batch)
+        self.batch = batch
+        return BatchResponse.next(commit_within=30.0) if self.answer is None and batch.first_offset == 4 else answer
+
+
+@pytest.mark.parametrize("how", ["deferred", "finished", "answered"])
+@pytest.mark.parametrize("choice", ["hold", "latest", "earliest"])
+def test_nothing_is_committed_behind_a_cut_that_is_known(world: World, choice: str, how: str) -> None:
+    """1. The cut is found; 2. before it is acted on, a commit behind it is due. It would count as one that was there before:
+    what was published since is held, or passed over, or all of the log is read again.
+    """
+    publish(world, 4)
+    processor = Collecting()
+    a = world.join("a", processor, on_truncation=choice)
+    world.run(4)
+    (partition,) = a.channel.parts.schedule.held()
+
+    def find_the_cut(batch: object = None) -> None:
+        processor.on_batch = lambda batch: None
+        cut(world, 6, grown=5)
+        for _ in range(9):
+            a.channel.reader.run_once()
+
+    if how == "answered":
+        processor.answer = lambda batch: BatchResponse.advance()
+        processor.on_batch = find_the_cut
+    publish(world, 4)
+    world.run(1)
+    if how != "answered":
+        find_the_cut()
+        assert partition.problem is not None
+    if how == "deferred":
+        world.clock.advance(30.0)
+    elif how == "finished":
+        processor.context.advance(processor.batch, 8)
+    world.run(40)
+    assert (held(world), offsets(processor)) == (None, [*range(8), *range(6, 11)])
+    assert (world.commits(), proof(world).verdict) == ({0: 11}, Verdict.PROVEN)
 
 
 # -- what the epoch node says of the log -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inbound import Batch, BatchResponse, TopicPartition
+from inbound import Batch, BatchResponse, Context, TopicPartition
 from inbound.testing.world import Recording, World
 from tests.one_partition import answers, offsets, publish, start, world
 
@@ -47,6 +47,26 @@ def test_a_release_commits_it(world: World) -> None:
     start(world, later)
     world.leave("a")
     assert (world.commits(), world.owned()) == ({0: 3}, {})
+
+
+def test_what_is_finished_by_itself_does_not_make_it_forgotten(world: World) -> None:
+    """A processor has records committed by `Context.advance` that it has asked to be committed later, with others."""
+
+    class Finishing(Recording):
+        def open(self, context: Context) -> None:
+            self.context = context
+
+        def on_next_batch(self, batch: Batch) -> BatchResponse:
+            self.batch = batch
+            return later(batch)
+
+    publish(world, 3)
+    processor = Finishing()
+    world.join("a", processor)
+    world.run(4)
+    processor.context.advance(processor.batch, 2)
+    world.leave("a")
+    assert world.commits() == {0: 3}
 
 
 def test_the_answer_of_on_stream_termination_goes_before_it(world: World) -> None:

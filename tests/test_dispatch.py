@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from inbound.channel.partition import Place
 from inbound.processors.dispatch.transport import Answer
 from tests.dispatch_stage import DEAD, OK, REPLIES, SUBSCRIBER, Request, Stage
 
@@ -385,3 +386,24 @@ def test_who_ceases_to_ask_for_batches_gets_none() -> None:
     processor.reconfigure(processor.Options.model_validate({"subscriberUri": SUBSCRIBER}), wait=0.0)
     stage.run(3)
     assert (batches(stage), stage.commits()) == ([[one] for one in names(4)], {0: 4})
+
+
+def test_what_was_given_up_before_its_last_commit_takes_no_room_of_the_next_claim() -> None:
+    """A reset did not wait for it: no callback ran, so nothing told the processor. What was under way is sent again."""
+    stage = Stage(max_in_flight=4)
+    stage.start()
+    world, consumer = stage.world, stage.world.consumers["a"]
+    world.ensemble.tree.refused[world.paths.offset("orders", 0)] = "quota exceeded"
+    stage.publish(*names(6))
+    stage.run(2)
+    (partition,) = consumer.channel.parts.schedule.held()
+    holdings = consumer.channel.membership.holdings
+    holdings.release(partition)
+    stage.run(2)
+    place = partition.place
+    holdings.abandon(partition, "while reset r1 waits for it")
+    consumer.tasks.spawn(holdings.free(partition), "removal of the owner node")
+    stage.run(5)
+    world.ensemble.tree.refused.clear()
+    stage.run(70)
+    assert (place, stage.commits(), stage.got()) == (Place.SETTLING, {0: 6}, [*names(4), *names(6)])

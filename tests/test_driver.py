@@ -87,6 +87,17 @@ def test_a_part_that_raises_is_logged_counted_and_goes_on(caplog: pytest.LogCapt
     assert "part failed; this is a defect of inbound" in caplog.text
 
 
+def test_a_part_that_raised_goes_on_although_nobody_wakes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was woken for is not done yet, and who counts on it does not wake it again."""
+    part, wakeup = Scripted(RuntimeError("a defect"), None), Wakeup()
+    made = Driver("part", part, wakeup, SystemClock())
+    monkeypatch.setattr(made._stopping, "wait", lambda seconds: False)
+    made.start()
+    steps = [part.stepped.acquire(timeout=2) for _ in range(2)]
+    made.stop()
+    assert (made.join(5), steps) == (True, [True, True])
+
+
 def test_a_thread_that_does_not_end_is_said_with_its_place(caplog: pytest.LogCaptureFixture) -> None:
     """So that somebody can see what it hangs in."""
     release = threading.Event()

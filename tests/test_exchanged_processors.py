@@ -159,6 +159,37 @@ def test_what_is_not_committed_then_is_read_again_by_the_new_one(
     assert (offsets(new), world.commits()) == ([*repeated, 4], {0: 5})
 
 
+class Finishing(Closing):
+    """Has committed what it is told to, when it is told."""
+
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self.context = context
+
+    def on_next_batch(self, batch: Batch) -> BatchResponse:
+        super().on_next_batch(batch)
+        self.batch = batch
+        return BatchResponse.next()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_the_old_one_finishes_too_late_commits_nothing_of_what_the_new_one_has_in_hand(
+    world: World, busy: bool
+) -> None:
+    """It is read again, and the new one has not finished it: a crash would lose what it keeps of it."""
+    old, new = Finishing(), Finishing()
+    consumer = begin(world, old)
+    if busy:
+        new.on_batch = lambda batch: old.context.advance(old.batch, 3)
+    exchange(world, consumer, new)
+    old.context.advance(old.batch, 3)
+    world.run(1)
+    before = world.commits()
+    new.context.advance(new.batch, 2)
+    world.run(1)
+    assert (offsets(new), before, world.commits()) == ([0, 1, 2, 3, 4], {0: 0}, {0: 2})
+
+
 def test_the_new_one_is_asked_where_it_begins(world: World) -> None:
     """As at a claim, for it may keep its offsets elsewhere than the one before."""
     old, new = Owning(), Owning()

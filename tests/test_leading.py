@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inbound.channel.leader import ALONE, GRACE, NEVER, Lead, Leading
+from inbound.kafka.base import Poll
 from inbound.testing.world import Recording, World
 
 NOW = 100.0
@@ -122,6 +125,48 @@ def test_a_command_that_comes_during_a_poll_is_seen_right_after(waiting: Crew) -
     assert waiting.asks("a") == Lead(ALONE)
 
 
+def test_another_one_is_woken_where_the_leader_raises(waiting: Crew) -> None:
+    """What came with its poll was left to it, and it rests for a while, as any part that raises."""
+    waiting.asks("a")
+    waiting.asks("b")
+    waiting.leading.begin_feeding()
+    waiting.leading.becomes_due(NOW, NOW)
+    waiting.leading.end_feeding(1)
+    left_to_it = waiting.woken
+    waiting.leading.end_lead(NOW)
+    waiting.leading.misses_one(NOW)
+    waiting.takes("b")
+    assert (left_to_it, waiting.woken, waiting.asks("c")) == (0, 1, Lead(ALONE))
+
+
+def test_another_one_is_woken_where_a_worker_raises_in_its_turn(waiting: Crew) -> None:
+    """As many turns as may be were under way, so nobody was woken for what became due: who ends one looks, but not this one."""
+    for worker in ("a", "b"):
+        waiting.leading.end_lead(NOW + 9)
+        waiting.takes(worker)
+    waits, before = waiting.asks("c", due=NOW), waiting.woken
+    waiting.leading.becomes_due(NOW, NOW)
+    not_woken = waiting.woken == before
+    waiting.leading.end_turn("a")
+    waiting.leading.misses_one(NOW)
+    assert (waits, not_woken, waiting.woken, waiting.asks("c", due=NOW)) == (NOW + 9, True, before + 1, None)
+
+
+def test_a_worker_that_raises_in_its_turn_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its partition is put back, and its turn is over."""
+    world = world_of_two_partitions(Recording(), workers=1)
+    channel = world.consumers["a"].channel
+    missed: list[float] = []
+    monkeypatch.setattr(channel.parts.schedule._leading, "misses_one", missed.append)
+    monkeypatch.setattr(channel._turns, "_cut", lambda partition, room: 1 / 0)
+    world.kafka.publish("orders", 0, [b"x"])
+    worker = channel.workers[0]
+    worker.run_once()
+    with pytest.raises(ZeroDivisionError):
+        worker.run_once()
+    assert (missed, channel.parts.schedule.full) == ([world.clock.now()], False)
+
+
 def test_a_command_wakes_somebody_where_nobody_polls(waiting: Crew) -> None:
     """The client is left alone until it says that something has come."""
     waiting.asks("a")
@@ -188,6 +233,35 @@ def test_a_single_worker_polls_and_delivers() -> None:
     for _ in range(3):
         worker.run_once()
     assert seen(processor) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_what_the_leader_got_is_delivered_by_another_worker_where_it_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It rests for a second; nobody else was woken for what it meant to deliver itself."""
+    processor = Recording()
+    world = world_of_two_partitions(processor)
+    consumer = world.consumers["a"]
+    first, second, _ = consumer.channel.workers
+    wakeup, client = consumer.channel.parts.worker_wakeup, consumer.log_clients[-1]
+    poll = client.poll
+
+    def poll_while_another_one_waits(*arguments: Any) -> Poll:
+        second.run_once()
+        while wakeup.take():
+            pass
+        return poll(*arguments)
+
+    def fail() -> bool:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(client, "poll", poll_while_another_one_waits)
+    monkeypatch.setattr(client, "reachable", fail)
+    consumer.channel.reader.problem = "away"
+    world.kafka.publish("orders", 0, [b"x"])
+    with pytest.raises(ValueError, match="a defect"):
+        first.run_once()
+    woken = wakeup.take()
+    second.run_once()
+    assert (woken, seen(processor)) == (True, [(0, 0)])
 
 
 def test_while_a_callback_waits_another_worker_polls_on() -> None:

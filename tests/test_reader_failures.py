@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inbound import Batch, BatchResponse, TopicPartition
@@ -76,6 +78,25 @@ def test_a_partition_that_is_opened_again_is_read_although_the_client_raises_whe
     assert offsets(successor) == [1, 2, 3]
 
 
+def test_claims_begin_although_the_client_raises_while_one_is_left_alone_that_begins_outside_its_log() -> None:
+    """Neither that one, nor what is opened with it, waits for the reader for ever."""
+
+    class Beyond(Recording):
+        def on_claim(self, partition: TopicPartition, committed: int | None) -> int | None:
+            return 1 if partition.partition else 100
+
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"x"] * 3)
+    processor = Beyond()
+    a = world.join("a", processor, on_truncation="earliest")
+    world.run_until(lambda: bool(a.log_clients), within=4)
+    client(world).fail_next("pause", AWAY)
+    world.run(10)
+    assert sorted((tp.partition, offset) for tp, offset in processor.seen) == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
+
+
 @pytest.mark.parametrize("verb", ["pause", "resume"])
 def test_a_partition_whose_buffer_was_full_is_read_on_although_the_client_raises(world: World, verb: str) -> None:
     """What the reader believes of a partition is what the client was told."""
@@ -88,6 +109,78 @@ def test_a_partition_whose_buffer_was_full_is_read_on_although_the_client_raises
     client(world).fail_next(verb, AWAY)
     world.run(40)
     assert (offsets(processor), client(world).brought) == (list(range(440)), False)
+
+
+def test_what_came_with_a_poll_is_delivered_although_the_client_raises_while_another_partition_is_left_alone() -> None:
+    """It is idle, so nobody looks at it: it has to be made due before the client is asked to pause the one that was cut."""
+    world = World()
+    world.kafka.tells_epochs = False
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [b"x"] * 3)
+    processor = Recording()
+    world.join("a", processor, idle_time=1.0)
+    world.run(10)
+    world.kafka.truncate("orders", 1, 1)
+    world.kafka.publish("orders", 0, [b"x"])
+    client(world).fail_next("pause", AWAY)
+    world.run(5)
+    assert [offset for tp, offset in processor.seen if tp.partition == 0] == [0, 1, 2, 3]
+
+
+def test_a_client_that_raises_while_it_is_closed_is_replaced_all_the_same(world: World, monkeypatch: Any) -> None:
+    """Else one with the old settings would be made, that reads nothing of what was read before."""
+    publish(world, 1)
+    processor = start(world)
+
+    def close() -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(client(world), "close", close)
+    world.consumers["a"].channel.reader.reconnect(others := Clients(world))
+    with pytest.raises(ValueError, match="a defect"):
+        world.run(1)
+    publish(world, 1)
+    world.run(1)
+    assert (others.made, offsets(processor)) == (1, [0, 1])
+
+
+class Clients:
+    """Makes clients, and counts them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.made = 0
+
+    def __call__(self) -> FakeLogClient:
+        self.made += 1
+        return self._world.kafka.client()
+
+
+@pytest.mark.parametrize("verb", ["poll", "unled"])
+def test_what_a_poll_had_in_hand_is_read_again_if_it_raises_what_nobody_expects(
+    world: World, monkeypatch: Any, verb: str
+) -> None:
+    """Its position is behind that already: what comes next would be delivered in its place, and the commit pass it."""
+    publish(world, 1)
+    processor = start(world)
+    reading, failing = client(world), [True]
+    original = getattr(reading, verb)
+
+    def fail(*arguments: Any) -> Any:
+        answer = original(*arguments)
+        if failing and reading.brought:
+            failing.clear()
+            raise ValueError("a defect")
+        return answer
+
+    monkeypatch.setattr(reading, verb, fail)
+    publish(world, 1)
+    with pytest.raises(ValueError, match="a defect"):
+        world.run(1)
+    publish(world, 1)
+    world.run(2)
+    assert (failing, offsets(processor), world.commits()) == ([], [0, 1, 2], {0: 3})
 
 
 def test_a_new_client_is_not_told_to_forget_what_it_never_read(world: World) -> None:

@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from weakref import WeakSet
 
 from inbound.channel.answer import retry_wait
 from inbound.channel.commit import Pending
@@ -63,6 +64,7 @@ class Committer:
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
         self._queue: dict[Partition, Pending] = {}
+        self._closed: WeakSet[Parts] = WeakSet()  # of channels of which nothing is sent any more
         self._group: list[Pending] = []  # in the transaction that is in flight
         self._call: Call[list[Stat | None]] | None = None
         self._sent_over = 0  # the connection's generation
@@ -118,11 +120,12 @@ class Committer:
             pending.stand_for(waiting)
             self._queue[pending.partition] = pending
         else:
-            waiting.stand_for(pending)
+            waiting.to_tell = pending.to_tell + waiting.to_tell  # it was never sent: nothing else is known by it
 
     def forget(self, parts: Parts) -> None:
         """Send nothing more for a channel that is closed: its ledger is, too. Any thread."""
         with self._lock:
+            self._closed.add(parts)
             for partition in [p for p, pending in self._queue.items() if pending.parts is parts]:
                 del self._queue[partition]
 
@@ -195,6 +198,9 @@ class Committer:
                     discarded.append(self._queue.pop(partition))
                 elif pending.first and partition.place is not Place.STARTING:
                     # Given up before it had begun: nothing of it may land once its owner node is gone.
+                    del self._queue[partition]
+                elif pending.mark.order <= partition.window.landed_order:
+                    # 1. It was marked; 2. a newer one was sent; 3. it was handed in; 4. the newer one has landed.
                     del self._queue[partition]
                 elif partition.fence.session == session and pending.not_before <= now:
                     ready.append(pending)
@@ -443,7 +449,8 @@ class Committer:
     def _requeue(self, group: list[Pending]) -> None:
         """Put commits before those that wait; of one partition the newer one stays."""
         with self._lock:
-            waiting, self._queue = self._queue, {pending.partition: pending for pending in group}
+            again = [pending for pending in group if pending.parts not in self._closed]
+            waiting, self._queue = self._queue, {pending.partition: pending for pending in again}
             for pending in waiting.values():
                 self._put(pending)
 

@@ -138,6 +138,10 @@ class Leading:
         if self._standby is None or self._until > at or self._until < now - GRACE:
             self._wake()
 
+    def misses_one(self, now: float) -> None:
+        """A worker has raised, and rests for a while: another one takes what was left to it, and polls."""
+        self._need(now, now)
+
     def read_soon(self, now: float) -> None:
         """There is something for who polls: a command, or news of the client."""
         if self.helper is not None:

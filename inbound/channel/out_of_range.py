@@ -43,6 +43,15 @@ def due_problem(partition: Partition) -> Problem | None:
     return problem if not partition.buffer or (problem.is_cut and problem.cut is not None) else None
 
 
+def known_cut(partition: Partition) -> int | None:
+    """Return where the log was cut, if that is known and not acted on yet.
+
+    A commit behind it would be taken for one that was there before.
+    """
+    problem = partition.problem
+    return problem.cut if isinstance(problem, OffsetOutOfRangeError) and problem.is_cut else None
+
+
 class OutOfRange:
     """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
 

@@ -6,6 +6,7 @@ import logging
 
 from inbound.channel.answer import Outcome
 from inbound.channel.buffer import Chunk, Cut, record_size
+from inbound.channel.out_of_range import known_cut
 from inbound.channel.partition import Partition, Place
 from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
@@ -66,7 +67,12 @@ class Outcomes:
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
         """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
-        parts, settled = self._parts, partition.window.settled
+        parts, cut, advanced = self._parts, known_cut(partition), partition.window.advanced
+        if cut is not None and cut < offset:
+            if advanced is not None and cut <= advanced:
+                return  # nothing of what it is about is there
+            offset = cut
+        settled = partition.window.settled
         mark = parts.schedule.advance(partition, offset)
         if mark is None:
             return

@@ -218,7 +218,8 @@ class Partition:
     def defer_commit(self, offset: int, due: float) -> None:
         """Note that what is before `offset` is to be committed at `due`, or earlier if that was said before."""
         if self.window.advanced is None or offset > self.window.advanced:
-            self.deferred, self.commit_due = offset, min(self.commit_due, due)
+            # What is finished before its time is no reason to forget what may be committed beyond it.
+            self.deferred, self.commit_due = max(offset, self.deferred or 0), min(self.commit_due, due)
 
     def limit_deferred(self, position: int) -> None:
         """Forget of a deferred commit what goes beyond `position`: from there on it is read again."""

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from inbound.channel.partition import Partition
 from inbound.channel.schedule import Schedule
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.driver import Wakeup
-from inbound.errors import LedgerError
+from inbound.errors import LedgerError, PartitionLostError
 from inbound.journal import Journal
 from inbound.kafka.mirror_base import Connect
 from inbound.ledger.base import Ledger
@@ -94,6 +95,18 @@ class Parts:
         self.consumer = Consumer(self.config.group, self.consumer_id)
         if type(self.processor).makes_spans:
             self.tracing = NO_TRACING  # its own are of single events
+
+    def adopt(self, partition: Partition) -> None:
+        """Take in a partition that was just claimed.
+
+        Where a reset did not wait for the last claim's commit, and no callback ran in which the processor could have been
+        told, it is told before anything else that what it keeps of that claim counts no more.
+        """
+        tp = partition.tp
+        if self.schedule.take_untold(tp) is self.processor:  # else another one has taken over since
+            error = PartitionLostError(*tp, "given up before its last commit was written; this is another claim of it")
+            partition.callbacks.appendleft(lambda: (partition.served_by or self.processor).on_exception(tp, error))
+        self.schedule.adopt(partition)
 
     def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
         """Record an event of a partition; where the ledger cannot take it, say so, here and in status."""

@@ -58,7 +58,7 @@ class Reader:
         self.watching = Watching()
         self.problem: str | None = None  # why Kafka cannot be read; None while it can
         self._other: Callable[[], LogClient] | None = None  # makes the client that takes the place of this one
-        self._read_on = False  # the client is new: partitions are to be read on where the one before was
+        self._read_on = self._reconnected = False  # partitions are to be read on where they are; as the client is new
 
     # -- called by others --------------------------------------------------------------------------------------------
 
@@ -171,21 +171,25 @@ class Reader:
             connect, self._other = self._other, None
         assert connect is not None
         client, self._client = self._client, None
-        if client is not None:
-            client.close()
-        self._connect, self._read_on = connect, bool(self._streams)
+        self._connect = connect
+        self._read_on = self._reconnected = bool(self._streams)
         self._retry_at = 0.0
         self.topics.restart()
         self._throttle.another_client()
+        if client is not None:
+            client.close()  # at the end: it may raise
 
     def _go_on(self) -> None:
         assert self._client is not None
-        for tp in self._left():  # this client has not heard of them
+        if not self._reconnected:
+            self._forget(self._left())
+        for tp in self._left():  # a new client has not heard of them
             del self._streams[tp]
         self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
-        self._read_on = False
-        self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
+        if self._reconnected:
+            self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
+        self._read_on = self._reconnected = False
 
     def _poll(self, now: float, seconds: float) -> bool:
         """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
@@ -196,15 +200,18 @@ class Reader:
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
             longest = POLL_WHILE_EXPECTING
-        if idle:
-            polled = self._client.poll(0.0, self._parts.schedule.read_soon)
-        else:
-            polled = self._client.poll(min(longest, seconds, self._parts.config.reader.idle_wait))
-        self.watching.look_at_leaders(self._client, now)
+        wait, wake = min(longest, seconds, self._parts.config.reader.idle_wait), self._parts.schedule.read_soon
+        try:
+            polled = self._client.poll(0.0, wake) if idle else self._client.poll(wait)
+        except BaseException as error:  # but for the first, a defect: what it had in hand is lost, and passed
+            self._read_on |= not isinstance(error, BrokerUnavailableError)
+            self._look_soon = True
+            raise
         told = polled.fetched or polled.out_of_range or polled.diverged or polled.failed
         if told or (idle and not polled.will_wake):
             self._active_at = self._parts.clock.now()
         self._feed(polled)
+        self.watching.look_at_leaders(self._client, now)
         return polled.will_wake
 
     def _unavailable(self, error: BrokerUnavailableError) -> None:
@@ -274,13 +281,14 @@ class Reader:
                 partition.position = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
+        outside = []
         for partition in resolved:
             limits = ranges[partition.tp]
             if partition.given_start is not None:
                 self._note_start(partition)
             if not limits.start <= partition.position <= limits.end:
-                self._set_outside(partition.tp, Outside(partition.position))
                 self._parts.schedule.start(partition)  # not committed: the worker will be told why
+                outside.append(partition)
                 continue
             partition.given_start = None
             if partition.position == limits.start and partition.info is not None:
@@ -291,6 +299,8 @@ class Reader:
             mark = self._parts.schedule.advance(partition, partition.position)
             if mark is not None:
                 self._parts.committer.submit(Pending(self._parts, partition, mark, first=True))
+        for partition in outside:  # at the end, as the client may raise: it tells of these with the next poll, too
+            self._set_outside(partition.tp, Outside(partition.position))
 
     def _note_start(self, partition: Partition) -> None:
         given, committed = partition.given_start, partition.committed
@@ -305,6 +315,7 @@ class Reader:
             return
         self._read({p.tp: (p, p.position) for p in partitions})
         for partition in partitions:
+            partition.window.go_back(partition.position)  # another processor may begin further back
             generation = partition.buffer.generation
             self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position)
 
@@ -382,10 +393,6 @@ class Reader:
                 if partition.buffer.add(chunk, stream.generation):
                     ready.append(partition)
                     self._look_soon |= partition.buffer.size > fetched.size  # what came before is not delivered yet
-        for tp, offset in poll.out_of_range.items():
-            self._set_outside(tp, Outside(offset))
-        for tp, end in poll.diverged.items():
-            self._diverged(tp, end)
         for tp, unreadable in poll.unreadable.items():
             stream = self._streams.get(tp)
             # The next client may read it: it is asked for with other bounds, perhaps.
@@ -399,8 +406,12 @@ class Reader:
         for tp, error in poll.failed.items():
             if (stream := self._streams.get(tp)) is not None:
                 stream.fails(error, self._parts.journal)
-        if ready:
+        if ready:  # before anything is asked of the client, which may raise: nobody else makes them due
             self._parts.schedule.feed(ready)
+        for tp, offset in poll.out_of_range.items():
+            self._set_outside(tp, Outside(offset))
+        for tp, end in poll.diverged.items():
+            self._diverged(tp, end)
         if again:
             self._read(again)
 

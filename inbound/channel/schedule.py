@@ -36,6 +36,8 @@ class Schedule:
         self._partitions: dict[TopicPartition, Partition] = {}
         #: Callbacks that outlived their partition; a claim of it waits for them.
         self._abandoned: dict[TopicPartition, Partition] = {}
+        #: Whose processors were not told that a partition went: it was given up while no callback ran.
+        self._untold: dict[TopicPartition, object] = {}
         #: Called, under the lock, when one of those has ended: the partition can be claimed again.
         self.on_abandoned_end: Callable[[], None] = lambda: None
         self._dropped: set[TopicPartition] = set()
@@ -109,6 +111,8 @@ class Schedule:
             if partition.place in (Place.GONE, Place.ABANDONED):
                 return
             running = partition.place is Place.RUNNING
+            if partition.place in (Place.SCHEDULED, Place.SETTLING) and not partition.last:
+                self._untold[partition.tp] = partition.served_by
             partition.sends_on = partition.fate is not Fate.DROP
             if partition.batch is not None:
                 partition.batch.lost.set()
@@ -117,6 +121,13 @@ class Schedule:
             self._forget(partition)
             if running:
                 self._abandoned[partition.tp] = partition
+
+    def take_untold(self, tp: TopicPartition) -> object:
+        """Return, and forget, the processor that does not know yet that an earlier claim of `tp` was given up."""
+        if not self._untold:
+            return None
+        with self._lock:
+            return self._untold.pop(tp, None)
 
     def refence(self, partition: Partition, fence: Fence) -> None:
         """Take note of a new session, or of a higher version of our own epoch. What was seen late never lowers it."""
@@ -186,10 +197,15 @@ class Schedule:
             self._leading.took(now, bool(heap))
             return partition
 
-    def end_turn(self, worker: object, cpu: float = 0.0, elapsed: float = 0.0) -> None:
-        """`worker` has passed its partition on; its callback, if there was one, took so long (seconds)."""
+    def end_turn(self, worker: object, cpu: float = 0.0, elapsed: float = 0.0, *, failed: bool = False) -> None:
+        """`worker` has passed its partition on; its callback, if there was one, took so long (seconds).
+
+        `failed`: it has raised, and does not come back for a while.
+        """
         with self._lock:
             self._leading.end_turn(worker)
+            if failed:
+                self._leading.misses_one(self._clock.now())
             if elapsed:
                 self._leading.observe(cpu, elapsed)
 
@@ -197,6 +213,13 @@ class Schedule:
         """The leader has polled; `at` is when that is to be done next (clock time)."""
         with self._lock:
             self._leading.end_lead(at)
+
+    def fail_lead(self) -> None:
+        """The leader has raised, and does not come back for a while."""
+        with self._lock:
+            now = self._clock.now()
+            self._leading.end_lead(now)
+            self._leading.misses_one(now)
 
     @property
     def full(self) -> bool:
@@ -241,6 +264,15 @@ class Schedule:
                 due = min(due, self._clock.now())
             self.put_back(partition, due)
 
+    def await_commit(self, partition: Partition, seen: int) -> None:
+        """Schedule a partition that has no room until a commit lands; `seen` is the order of the last one when that was asked.
+
+        1. The processor says that there is no room; 2. a commit lands, which does not make a running partition due; 3. the
+        worker puts it back.
+        """
+        with self._lock:
+            self.put_back(partition, NEVER if partition.window.landed_order == seen else self._clock.now())
+
     def advance(self, partition: Partition, offset: int) -> Mark | None:
         """Take note that the worker of a partition has `offset` committed. Returns what to hand in; None: it was abandoned.
 
@@ -283,7 +315,10 @@ class Schedule:
             partition.move(Step.GIVE_UP)
 
     def void_handle(self, partition: Partition) -> None:
-        """Take no notice from now on of what is still finished of the batches handed out so far: the log was cut."""
+        """Take no notice from now on of what is still finished of the batches handed out so far.
+
+        The log was cut, or another processor has taken over and reads on from the commit.
+        """
         with self._lock:
             partition.handle, partition.finished = Handle(partition), None
 
@@ -309,6 +344,7 @@ class Schedule:
             partition.fate is Fate.KEEP
             and partition.finished is None
             and partition.deferred is None
+            and partition.problem is None
             and not partition.callbacks
             and (partition.paused_since is not None) == self._paused
             and (partition.window.advanced or 0) < offset <= partition.position
@@ -332,8 +368,8 @@ class Schedule:
     def landed(self, partition: Partition, mark: Mark, callbacks: Iterable[Callable[[], object]]) -> None:
         """A commit of a partition has landed; the callbacks are for it, before its next one."""
         with self._lock:
+            partition.callbacks.extend(callbacks)  # first: who sees, without the lock, that it has settled sees these
             partition.window.land(mark)
-            partition.callbacks.extend(callbacks)
             self._look_at_settling(partition, self._clock.now())
             if partition.callbacks or partition.buffer:  # for these, or for the room that there is now
                 self.hurry([partition])

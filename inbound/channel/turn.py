@@ -58,6 +58,7 @@ class Turns:
         """
         parts = self._parts
         room: int | None = None
+        landed = partition.window.landed_order
         if partition.served_by is None:
             partition.served_by = parts.processor
         if partition.fate is Fate.DROP:
@@ -99,7 +100,7 @@ class Turns:
         elif partition.buffer and not partition.window.is_open(limit := self._outcomes.limit(partition)):
             parts.schedule.settle(partition, within=limit)
         elif self._has_room and partition.buffer and not (room := self._room(partition)):
-            parts.schedule.put_back(partition, NEVER)  # a commit that lands, or news of the reader, makes it due
+            parts.schedule.await_commit(partition, landed)  # news of the reader make it due, too
         elif (cut := self._cut(partition, room)) is not None:
             return await self._hand_out(partition, cut)
         else:
@@ -149,6 +150,7 @@ class Turns:
         partition.idle_since, partition.idle_told = None, False
         partition.paused_since = None  # the new one is told, too
         partition.take_deferred()
+        self._parts.schedule.void_handle(partition)  # what the one before finishes from now on is read again
         if partition.committed is not None and partition.position != partition.committed:
             self._parts.note(
                 "revert", partition.tp, partition.fence.epoch, from_=partition.position, to=partition.committed,
@@ -371,7 +373,12 @@ class Turns:
         return not self._gives_starts or (partition.placed and partition.given_start is None)
 
     async def _last_commit(self, partition: Partition) -> int | None:
-        """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing."""
+        """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing.
+
+        1. The turn finds no callback that waits; 2. the last commit lands; 3. the turn finds that all has settled. The
+        processor is told of that commit first.
+        """
+        await self._callbacks.run_waiting(partition)
         outcome = await self._callbacks.answer(
             partition,
             "on_stream_termination",

@@ -41,23 +41,27 @@ class Worker:
         return AT_ONCE
 
     def _lead(self, step: Lead) -> None:
-        due: float | None = self._parts.clock.now()  # where it raises
+        schedule = self._parts.schedule
         try:
             due = self._reader.run_once(step.seconds)
-        finally:
-            self._parts.schedule.end_lead(NEVER if due is None else due)
+        except BaseException:
+            schedule.fail_lead()
+            raise
+        schedule.end_lead(NEVER if due is None else due)
 
     def _serve(self, partition: Partition) -> None:
         self._serving = partition
         cpu = elapsed = 0.0
+        failed = True
         try:
             cpu, elapsed = finish(self._turns.serve(partition))
+            failed = False
         except BaseException:
             self._turns.rescue(partition)
             raise
         finally:
             self._serving = None
-            self._parts.schedule.end_turn(self, cpu, elapsed)
+            self._parts.schedule.end_turn(self, cpu, elapsed, failed=failed)
 
     @property
     def in_callback(self) -> bool:
