@@ -198,10 +198,8 @@ class Turns:
 
     async def _hand_out(self, partition: Partition, cut: Cut) -> tuple[float, float]:
         parts = self._parts
-        tp = partition.tp
-        batch = Batch(
-            *tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition.handle
-        )
+        tp, records = partition.tp, tuple(cut.records)  # no list: what a processor takes out of it would be lost
+        batch = Batch(*tp, partition.position, cut.next_offset, records, partition.fence.epoch, claim=partition.handle)
         if not self._begin(partition, batch, cut):
             return NO_EFFORT
         partition.batch = batch
@@ -241,6 +239,7 @@ class Turns:
         except BaseException as error:
             reason = "error"
             parts.meters.failed(error)
+            batch.records = records  # the processor may have put others there
             outcome = await self._failures.failed(partition, batch, error)
             if partition.held is not held:
                 parts.meters.holds.add("record")

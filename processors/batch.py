@@ -74,7 +74,7 @@ class Undecodable(NamedTuple):
 
 @dataclass(eq=False)
 class Batch:
-    """Consecutive records of one partition, in offset order.
+    """Consecutive records of one partition, in offset order. `records` is a tuple: sort or filter a copy.
 
     `next_offset` is the offset to read after this batch. It can be more than the last record's offset + 1: compacted
     records and transaction markers take offsets too.

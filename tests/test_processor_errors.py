@@ -59,6 +59,48 @@ def test_a_wrong_answer_and_an_exception_lose_nothing(
     assert not any(record.exc_info for record in caplog.records if record.levelname != "DEBUG")
 
 
+def pops(batch: Batch) -> BatchResponse:
+    """Work through a batch as if its records were a list of the processor's own; the second record fails."""
+    records: list[Record] = batch.records  # type: ignore[assignment]
+    while records:
+        if records.pop(0).offset == 1:
+            raise ValueError("bad record")
+    return BatchResponse.advance()
+
+
+@both_kinds
+def test_a_processor_that_takes_records_out_of_its_batch_is_told_and_loses_none(
+    world: World, kind: type[Recording]
+) -> None:
+    """They were missing when the batch was read again, and the commit went past them."""
+    publish(world, 3)
+    start(world, pops, kind)
+    world.run(5)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    assert world.commits() == {0: 0}
+    assert str(partition.last_error).startswith("AttributeError: 'tuple' object has no attribute 'pop' (at ")
+
+
+@both_kinds
+@pytest.mark.parametrize("left", [0, 1], ids=["none", "one"])
+def test_a_processor_that_puts_other_records_into_its_batch_fails_on_what_it_was_handed(
+    world: World, left: int, kind: type[Recording]
+) -> None:
+    """With none left the turn failed as a defect of inbound; with one, that was given up for all of the batch."""
+
+    def filters(batch: Batch) -> BatchResponse:
+        batch.records = batch.records[:left]
+        raise ValueError("bad records")
+
+    publish(world, 3)
+    processor = start(world, filters, kind, on_error={"max_attempts": 2, "then": "skip"})
+    world.run(20)
+    skips = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
+    assert world.commits() == {0: 3}
+    assert offsets(processor)[-1:] == [2]
+    assert [(n.facts["from"], n.facts["to"]) for n in skips] == [(0, 1), (1, 2), (2, 3)]
+
+
 def bad(value: bytes) -> Callable[[Batch], BatchResponse]:
     """Return an answer that fails on every batch with a record of this value."""
 
