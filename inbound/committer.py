@@ -378,7 +378,7 @@ class Committer:
         parts.meters.commit_seconds.observe(self._clock.now() - pending.since)
         if not pending.first:
             partition.commits_total += 1
-        told = [partial(_tell, server, batch) for server, batch in pending.to_tell]
+        told = [partial(on_batch_processed, server, batch) for server, batch in pending.to_tell]
         parts.schedule.landed(partition, pending.mark, told)
         if pending.first:
             parts.schedule.start(partition)
@@ -439,5 +439,6 @@ def _by_channel(group: Iterable[Pending]) -> list[tuple[Parts, list[Pending]]]:
     return list(found.items())
 
 
-def _tell(server: BatchEventProcessor, batch: Batch) -> object:
+def on_batch_processed(server: BatchEventProcessor, batch: Batch) -> object:
+    """Tell a processor; the log calls this by its name."""
     return server.on_batch_processed(batch)

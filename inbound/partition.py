@@ -163,6 +163,7 @@ class Partition:
     last_error: str | None = None
     last_batch_at: float | None = None  # wall time
     batch_since: float | None = None  # clock time at which on_next_batch was called; None between calls
+    other_call: tuple[str, float] | None = None  # the same of another callback, with its name
     reverted_to: int | None = None  # where the last revert went, and how often in a row one went there
     reverts: int = 0
     read_error: str | None = None  # what the brokers said of the last fetch; None: nothing wrong

@@ -292,6 +292,7 @@ class Turns:
     async def _place(self, partition: Partition) -> None:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
         parts = self._parts
+        partition.other_call = "on_claim", parts.clock.now()
         try:
             answer: object = server_of(partition).on_claim(partition.tp, partition.committed)
             if self._asynchronous and isawaitable(answer):
@@ -310,6 +311,8 @@ class Turns:
                 parts.meters.holds.add("on_claim")
             parts.schedule.put_back(partition, partition.rest_until)
             return
+        finally:
+            partition.other_call = None
         partition.attempts, partition.last_error = 0, None
         if parts.schedule.to_reader(partition):
             partition.given_start, partition.placed = answer, True

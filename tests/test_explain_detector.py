@@ -24,10 +24,17 @@ INTERVAL = 2.0
 class Watched:
     """One consumer of one partition that has read so many records, and the detector beside it."""
 
-    def __init__(self, answer: Callable[[Batch], object] | None = None, *, read: int = 0, **settings: Any) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Batch], object] | None = None,
+        *,
+        read: int = 0,
+        processor: Recording | None = None,
+        **settings: Any,
+    ) -> None:
         self.world = World()
         self.world.kafka.create_topic("orders", 1)
-        self.consumer: Consumer = self.world.join("a", Recording(answer), **settings)
+        self.consumer: Consumer = self.world.join("a", processor or Recording(answer), **settings)
         self.detector = StallDetector(lambda: [self.consumer.channel], self.world.clock, INTERVAL)
         self.consumer.parts.append(self.detector)
         self.world.run(5)
@@ -160,6 +167,42 @@ def test_a_pause_is_named_with_who_did_it() -> None:
     assert s.answer()["explanation"]["text"].startswith("paused since 12:00 by ann (migration)")
     s.world.run(20)
     assert s.events("stalled") == []
+
+
+class Hanging(Recording):
+    """Lets four seconds pass in one of its callbacks, while the detector looks, and asks why."""
+
+    def __init__(self, hangs: str) -> None:
+        super().__init__()
+        self.scene: Watched | None = None
+        self.asked: list[dict[str, Any]] = []
+        setattr(type(self), hangs, lambda self, *args: self.hang())
+
+    def hang(self) -> None:
+        if self.scene is None or self.asked:
+            return
+        for _ in range(8):
+            self.scene.world.clock.advance(0.5)
+            self.scene.detector.run_once()
+        self.asked.append(self.scene.answer())
+
+
+@pytest.mark.parametrize("callback", ["on_batch_processed", "on_idle"])
+def test_a_callback_that_hangs_is_named_whichever_it_is(callback: str) -> None:
+    """Only on_next_batch was: the partition counted as idle, with nothing to read."""
+
+    class Hangs(Hanging):
+        """A class of this test alone: the callback is set on it."""
+
+    processor = Hangs(callback)
+    s = Watched(processor=processor, idle_time=1.0)
+    processor.scene = s
+    s.publish()
+    s.world.run(10)
+    (found,) = processor.asked
+    explanation = found["explanation"]
+    assert explanation["cause"] == "slow-processor"
+    assert f"the processor's {callback} has not returned for " in explanation["text"]
 
 
 class Mixed(BatchEventProcessor):

@@ -307,3 +307,19 @@ def test_an_exception_in_close_is_said_and_closes_the_rest(world: World, caplog:
     assert len(told) == 1
     assert "channel orders: the processor's close failed: RuntimeError: still busy (at " in told[0].getMessage()
     assert told[0].exc_info is None
+
+
+def test_the_log_names_on_batch_processed_where_that_raises(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """It called it `callback`, as if there were only one."""
+
+    class Raises(Recording):
+        def on_batch_processed(self, batch: Batch) -> None:
+            raise RuntimeError("no place for it")
+
+    publish(world, 3)
+    start(world, None, Raises)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [text.partition(" (at ")[0] for text in told] == [
+        "group orders/0: on_batch_processed failed: RuntimeError: no place for it"
+    ]
+    assert world.commits() == {0: 3}

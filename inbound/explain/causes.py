@@ -109,7 +109,7 @@ def _gate(facts: Facts, patience: float) -> Explanation | None:
             )
     if p.fate == "release" or p.place == "leaving":
         if p.callback_for is not None and p.callback_for >= patience:
-            return _slow(facts, "it is being given up, and waits for the batch in hand: ")
+            return _slow(facts, "it is being given up, and waits for the callback in hand: ")
         return Explanation(
             Cause.RELEASING,
             "it is being given up: the batch in hand ends and is committed, then another member takes it",
@@ -177,12 +177,22 @@ def _in_callback(facts: Facts, patience: float) -> Explanation | None:
         return None
     if p.callback_for >= patience:
         return _slow(facts, "")
+    if p.callback != "on_next_batch":
+        return None
     troubled = p.attempts or p.reverts > 1 or p.dead_letter_problem is not None
     return None if troubled else _moving(facts)
 
 
 def _slow(facts: Facts, before: str) -> Explanation:
     p = facts.partition
+    if p.callback != "on_next_batch":
+        return Explanation(
+            Cause.SLOW_PROCESSOR,
+            f"{before}the processor's {p.callback} has not returned for {duration(p.callback_for or 0.0)}",
+            "look at where it is, below: what it waits for has to answer; nothing of the partition is delivered before it returns",
+            p.callback_for,
+            (p.stack,) if p.stack else (),
+        )
     batch = f"offsets {p.batch[0]} to {p.batch[1] - 1}" if p.batch else "its batch"
     return Explanation(
         Cause.SLOW_PROCESSOR,

@@ -25,7 +25,8 @@ class PartitionFacts:
     held_for: float = 0.0  # since the claim
     settling_for: float | None = None  # since its commit is on its way
     commit_problem: str | None = None  # why ZooKeeper refuses it
-    callback_for: float | None = None  # since on_next_batch was called with the batch in hand
+    callback_for: float | None = None  # since on_next_batch was called with the batch in hand, or another callback
+    callback: str = "on_next_batch"  # which one that is
     batch: tuple[int, int] | None = None  # its offsets: first, next
     stack: str | None = None  # where its thread or coroutine is
     rest_for: float = 0.0  # until the next read, as the processor's answer or a back-off says

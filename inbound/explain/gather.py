@@ -105,7 +105,8 @@ class View:
 
     def _of(self, partition: Partition, progress: Progress) -> PartitionFacts:
         reader, now = self._channel.reader, self.now
-        stream, batch, since = reader.stream_of(partition), partition.batch, partition.batch_since
+        stream, batch = reader.stream_of(partition), partition.batch
+        callback, since = in_callback(partition)
         away = reader.watching.unled.get(partition.tp)
         problem, error = partition.problem, partition.read_error
         return PartitionFacts(
@@ -126,6 +127,7 @@ class View:
             rate=progress.rate,
             held_for=progress.held_for,
             callback_for=now - since if since is not None else None,
+            callback=callback,
             batch=(batch.first_offset, batch.next_offset) if batch is not None else None,
             stack=self._stacks.get(partition),
             rest_for=max(0.0, partition.rest_until - now),
@@ -159,7 +161,7 @@ class View:
     def _make(self) -> ChannelFacts:
         parts, reader, now = self._parts, self._channel.reader, self.now
         held = parts.schedule.held()
-        busy = [(str(p.tp), now - since) for p in held if (since := p.batch_since) is not None]
+        busy = [(str(p.tp), now - since) for p in held if (since := in_callback(p)[1]) is not None]
         fullest = sorted(((str(p.tp), p.buffer.size) for p in held if p.buffer.size), key=lambda of: -of[1])
         paused = [pause.told(self._channel.name) for pause in parts.pausing.pauses] if parts.schedule.paused else []
         return ChannelFacts(
@@ -202,6 +204,12 @@ class View:
             elif thread.last_step_age > STUCK and not (thread.in_callback or "event-loop" in thread.name):
                 found.append(f"{thread.name} has been stuck for {thread.last_step_age:.0f} s")
         return tuple(found)
+
+
+def in_callback(partition: Partition) -> tuple[str, float | None]:
+    """Return the callback that a partition is in, and the clock time at which it was called; None: it is in none."""
+    other = partition.other_call
+    return other if other is not None and partition.batch_since is None else ("on_next_batch", partition.batch_since)
 
 
 def settled(partition: Partition, now: float) -> bool:
