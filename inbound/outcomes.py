@@ -19,6 +19,9 @@ LONG_WAIT = 1.0
 #: What waits to be told of its commit is kept, with its records: of all partitions as much as is read ahead, of one no more
 #: than this part of it. Then all that is on its way lands first.
 KEPT = 8
+#: Who goes back to the same offset, and commits nothing, gets the batch at once so many times. Then it rests so many seconds at
+#: least, doubling to the longest: it would take a core, and write megabytes of ledger a second.
+FREE_REVERTS, SHORTEST_REST, LONGEST_REST = 10, 0.01, 1.0
 
 
 class Outcomes:
@@ -39,13 +42,16 @@ class Outcomes:
         self._move_to(partition, outcome, batch, cut)
         if outcome.max_bytes is not None:
             partition.max_bytes = outcome.max_bytes
-        partition.rest_until = parts.clock.now() + outcome.wait if outcome.wait else 0.0
         if outcome.wait >= LONG_WAIT and not partition.attempts:
             parts.journal.note(
                 "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
                 epoch=partition.fence.epoch, level=logging.DEBUG,
             )  # fmt: skip
         self.note(partition, outcome, reason)
+        wait = outcome.wait
+        if outcome.reverted_from is not None and partition.reverts > FREE_REVERTS:
+            wait = max(wait, min(LONGEST_REST, SHORTEST_REST * 2 ** min(10, partition.reverts - FREE_REVERTS - 1)))
+        partition.rest_until = parts.clock.now() + wait if wait else 0.0
         if partition.deferred is not None:
             partition.limit_deferred(outcome.position)
         if outcome.commit_within is not None:
