@@ -191,6 +191,7 @@ GOOD = "channels: {orders: {topics: [orders], group: g, processor: {type: simple
             "zookeeper.auths: unknown key; did you mean auth? allowed: acl, auth, chroot, hosts, session_timeout, tls",
         ),
         ("zookeeper: {session_timeout: 500ms}", "zookeeper.session_timeout: need at least 1s, got 500ms"),
+        ("controller: {commit_interval: 1h}", "controller.commit_interval: need at most 1s, got 1h"),
         ("zookeeper: {session_timeout: 25d}", "zookeeper.session_timeout: need at most 24d, got 25d"),
         (
             "zookeeper: {hosts: 'zk:2181/kafka'}",
