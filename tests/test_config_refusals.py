@@ -48,6 +48,7 @@ def channel(line: str) -> str:
         ("xyz: 3", "xyz: unknown key; " + CHANNEL_KEYS),
         ("workers: 0", "workers: need at least 1, got 0"),
         ("workers: 1001", "workers: need at most 1000, got 1001"),
+        (f"max_uncommitted_records: {10**19}", f"max_uncommitted_records: need at most 1000000000, got {10**19}"),
         ("workers: -1", "workers: need at least 1, got -1"),
         ("workers: five", "workers: need a whole number, got 'five'"),
         ("workers: '5'", "workers: need a whole number, got '5'"),
