@@ -230,7 +230,10 @@ def paces(cls: type[BatchEventProcessor]) -> bool:
     return cls.set_max_read_rate is not BatchEventProcessor.set_max_read_rate
 
 
+#: The names of all callbacks.
+CALLBACKS = ("open", *(name for name in vars(BatchEventProcessor) if name.startswith("on_")), "close")
+
+
 def async_callbacks(cls: type[BatchEventProcessor]) -> list[str]:
     """Return the names of the callbacks that are coroutines."""
-    names = ("open", *(name for name in vars(BatchEventProcessor) if name.startswith("on_")), "close")
-    return [name for name in names if iscoroutinefunction(getattr(cls, name))]
+    return [name for name in CALLBACKS if iscoroutinefunction(getattr(cls, name))]
