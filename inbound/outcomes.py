@@ -79,7 +79,7 @@ class Outcomes:
         pending = Pending(self._parts, partition, mark)
         if batch is not None:
             pending.of_batch, server = batch.first_offset, server_of(partition)
-            if hears_of_commits(type(server)):  # else its records need not be kept until then
+            if hears_of_commits(server):  # else its records need not be kept until then
                 pending.to_tell.append((server, batch))
                 partition.kept_bytes = size if settled else partition.kept_bytes + size
         self._parts.committer.submit(pending)

@@ -220,9 +220,10 @@ def has_room(cls: type[BatchEventProcessor]) -> bool:
     return cls.room is not BatchEventProcessor.room
 
 
-def hears_of_commits(cls: type[BatchEventProcessor]) -> bool:
-    """Return whether processors of this class do something when a commit has landed."""
-    return cls.on_batch_processed is not BatchEventProcessor.on_batch_processed
+def hears_of_commits(processor: BatchEventProcessor) -> bool:
+    """Return whether a processor does something when a commit has landed."""
+    called = getattr(processor.on_batch_processed, "__func__", None)
+    return called is not BatchEventProcessor.on_batch_processed
 
 
 def paces(cls: type[BatchEventProcessor]) -> bool:
