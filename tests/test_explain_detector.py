@@ -205,6 +205,33 @@ def test_a_callback_that_hangs_is_named_whichever_it_is(callback: str) -> None:
     assert f"the processor's {callback} has not returned for " in explanation["text"]
 
 
+class Silent:
+    """A committer that ZooKeeper does not answer."""
+
+    def run_once(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("count", [5, 20_000], ids=["few", "a full window"])
+def test_a_commit_that_does_not_land_is_named_also_where_the_next_batch_need_not_wait_for_it(count: int) -> None:
+    """With few records the partition counted as idle, and nobody said why its lag did not go down."""
+    s = Watched(read=10)
+    parts, committer = s.consumer.parts, s.consumer.channel.parts.committer
+    at = parts.index(committer)
+    parts[at] = Silent()
+    s.publish(count)
+    s.named("commit-waits", within=3 * INTERVAL)
+    s.world.run_until(lambda: s.partition.stalled_since is not None, within=4 * INTERVAL)
+    text = s.answer()["explanation"]["text"]
+    parts[at] = committer
+    s.world.run(10)
+    waits = "; its next batch waits for that (max_uncommitted_records)"
+    records = {5: "5 records are", 20_000: "11,000 records are"}[count]
+    assert text.startswith(f"its commit waits for ZooKeeper's answer (1 commit waits): {records} answered for and not ")
+    assert (waits in text) == (count > 5)
+    assert (s.partition.cause, s.partition.stalled_since) == ("idle", None)
+
+
 class Mixed(BatchEventProcessor):
     """Takes some of a batch, sometimes all, sometimes rests a little: nothing is wrong with it."""
 

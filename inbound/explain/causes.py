@@ -208,9 +208,14 @@ def _committing(facts: Facts, patience: float) -> Explanation | None:
     p, c = facts.partition, facts.channel
     if p.settling_for is None or p.settling_for < patience:
         return None
+    if p.place != "settling" and p.rate > 0 and p.advanced_for < patience:
+        return None  # it moves: the window has room
+    waiting = "1 commit waits" if c.commits_waiting == 1 else f"{c.commits_waiting} commits wait"
+    records = f": {p.uncommitted:,} records are answered for and not committed" if p.uncommitted else ""
+    window = "; its next batch waits for that (max_uncommitted_records)" if records and p.place == "settling" else ""
     return Explanation(
         Cause.COMMIT_WAITS,
-        f"its commit waits for ZooKeeper's answer ({c.commits_waiting} commits wait)",
+        f"its commit waits for ZooKeeper's answer ({waiting}){records}{window}",
         "look at ZooKeeper: its disk and its load; the commit is sent again by itself",
         p.settling_for,
     )

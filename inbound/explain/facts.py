@@ -24,6 +24,7 @@ class PartitionFacts:
     rate: float = 0.0  # records a second, of late
     held_for: float = 0.0  # since the claim
     settling_for: float | None = None  # since its commit is on its way
+    uncommitted: int = 0  # records that were answered for, and whose commit is on its way
     commit_problem: str | None = None  # why ZooKeeper refuses it
     callback_for: float | None = None  # since on_next_batch was called with the batch in hand, or another callback
     callback: str = "on_next_batch"  # which one that is

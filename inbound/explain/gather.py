@@ -123,6 +123,7 @@ class View:
             advanced_for=progress.advanced_for,
             still_for=progress.still_for,
             settling_for=progress.settling_for,
+            uncommitted=partition.window.uncommitted,
             commit_problem=partition.commit_problem,
             rate=progress.rate,
             held_for=progress.held_for,
