@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import isawaitable
 
 from inbound.errors import BadResponseError
 from inbound.processors.batch import BatchResponse, Verb
@@ -40,8 +41,9 @@ def decide(
         BadResponseError: no BatchResponse, or an offset that may not be used; the message says which may.
     """
     if not isinstance(response, BatchResponse):
+        first_of_all = f"await it in `async def {callback}`, and " if isawaitable(response) else ""
         raise BadResponseError(
-            f"{tp}: {callback} returned {response!r}; return BatchResponse.advance(), .revert() or .next()"
+            f"{tp}: {callback} returned {response!r}; {first_of_all}return BatchResponse.advance(), .revert() or .next()"
         )
     floor = committed if committed is not None else first
     offset = response.offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -220,4 +221,4 @@ def _problem(offset: Any, wait: Any, max_bytes: Any, commit_within: Any) -> str 
 
 
 def _are_seconds(value: Any) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value < float("inf")
+    return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max

@@ -59,6 +59,36 @@ def test_a_wrong_answer_and_an_exception_lose_nothing(
     assert not any(record.exc_info for record in caplog.records if record.levelname != "DEBUG")
 
 
+@both_kinds
+@pytest.mark.parametrize("name", ["wait", "commit_within"])
+def test_seconds_that_no_clock_can_count_are_the_processors_error(
+    world: World, name: str, kind: type[Recording], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The turn failed as a defect of inbound, once a second."""
+    publish(world, 3)
+    start(world, lambda batch: BatchResponse.next(**{name: 10**400}), kind)
+    told = [record.getMessage() for record in caplog.records]
+    assert any(
+        f"ValueError: BatchResponse.next: {name} must be seconds of at least 0, got 1000" in text for text in told
+    )
+
+
+@both_kinds
+def test_a_coroutine_that_is_returned_is_to_be_awaited(world: World, kind: type[Recording]) -> None:
+    """By a decorator that is no coroutine function, say."""
+
+    async def later() -> BatchResponse:
+        return BatchResponse.advance()
+
+    publish(world, 3)
+    coroutine = later()
+    start(world, answers(coroutine), kind)
+    coroutine.close()
+    told = world.consumers["a"].channel.parts.journal.last(TopicPartition("orders", 0), "failed")
+    assert told is not None
+    assert "; await it in `async def on_next_batch`, and return BatchResponse.advance(), " in told.text
+
+
 def pops(batch: Batch) -> BatchResponse:
     """Work through a batch as if its records were a list of the processor's own; the second record fails."""
     records: list[Record] = batch.records  # type: ignore[assignment]
