@@ -23,6 +23,15 @@ def facts(channel: dict[str, Any] | None = None, session: dict[str, Any] | None 
     )
 
 
+def test_records_that_wait_for_a_blocked_event_loop_are_not_said_to_wait_for_workers() -> None:
+    """To raise `workers` does nothing there."""
+    waits: dict[str, Any] = {"place": "scheduled", "buffered": 7, "still_for": 9.0}
+    found = of(facts({"event_loop": True, "busy": (("orders/1", 30.0),)}, **waits))
+    assert found.cause is Cause.WORKERS_BUSY
+    assert found.text == "7 records are read ahead and a callback does not let go of the event loop (orders/1 for 30 s)"
+    assert "workers" not in found.todo
+
+
 def of(given: Facts) -> Explanation:
     return explain(given, PATIENCE)
 

@@ -371,6 +371,15 @@ def _no_worker(facts: Facts, patience: float) -> Explanation | None:
     if p.still_for < patience:
         return _moving(facts)
     busy = ", ".join(f"{name} for {duration(seconds)}" for name, seconds in c.busy[:3])
+    if c.event_loop:
+        return Explanation(
+            Cause.WORKERS_BUSY,
+            f"{p.buffered} records are read ahead and a callback does not let go of the event loop"
+            + (f" ({busy})" if busy else ""),
+            "see where that is (`inbound explain` of those partitions): what blocks there has to be awaited, or run with "
+            "asyncio.to_thread",
+            p.still_for,
+        )
     return Explanation(
         Cause.WORKERS_BUSY,
         f"{p.buffered} records are read ahead and no worker is free: all {c.workers} are in callbacks"

@@ -79,6 +79,7 @@ class ChannelFacts:
     degrade: bool = False  # it goes on without its ledger
     topic_exists: bool = True
     workers: int = 1
+    event_loop: bool = False  # instead of workers: all callbacks share it
     busy: tuple[tuple[str, float], ...] = ()  # partitions in callbacks, the longest first, with seconds
     prefetch: tuple[int, int] = (0, 0)  # bytes read ahead in all, and how many may be
     fullest: tuple[tuple[str, int], ...] = ()  # partitions with most of it, and bytes

@@ -179,6 +179,7 @@ class View:
             ledger_problem=parts.ledger_problem,
             degrade=parts.degrade,
             workers=parts.config.workers,
+            event_loop=parts.asynchronous,
             busy=tuple(sorted(busy, key=lambda of: -of[1])),
             prefetch=(reader.buffered, parts.config.reader.prefetch_bytes),
             fullest=tuple(fullest[:3]),
