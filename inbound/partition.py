@@ -143,6 +143,7 @@ class Partition:
     sends_on: bool = False  # it was abandoned: what it had advanced is committed all the same, unless that is refused
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: OffsetOutOfRangeError | UnreadableBatchError | None = None  # found by the reader; for the worker to act on
+    no_room: bool = False  # the processor said so when it was asked last
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     attempts: int = 0  # failures in a row
     failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last

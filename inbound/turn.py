@@ -98,8 +98,10 @@ class Turns:
             await self._place(partition)
         elif partition.buffer and not partition.window.is_open(limit := self._outcomes.limit(partition)):
             parts.schedule.settle(partition, within=limit)
-        elif self._has_room and partition.buffer and not (room := self._room(partition)):
-            parts.schedule.put_back(partition, NEVER)  # a commit that lands, or news of the reader, makes it due
+        elif self._has_room and partition.buffer and (room := self._room(partition)) == 0:
+            # A commit that lands, or news of the reader, makes it due; or the rest after a failure is over.
+            failed = partition.rest_until > parts.clock.now()
+            parts.schedule.put_back(partition, partition.rest_until if failed else NEVER)
         elif (cut := self._cut(partition, room)) is not None:
             return await self._hand_out(partition, cut)
         else:
@@ -169,7 +171,20 @@ class Turns:
 
     def _room(self, partition: Partition) -> int | None:
         committed = partition.committed if partition.committed is not None else partition.position
-        return server_of(partition).room(partition.tp, committed)
+        try:
+            room: object = server_of(partition).room(partition.tp, committed)
+            if room is not None and (type(room) is not int or room < 0):
+                raise BadResponseError(
+                    f"{partition.tp}: room returned {room!r}; return how many records the next batch may have, or None"
+                )
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._parts.meters.failed(error)
+            partition.rest_until = self._failures.room_failed(partition, error)
+            return 0
+        partition.no_room = room == 0
+        return room
 
     def _note_finished(self, partition: Partition) -> None:
         """What the processor finished after it had answered is to be committed now, also when the partition rests."""

@@ -54,6 +54,8 @@ TABLE: list[tuple[Cause, Facts]] = [
     (Cause.SLOW_PROCESSOR, facts(callback_for=9.0, callback="on_batch_processed", place="running", end=100)),
     (Cause.SLOW_PROCESSOR, facts(callback_for=9.0, callback="on_stream_termination", fate="release")),
     (Cause.IDLE, facts(callback_for=0.1, callback="on_idle", place="running", end=100)),
+    (Cause.SLOW_PROCESSOR, facts(no_room=True, buffered=7)),
+    (Cause.PROCESSOR_FAILS, facts(attempts=2, last_error="ValueError: room", rest_for=1.0)),
     (Cause.REVERT_LOOP, facts(reverts=3, reverted_to=100, buffered=10)),
     (Cause.PROCESSOR_FAILS, facts(attempts=2, failing=(100, 110), last_error="OSError: down", rest_for=1.0)),
     (Cause.POISON_EVENT, facts(attempts=2, failing=(104, 105), last_error="ValueError: bad", rest_for=1.0)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -352,4 +353,41 @@ def test_the_log_names_on_batch_processed_where_that_raises(world: World, caplog
     assert [text.partition(" (at ")[0] for text in told] == [
         "group orders/0: on_batch_processed failed: RuntimeError: no place for it"
     ]
+    assert world.commits() == {0: 3}
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (-1, "BadResponseError: orders/0: room returned -1; return how many records the next batch may have, or None"),
+        (
+            "5",
+            "BadResponseError: orders/0: room returned '5'; return how many records the next batch may have, or None",
+        ),
+        (RuntimeError("no pool"), "RuntimeError: no pool (at "),
+    ],
+    ids=["negative", "text", "raises"],
+)
+def test_a_room_that_cannot_be_used_is_the_processors_error(
+    world: World, answer: object, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Less than 0 was asked again at once, for ever; the others failed the turn as a defect of inbound."""
+    asked: list[float] = []
+
+    class Rooms(Recording):
+        def room(self, partition: TopicPartition, committed: int) -> int | None:
+            asked.append(world.clock.now())
+            if len(asked) > 3:
+                return None
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+    publish(world, 3)
+    start(world, None, Rooms)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    world.run(10)
+    assert str(partition.last_error).startswith(message)
+    assert [round(later - earlier) for earlier, later in pairwise(asked)] == [1, 2, 4]
+    assert any("room failed, attempt 1: " in record.getMessage() for record in caplog.records)
     assert world.commits() == {0: 3}

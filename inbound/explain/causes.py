@@ -232,9 +232,16 @@ def _failing(facts: Facts, patience: float) -> Explanation | None:
         )
     if not p.attempts:
         return None
-    first, end = p.failing or (p.position, p.position + 1)
     times = f"{p.attempts} time{'s' if p.attempts > 1 else ''} in a row"
     wait = f", tried again in {duration(p.rest_for)}" if p.rest_for > 0 else ""
+    if p.failing is None:
+        return Explanation(
+            Cause.PROCESSOR_FAILS,
+            f"the processor fails before it is handed a batch, {times}{wait}: {p.last_error}",
+            "look at the error: correct the processor, or bring back what it needs",
+            p.still_for,
+        )
+    first, end = p.failing
     if end - first == 1:
         return Explanation(
             Cause.POISON_EVENT,
@@ -370,6 +377,13 @@ def _no_worker(facts: Facts, patience: float) -> Explanation | None:
         )
     if p.still_for < patience:
         return _moving(facts)
+    if p.no_room:
+        return Explanation(
+            Cause.SLOW_PROCESSOR,
+            f"{p.buffered} records are read ahead and the processor has no room for them: its `room` says 0",
+            "see why it does not finish what it has taken: it is asked again when another commit of the partition has landed",
+            p.still_for,
+        )
     busy = ", ".join(f"{name} for {duration(seconds)}" for name, seconds in c.busy[:3])
     if c.event_loop:
         return Explanation(

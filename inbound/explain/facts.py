@@ -40,6 +40,7 @@ class PartitionFacts:
     read_error: str | None = None  # what the brokers said of the last fetch
     refused: bool = False  # and whether it is a matter of rights
     out_of_range: str | None = None
+    no_room: bool = False  # the processor's `room` says 0
     reverts: int = 0  # how often in a row one went back to `reverted_to`
     reverted_to: int | None = None
     waits: tuple[str, str] | None = None  # what the processor says of it: see BatchEventProcessor.waits

@@ -142,6 +142,7 @@ class View:
             read_error=error,
             refused=error is not None and bool(_REFUSED.search(error)),
             out_of_range=str(problem) if problem is not None else None,
+            no_room=partition.no_room,
             reverts=partition.reverts,
             reverted_to=partition.reverted_to,
             opened=stream is not None,
