@@ -104,6 +104,21 @@ def _misuse(cls: Any) -> str | None:
     return None
 
 
+def made(channel: str, cls: type[BatchEventProcessor]) -> BatchEventProcessor:
+    """Return a processor of this class for a channel.
+
+    Raises:
+        ConfigError: its constructor failed.
+    """
+    try:
+        return cls()
+    except Exception as error:
+        raise ConfigError(
+            f"channel {channel}: {cls.__name__} cannot be made: {type(error).__name__}: {error} ({_place(error)}); it is made "
+            "without arguments: its options come to open, as context.options"
+        ) from None
+
+
 def coordinator_of(config: CoordinatorConfig, where: str, loaded: Loaded) -> ZkCoordinator:
     """Return the coordinator that the configuration asks for at `where`, a dotted path.
 

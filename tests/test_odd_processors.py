@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inbound.errors import ConfigError
-from inbound.plugins import find_processor
+from inbound.plugins import find_processor, made
 
 MODULE = """
 from inbound import BatchEventProcessor, BatchResponse
@@ -46,3 +46,24 @@ def test_what_cannot_be_meant_is_refused(
     with pytest.raises(ConfigError) as refused:
         find_processor("odd:Orders")
     assert str(refused.value) == f"odd:Orders: {message}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("def __init__(self, shelf): ...", "TypeError: Orders.__init__() missing 1 required positional argument: 'shelf' ("),
+        ("def __init__(self): raise OSError('no shelf')", "OSError: no shelf ("),
+    ],
+    ids=["arguments", "raises"],
+)  # fmt: skip
+def test_a_processor_that_cannot_be_made_is_no_defect(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run` ended with a traceback of inbound's own."""
+    (tmp_path / "odd.py").write_text(MODULE.format(line=line))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    with pytest.raises(ConfigError) as refused:
+        made("shelves", find_processor("odd:Orders").cls)
+    assert str(refused.value).startswith(f"channel shelves: Orders cannot be made: {message}")
+    assert str(refused.value).endswith("); it is made without arguments: its options come to open, as context.options")
