@@ -306,7 +306,7 @@ class InboundKafkaChannel:
         """Look at how the subscription does that this channel serves, if it does. Controller's thread."""
         report = self.membership.report
         if report.serves is not None and self._opened:
-            report.refresh(self.parts.processor.status())
+            report.refresh(self.parts.said("status"))
 
     def abandon(self) -> None:
         """Give up whatever has not drained: not committed, and where it hangs is logged."""
@@ -410,7 +410,7 @@ class InboundKafkaChannel:
             commits_waiting=parts.committer.waiting(parts),
             commits_fenced_total=parts.commits.fenced,
             not_sent_total=self._not_sent() if self._opened else 0,
-            processor=dict(parts.processor.status()) if self._opened else {},
+            processor=dict(parts.said("status")) if self._opened else {},
             max_read_rate=parts.processor.max_read_rate if self._opened else None,
             paced=paces(type(parts.processor)),
             left_to_others=[str(tp) for tp in membership.set_aside.partitions()],

@@ -1,5 +1,6 @@
 """The stall detector on a whole channel on fakes: what it names, when it tells of a stall, and when it must not."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -310,3 +311,28 @@ def test_questions_that_cannot_be_understood_are_refused() -> None:
     for query in bad:
         with pytest.raises(BadQuestionError):
             Question.of(query)
+
+
+def fails(self: object) -> dict[str, Any]:
+    raise RuntimeError("no such table")
+
+
+@pytest.mark.parametrize(
+    ("says", "why"), [(fails, "RuntimeError: no such table"), (lambda self: None, "it returned None")]
+)
+def test_a_processor_that_cannot_say_what_it_does_costs_nobody_else_an_answer(
+    says: Callable[[object], Any], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The detector stopped looking, at any channel; there was no status."""
+
+    class Says(Recording):
+        waits = status = says
+
+    s = Watched(processor=Says())
+    s.publish(5)
+    s.world.run(10)
+    s.consumer.channel.report()
+    assert s.consumer.channel.status().processor == {}
+    assert s.partition.cause == "idle"
+    told = [re.sub(r" \(at .*\)", "", record.getMessage()) for record in caplog.records]
+    assert told == [f"channel orders: {name} failed: {why}; what it says is left out" for name in ("waits", "status")]

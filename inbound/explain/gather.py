@@ -68,7 +68,7 @@ class View:
     def calm(self) -> bool:
         """Whether what is idle in an undisturbed channel stays so until somebody touches it."""
         reader = self._channel.reader
-        waits = self._channel.opened and bool(self._parts.processor.waits())
+        waits = self._channel.opened and bool(self._parts.said("waits"))
         return not (waits or reader.watching.unled or reader.some_paused) and self._parts.pausing.allows()
 
     def facts(self, partition: Partition, progress: Progress) -> Facts:
@@ -82,7 +82,7 @@ class View:
     def waits(self, tp: TopicPartition) -> tuple[str, str] | None:
         """Return what the processor says that a partition waits for."""
         if self._waits is None:
-            self._waits = self._parts.processor.waits() if self._channel.opened else {}
+            self._waits = self._parts.said("waits") if self._channel.opened else {}
         return self._waits.get(tp)
 
     def nothing_to_read(self, partition: Partition) -> bool:
