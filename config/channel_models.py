@@ -220,7 +220,7 @@ class ChannelSettings(Part):
     shutdown_timeout: Annotated[float, duration()] = Field(
         default=25.0, description="How long a callback may take to finish when the channel stops."
     )
-    max_uncommitted_records: Annotated[int, whole(0)] = Field(
+    max_uncommitted_records: Annotated[int, whole(0, 1_000_000_000)] = Field(
         default=10_000,
         description="Records of a partition that may be on their way to the commit when its next batch is handed out: a crash "
         "repeats so many, and the batch in hand. 0: each batch waits for the commit of the one before.",

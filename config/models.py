@@ -99,7 +99,7 @@ class ControllerConfig(Part):
     join_delay: Annotated[float, duration()] = Field(
         default=3.0, description="How long a new session waits before it claims partitions that it did not hold before."
     )
-    commit_interval: Annotated[float, duration()] = Field(
+    commit_interval: Annotated[float, duration(at_most=1.0)] = Field(
         default=0.02,
         description="Commits of all channels are collected so long, then one transaction writes them; the first one at once.",
     )

@@ -46,6 +46,7 @@ from inbound.ledgers import Ledgers, check_ledger
 from inbound.member_operations import MemberOperations
 from inbound.operations import Operation, Operator
 from inbound.planning import PlannedChannel, plan_channels
+from inbound.plugins import made
 from inbound.profiles import Profiles
 from inbound.reconfiguration import Outcome, Reconfiguration, Source, Watch
 from inbound.resetting import Resetting, status_of
@@ -427,7 +428,7 @@ class Application:
     # -- making ------------------------------------------------------------------------------------------------------
 
     def _make(self, name: str, planned: PlannedChannel) -> Running:
-        config = planned.config
+        config, processor = planned.config, made(name, planned.processor)
         consumer_id, lock = self._identity(config)
         member = MemberInfo(
             host=socket.gethostname(),
@@ -464,7 +465,7 @@ class Application:
             tracing=self.tracing,
         )
         channel = InboundKafkaChannel(
-            name, config, consumer_id, planned.processor(), planned.coordinator, member, planned.options, outside
+            name, config, consumer_id, processor, planned.coordinator, member, planned.options, outside
         )
         return Running(planned, channel, outlets, lock, connect, connect_mirror, coordination, ledgers)
 

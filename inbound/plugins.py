@@ -8,7 +8,10 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any
+
+from pydantic import BaseModel
 
 from inbound.config import (
     CoordinatorConfig,
@@ -24,7 +27,7 @@ from inbound.coordinators.fixed_count import FixedCountCoordinator
 from inbound.coordinators.static import StaticCoordinator
 from inbound.errors import ConfigError
 from inbound.installed import offer_of
-from inbound.processors.base import BatchEventProcessor, async_callbacks, is_async
+from inbound.processors.base import CALLBACKS, BatchEventProcessor, async_callbacks, is_async
 
 #: Shipped processors, imported when asked for.
 BUILT_IN: Mapping[str, str] = {
@@ -73,12 +76,47 @@ def _processor_class(name: str, found_class: Any) -> type[BatchEventProcessor]:
     missing = sorted(getattr(found_class, "__abstractmethods__", ()))
     if missing:
         raise ConfigError(f"{name} lacks {', '.join(missing)}; write it: it is handed every batch")
+    if (problem := _misuse(found_class)) is not None:
+        raise ConfigError(f"{name}: {problem}")
     if async_callbacks(found_class) and not is_async(found_class):
         raise ConfigError(
             f"{name}: {', '.join(async_callbacks(found_class))} is async, on_next_batch is not; make on_next_batch async too, "
             "or none of them"
         )
     return found_class
+
+
+def _misuse(cls: Any) -> str | None:
+    """Return what is wrong with the attributes of a processor's class; None: nothing."""
+    options, ahead = cls.Options, cls.prefetch_bytes
+    if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
+        return f"Options is a {type(options).__name__}, and no pydantic model; derive it from pydantic.BaseModel"
+    if ahead is not None and not isinstance(ahead, property) and (type(ahead) is not int or ahead < 1):
+        return f"prefetch_bytes is {ahead!r}; give bytes, a whole number of at least 1, or None"
+    for name in ("ordered", "makes_spans", "commits_first"):
+        if not isinstance(value := getattr(cls, name), bool | property):
+            return f"{name} is {value!r}; give True or False"
+    for name in CALLBACKS:
+        if not callable(value := getattr(cls, name)):
+            return f"{name} is {value!r}, and cannot be called; write a method, or leave it out"
+    if isgeneratorfunction(cls.on_next_batch) or isasyncgenfunction(cls.on_next_batch):
+        return "on_next_batch yields; a batch has one answer: return it"
+    return None
+
+
+def made(channel: str, cls: type[BatchEventProcessor]) -> BatchEventProcessor:
+    """Return a processor of this class for a channel.
+
+    Raises:
+        ConfigError: its constructor failed.
+    """
+    try:
+        return cls()
+    except Exception as error:
+        raise ConfigError(
+            f"channel {channel}: {cls.__name__} cannot be made: {type(error).__name__}: {error} ({_place(error)}); it is made "
+            "without arguments: its options come to open, as context.options"
+        ) from None
 
 
 def coordinator_of(config: CoordinatorConfig, where: str, loaded: Loaded) -> ZkCoordinator:

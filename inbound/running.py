@@ -23,6 +23,7 @@ from inbound.kafka.mirror_base import Connect
 from inbound.kafka.outlets import Outlets
 from inbound.ledgers import Ledgers
 from inbound.planning import PlannedChannel
+from inbound.plugins import made
 from inbound.processors.base import BatchEventProcessor
 from inbound.subscriptions import SubscriberRef
 
@@ -159,7 +160,7 @@ class RunningChannels:
             if isinstance(processor, Reconfigurable):
                 processor.reconfigure(planned.options, ref.generation if ref is not None else None)
             else:
-                channel.exchange(planned.processor(), planned.options)
+                channel.exchange(made(channel.name, planned.processor), planned.options)
         except ConfigError:
             raise
         except Exception as error:

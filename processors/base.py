@@ -220,9 +220,10 @@ def has_room(cls: type[BatchEventProcessor]) -> bool:
     return cls.room is not BatchEventProcessor.room
 
 
-def hears_of_commits(cls: type[BatchEventProcessor]) -> bool:
-    """Return whether processors of this class do something when a commit has landed."""
-    return cls.on_batch_processed is not BatchEventProcessor.on_batch_processed
+def hears_of_commits(processor: BatchEventProcessor) -> bool:
+    """Return whether a processor does something when a commit has landed."""
+    called = getattr(processor.on_batch_processed, "__func__", None)
+    return called is not BatchEventProcessor.on_batch_processed
 
 
 def paces(cls: type[BatchEventProcessor]) -> bool:
@@ -230,7 +231,10 @@ def paces(cls: type[BatchEventProcessor]) -> bool:
     return cls.set_max_read_rate is not BatchEventProcessor.set_max_read_rate
 
 
+#: The names of all callbacks.
+CALLBACKS = ("open", *(name for name in vars(BatchEventProcessor) if name.startswith("on_")), "close")
+
+
 def async_callbacks(cls: type[BatchEventProcessor]) -> list[str]:
     """Return the names of the callbacks that are coroutines."""
-    names = ("open", *(name for name in vars(BatchEventProcessor) if name.startswith("on_")), "close")
-    return [name for name in names if iscoroutinefunction(getattr(cls, name))]
+    return [name for name in CALLBACKS if iscoroutinefunction(getattr(cls, name))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Undecodable(NamedTuple):
 
 
 class Batch:
-    """Consecutive records of one partition, in offset order.
+    """Consecutive records of one partition, in offset order. `records` cannot be changed: sort or filter a copy.
 
     `next_offset` is the offset to read after this batch. It can be more than the last record's offset + 1: compacted
     records and transaction markers take offsets too.
@@ -243,7 +244,8 @@ def _problem(offset: Any, wait: Any, max_bytes: Any, commit_within: Any) -> str 
 
 
 def _are_seconds(value: Any) -> bool:
-    return isinstance(value, (int, float)) and 0 <= value < float("inf")
+    return isinstance(value, (int, float)) and 0 <= value <= sys.float_info.max
+
 
 #: What nearly every batch is answered with; a value that never changes.
 _ADVANCE = BatchResponse(Verb.ADVANCE)

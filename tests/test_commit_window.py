@@ -400,3 +400,20 @@ def test_a_closed_channel_has_nothing_sent_again_that_was_in_flight() -> None:
     call.fail(ZkAmbiguousError("the connection was lost"))
     committer.run_once()
     assert committer.waiting(channel.parts) == 0
+
+
+def test_a_callback_that_is_set_on_the_processor_itself_is_told_of_commits() -> None:
+    """The class was asked whether it hears of them, and a function that `open` had put there was never called."""
+    told: list[int] = []
+
+    class Sets(Recording):
+        on_batch_processed = BatchEventProcessor.on_batch_processed  # type: ignore[assignment]
+
+        def open(self, context: object) -> None:
+            self.on_batch_processed = lambda batch: told.append(batch.next_offset)  # type: ignore[method-assign]
+
+    stage = Stage(Sets())
+    stage.consumer.channel.open()
+    stage.work()
+    stage.world.run(1)
+    assert told == list(range(2, MANY + 1, 2))

@@ -48,6 +48,7 @@ def channel(line: str) -> str:
         ("xyz: 3", "xyz: unknown key; " + CHANNEL_KEYS),
         ("workers: 0", "workers: need at least 1, got 0"),
         ("workers: 1001", "workers: need at most 1000, got 1001"),
+        (f"max_uncommitted_records: {10**19}", f"max_uncommitted_records: need at most 1000000000, got {10**19}"),
         ("workers: -1", "workers: need at least 1, got -1"),
         ("workers: five", "workers: need a whole number, got 'five'"),
         ("workers: '5'", "workers: need a whole number, got '5'"),
@@ -191,6 +192,7 @@ GOOD = "channels: {orders: {topics: [orders], group: g, processor: {type: simple
             "zookeeper.auths: unknown key; did you mean auth? allowed: acl, auth, chroot, hosts, session_timeout, tls",
         ),
         ("zookeeper: {session_timeout: 500ms}", "zookeeper.session_timeout: need at least 1s, got 500ms"),
+        ("controller: {commit_interval: 1h}", "controller.commit_interval: need at most 1s, got 1h"),
         ("zookeeper: {session_timeout: 25d}", "zookeeper.session_timeout: need at most 24d, got 25d"),
         (
             "zookeeper: {hosts: 'zk:2181/kafka'}",

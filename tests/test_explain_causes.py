@@ -23,6 +23,15 @@ def facts(channel: dict[str, Any] | None = None, session: dict[str, Any] | None 
     )
 
 
+def test_records_that_wait_for_a_blocked_event_loop_are_not_said_to_wait_for_workers() -> None:
+    """To raise `workers` does nothing there."""
+    waits: dict[str, Any] = {"place": "scheduled", "buffered": 7, "still_for": 9.0}
+    found = of(facts({"event_loop": True, "busy": (("orders/1", 30.0),)}, **waits))
+    assert found.cause is Cause.WORKERS_BUSY
+    assert found.text == "7 records are read ahead and a callback does not let go of the event loop (orders/1 for 30 s)"
+    assert "workers" not in found.todo
+
+
 def of(given: Facts) -> Explanation:
     return explain(given, PATIENCE)
 
@@ -42,6 +51,11 @@ TABLE: list[tuple[Cause, Facts]] = [
     (Cause.RATE, facts(rest_for=2.0, waits=("rate", "max_read_rate (5 events/s) is reached"), buffered=10)),
     (Cause.RESET, facts({"resets": (("orders", "x", "stopping", 3.0),)}, fate="release")),
     (Cause.SLOW_PROCESSOR, facts(callback_for=9.0, batch=(100, 110), place="running", stack="here")),
+    (Cause.SLOW_PROCESSOR, facts(callback_for=9.0, callback="on_batch_processed", place="running", end=100)),
+    (Cause.SLOW_PROCESSOR, facts(callback_for=9.0, callback="on_stream_termination", fate="release")),
+    (Cause.IDLE, facts(callback_for=0.1, callback="on_idle", place="running", end=100)),
+    (Cause.SLOW_PROCESSOR, facts(no_room=True, buffered=7)),
+    (Cause.PROCESSOR_FAILS, facts(attempts=2, last_error="ValueError: room", rest_for=1.0)),
     (Cause.REVERT_LOOP, facts(reverts=3, reverted_to=100, buffered=10)),
     (Cause.PROCESSOR_FAILS, facts(attempts=2, failing=(100, 110), last_error="OSError: down", rest_for=1.0)),
     (Cause.POISON_EVENT, facts(attempts=2, failing=(104, 105), last_error="ValueError: bad", rest_for=1.0)),

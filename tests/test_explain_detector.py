@@ -1,5 +1,6 @@
 """The stall detector on a whole channel on fakes: what it names, when it tells of a stall, and when it must not."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +25,17 @@ INTERVAL = 2.0
 class Watched:
     """One consumer of one partition that has read so many records, and the detector beside it."""
 
-    def __init__(self, answer: Callable[[Batch], object] | None = None, *, read: int = 0, **settings: Any) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Batch], object] | None = None,
+        *,
+        read: int = 0,
+        processor: Recording | None = None,
+        **settings: Any,
+    ) -> None:
         self.world = World()
         self.world.kafka.create_topic("orders", 1)
-        self.consumer: Consumer = self.world.join("a", Recording(answer), **settings)
+        self.consumer: Consumer = self.world.join("a", processor or Recording(answer), **settings)
         self.detector = StallDetector(lambda: [self.consumer.channel], self.world.clock, INTERVAL)
         self.consumer.parts.append(self.detector)
         self.world.run(5)
@@ -162,6 +170,69 @@ def test_a_pause_is_named_with_who_did_it() -> None:
     assert s.events("stalled") == []
 
 
+class Hanging(Recording):
+    """Lets four seconds pass in one of its callbacks, while the detector looks, and asks why."""
+
+    def __init__(self, hangs: str) -> None:
+        super().__init__()
+        self.scene: Watched | None = None
+        self.asked: list[dict[str, Any]] = []
+        setattr(type(self), hangs, lambda self, *args: self.hang())
+
+    def hang(self) -> None:
+        if self.scene is None or self.asked:
+            return
+        for _ in range(8):
+            self.scene.world.clock.advance(0.5)
+            self.scene.detector.run_once()
+        self.asked.append(self.scene.answer())
+
+
+@pytest.mark.parametrize("callback", ["on_batch_processed", "on_idle"])
+def test_a_callback_that_hangs_is_named_whichever_it_is(callback: str) -> None:
+    """Only on_next_batch was: the partition counted as idle, with nothing to read."""
+
+    class Hangs(Hanging):
+        """A class of this test alone: the callback is set on it."""
+
+    processor = Hangs(callback)
+    s = Watched(processor=processor, idle_time=1.0)
+    processor.scene = s
+    s.publish()
+    s.world.run(10)
+    (found,) = processor.asked
+    explanation = found["explanation"]
+    assert explanation["cause"] == "slow-processor"
+    assert f"the processor's {callback} has not returned for " in explanation["text"]
+
+
+class Silent:
+    """A committer that ZooKeeper does not answer."""
+
+    def run_once(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("count", [5, 20_000], ids=["few", "a full window"])
+def test_a_commit_that_does_not_land_is_named_also_where_the_next_batch_need_not_wait_for_it(count: int) -> None:
+    """With few records the partition counted as idle, and nobody said why its lag did not go down."""
+    s = Watched(read=10)
+    parts, committer = s.consumer.parts, s.consumer.channel.parts.committer
+    at = parts.index(committer)
+    parts[at] = Silent()
+    s.publish(count)
+    s.named("commit-waits", within=3 * INTERVAL)
+    s.world.run_until(lambda: s.partition.stalled_since is not None, within=4 * INTERVAL)
+    text = s.answer()["explanation"]["text"]
+    parts[at] = committer
+    s.world.run(10)
+    waits = "; its next batch waits for that (max_uncommitted_records)"
+    records = {5: "5 records are", 20_000: "11,000 records are"}[count]
+    assert text.startswith(f"its commit waits for ZooKeeper's answer (1 commit waits): {records} answered for and not ")
+    assert (waits in text) == (count > 5)
+    assert (s.partition.cause, s.partition.stalled_since) == ("idle", None)
+
+
 class Mixed(BatchEventProcessor):
     """Takes some of a batch, sometimes all, sometimes rests a little: nothing is wrong with it."""
 
@@ -240,3 +311,28 @@ def test_questions_that_cannot_be_understood_are_refused() -> None:
     for query in bad:
         with pytest.raises(BadQuestionError):
             Question.of(query)
+
+
+def fails(self: object) -> dict[str, Any]:
+    raise RuntimeError("no such table")
+
+
+@pytest.mark.parametrize(
+    ("says", "why"), [(fails, "RuntimeError: no such table"), (lambda self: None, "it returned None")]
+)
+def test_a_processor_that_cannot_say_what_it_does_costs_nobody_else_an_answer(
+    says: Callable[[object], Any], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The detector stopped looking, at any channel; there was no status."""
+
+    class Says(Recording):
+        waits = status = says
+
+    s = Watched(processor=Says())
+    s.publish(5)
+    s.world.run(10)
+    s.consumer.channel.report()
+    assert s.consumer.channel.status().processor == {}
+    assert s.partition.cause == "idle"
+    told = [re.sub(r" \(at .*\)", "", record.getMessage()) for record in caplog.records]
+    assert told == [f"channel orders: {name} failed: {why}; what it says is left out" for name in ("waits", "status")]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,3 +122,31 @@ def test_the_table_begins_with_the_oldest_release_that_may_be_installed() -> Non
     locked = Path(ROOT, "requirements/dev.lock").read_text()
 
     assert (f"kafka-python>={OLDEST}" in asked, f"kafka-python=={NEWEST} " in locked) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "message"),
+    [
+        ("kafka/__init__.py", "__version__ = '2.0.2'", "kafka-python 2.0.2 lacks "),
+        ("kafka.py", "class Orders: ...", "kafka.py, and not kafka-python: give that file another name"),
+        (
+            "sitecustomize.py",
+            "import sys; sys.modules['kafka'] = None",
+            "kafka-python is not installed; install it: pip ",
+        ),
+    ],
+    ids=["old", "shadowed", "missing"],
+)
+def test_a_kafka_that_cannot_be_imported_is_said_in_one_line(
+    tmp_path: Path, file: str, source: str, message: str
+) -> None:
+    """It was a traceback that ended with `No module named 'kafka.net'`."""
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(source)
+    ended = subprocess.run(
+        [sys.executable, "-m", "inbound", "check"], capture_output=True, text=True, cwd=ROOT, check=False,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "PYTHONSAFEPATH": "1"},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert ended.stderr.startswith("error: ")
+    assert message in ended.stderr

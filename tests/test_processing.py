@@ -64,6 +64,24 @@ def test_a_reverted_batch_is_handed_out_again_after_the_wait(world: World, kind:
     assert (offsets(processor), world.commits()) == ([0, 1, 2, 0, 1, 2], {0: 3})
 
 
+@both_kinds
+@pytest.mark.parametrize("response", [BatchResponse.revert(), BatchResponse.next(0), BatchResponse.revert(wait=1e-9)])
+def test_a_processor_that_goes_back_to_one_offset_for_ever_is_slowed_down(
+    world: World, response: BatchResponse, kind: type[Recording]
+) -> None:
+    """It took a core, and wrote 3 MB of ledger a second. Ten times it gets the batch at once."""
+    publish(world, 1)
+    processor = start(world, answers(*[response] * 10), kind)
+    at_once = len(offsets(processor)), world.commits()
+    other = World()
+    other.kafka.create_topic("orders", 1)
+    publish(other, 1)
+    processor = start(other, lambda batch: response, kind)
+    other.run(60)
+    assert at_once == (11, {0: 1})
+    assert 50 < len(offsets(processor)) < 90
+
+
 def test_skip_goes_past_records_and_the_ledger_says_so(world: World) -> None:
     """advance(offset, skip=True)."""
     publish(world, 6)

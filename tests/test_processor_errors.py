@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -57,6 +58,78 @@ def test_a_wrong_answer_and_an_exception_lose_nothing(
     assert message in told[0]
     assert told[0].endswith("not committed, tried again in 1 s")
     assert not any(record.exc_info for record in caplog.records if record.levelname != "DEBUG")
+
+
+@both_kinds
+@pytest.mark.parametrize("name", ["wait", "commit_within"])
+def test_seconds_that_no_clock_can_count_are_the_processors_error(
+    world: World, name: str, kind: type[Recording], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The turn failed as a defect of inbound, once a second."""
+    publish(world, 3)
+    start(world, lambda batch: BatchResponse.next(**{name: 10**400}), kind)
+    told = [record.getMessage() for record in caplog.records]
+    assert any(
+        f"ValueError: BatchResponse.next: {name} must be seconds of at least 0, got 1000" in text for text in told
+    )
+
+
+@both_kinds
+def test_a_coroutine_that_is_returned_is_to_be_awaited(world: World, kind: type[Recording]) -> None:
+    """By a decorator that is no coroutine function, say."""
+
+    async def later() -> BatchResponse:
+        return BatchResponse.advance()
+
+    publish(world, 3)
+    coroutine = later()
+    start(world, answers(coroutine), kind)
+    coroutine.close()
+    told = world.consumers["a"].channel.parts.journal.last(TopicPartition("orders", 0), "failed")
+    assert told is not None
+    assert "; await it in `async def on_next_batch`, and return BatchResponse.advance(), " in told.text
+
+
+def pops(batch: Batch) -> BatchResponse:
+    """Work through a batch as if its records were a list of the processor's own; the second record fails."""
+    records: list[Record] = batch.records  # type: ignore[assignment]
+    while records:
+        if records.pop(0).offset == 1:
+            raise ValueError("bad record")
+    return BatchResponse.advance()
+
+
+@both_kinds
+def test_a_processor_that_takes_records_out_of_its_batch_is_told_and_loses_none(
+    world: World, kind: type[Recording]
+) -> None:
+    """They were missing when the batch was read again, and the commit went past them."""
+    publish(world, 3)
+    start(world, pops, kind)
+    world.run(5)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    assert world.commits() == {0: 0}
+    assert str(partition.last_error).startswith("AttributeError: 'tuple' object has no attribute 'pop' (at ")
+
+
+@both_kinds
+@pytest.mark.parametrize("left", [0, 1], ids=["none", "one"])
+def test_a_processor_that_puts_other_records_into_its_batch_fails_on_what_it_was_handed(
+    world: World, left: int, kind: type[Recording]
+) -> None:
+    """With none left the turn failed as a defect of inbound; with one, that was given up for all of the batch."""
+
+    def filters(batch: Batch) -> BatchResponse:
+        batch.records = batch.records[:left]
+        raise ValueError("bad records")
+
+    publish(world, 3)
+    processor = start(world, filters, kind, on_error={"max_attempts": 2, "then": "skip"})
+    world.run(20)
+    skips = [e for e in world.consumers["a"].ledger.entries if isinstance(e, Note) and e.kind == "skip"]
+    assert world.commits() == {0: 3}
+    assert offsets(processor)[-1:] == [2]
+    assert [(n.facts["from"], n.facts["to"]) for n in skips] == [(0, 1), (1, 2), (2, 3)]
 
 
 def bad(value: bytes) -> Callable[[Batch], BatchResponse]:
@@ -265,3 +338,56 @@ def test_an_exception_in_close_is_said_and_closes_the_rest(world: World, caplog:
     assert len(told) == 1
     assert "channel orders: the processor's close failed: RuntimeError: still busy (at " in told[0].getMessage()
     assert told[0].exc_info is None
+
+
+def test_the_log_names_on_batch_processed_where_that_raises(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """It called it `callback`, as if there were only one."""
+
+    class Raises(Recording):
+        def on_batch_processed(self, batch: Batch) -> None:
+            raise RuntimeError("no place for it")
+
+    publish(world, 3)
+    start(world, None, Raises)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [text.partition(" (at ")[0] for text in told] == [
+        "group orders/0: on_batch_processed failed: RuntimeError: no place for it"
+    ]
+    assert world.commits() == {0: 3}
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (-1, "BadResponseError: orders/0: room returned -1; return how many records the next batch may have, or None"),
+        (
+            "5",
+            "BadResponseError: orders/0: room returned '5'; return how many records the next batch may have, or None",
+        ),
+        (RuntimeError("no pool"), "RuntimeError: no pool (at "),
+    ],
+    ids=["negative", "text", "raises"],
+)
+def test_a_room_that_cannot_be_used_is_the_processors_error(
+    world: World, answer: object, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Less than 0 was asked again at once, for ever; the others failed the turn as a defect of inbound."""
+    asked: list[float] = []
+
+    class Rooms(Recording):
+        def room(self, partition: TopicPartition, committed: int) -> int | None:
+            asked.append(world.clock.now())
+            if len(asked) > 3:
+                return None
+            if isinstance(answer, Exception):
+                raise answer
+            return answer  # type: ignore[return-value]
+
+    publish(world, 3)
+    start(world, None, Rooms)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    world.run(10)
+    assert str(partition.last_error).startswith(message)
+    assert [round(later - earlier) for earlier, later in pairwise(asked)] == [1, 2, 4]
+    assert any("room failed, attempt 1: " in record.getMessage() for record in caplog.records)
+    assert world.commits() == {0: 3}

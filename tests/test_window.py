@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +55,23 @@ def test_what_next_collected_counts_when_it_is_committed() -> None:
     before = made.uncommitted
     made.advance(30)
     assert (before, made.uncommitted) == (0, 30)
+
+
+def test_batches_that_are_never_committed_take_no_more_memory_the_more_they_are() -> None:
+    """A processor that only looks answers `next` for ever. What it advances over at last still counts in full."""
+    made = Window(0)
+    tracemalloc.start()
+    try:
+        for offset in range(100_000):
+            made.hand_out(offset, offset + 1, 1)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    made.advance(50_000)
+    half = made.uncommitted
+    made.advance(100_000)
+    assert size < 3_000_000
+    assert (50_000 <= half < 51_000, made.uncommitted) == (True, 100_000)
 
 
 def test_a_batch_that_an_answer_divides_counts_whole() -> None:

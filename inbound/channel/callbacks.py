@@ -25,10 +25,12 @@ class Callbacks:
         """Run those that wait for the partition to be in somebody's hands."""
         while partition.callbacks:
             callback = partition.callbacks.popleft()
-            await self.guard(partition, getattr(callback, "__name__", "callback"), callback)
+            function = getattr(callback, "func", callback)  # of a partial
+            await self.guard(partition, getattr(function, "__name__", "callback"), callback)
 
     async def guard(self, partition: Partition, name: str, callback: Callable[[], object]) -> object:
         """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
+        partition.other_call = name, self._parts.clock.now()
         try:
             answer = callback()
             if self._parts.asynchronous and isawaitable(answer):
@@ -39,6 +41,8 @@ class Callbacks:
         except BaseException as error:
             self._failed(partition, name, error)
             return None
+        finally:
+            partition.other_call = None
 
     async def answer(self, partition: Partition, name: str, callback: Callable[[], object]) -> Outcome | None:
         """Run a callback that may answer with a BatchResponse; None: it gave none, or none that can be used."""

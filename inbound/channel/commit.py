@@ -44,13 +44,6 @@ class Pending:
     def offset(self) -> int:
         return self.mark.offset
 
-    def renew(self, mark: Mark, of_batch: int | None, to_tell: tuple[BatchEventProcessor, Batch] | None) -> None:
-        """Let it be the commit of a newer position of its partition: nothing of it was sent yet, or all that is known stays."""
-        self.mark, self.of_batch, self.recorded = mark, of_batch, False
-        self.leader_epoch = self.partition.leader_epoch_at(mark.offset)
-        if to_tell is not None:
-            self.to_tell.append(to_tell)
-
     def stand_for(self, older: Pending) -> None:
         """Take the place of one that was asked for before: what is known of the partition's nodes stays known."""
         self.first, self.create, self.since = older.first, older.create, older.since

@@ -26,7 +26,6 @@ from inbound.channel.answer import retry_wait
 from inbound.channel.commit import Pending
 from inbound.channel.partition import Fate, Partition, Place
 from inbound.channel.parts import Parts
-from inbound.channel.window import Mark
 from inbound.clock import Clock
 from inbound.coordinators.claim import current
 from inbound.coordinators.zookeeper import (
@@ -74,28 +73,6 @@ class Committer:
         self._not_before = 0.0
         self._next_round = float("-inf")
         self._idle = True  # nothing is sent: it does not come by before it is woken
-
-    def commit(
-        self,
-        parts: Parts,
-        partition: Partition,
-        mark: Mark,
-        of_batch: int | None = None,
-        to_tell: tuple[BatchEventProcessor, Batch] | None = None,
-    ) -> None:
-        """Have a position of a partition committed, instead of an older one that waits. Any thread.
-
-        `of_batch` is where the batch began that it answers for, `to_tell` who is told when it has landed, and of what.
-        """
-        with self._lock:
-            waiting = self._queue.get(partition)
-            if waiting is not None and waiting.mark.order < mark.order and not self._idle:  # under load mostly
-                waiting.renew(mark, of_batch, to_tell)
-                return
-        pending = Pending(parts, partition, mark, of_batch=of_batch)
-        if to_tell is not None:
-            pending.to_tell.append(to_tell)
-        self.submit(pending)
 
     def submit(self, pending: Pending) -> None:
         """Take over a partition's commit, instead of an older one that waits. Any thread."""
@@ -405,7 +382,7 @@ class Committer:
         parts.meters.commit_seconds.observe(self._clock.now() - pending.since)
         if not pending.first:
             partition.commits_total += 1
-        told = [partial(_tell, server, batch) for server, batch in pending.to_tell]
+        told = [partial(on_batch_processed, server, batch) for server, batch in pending.to_tell]
         parts.schedule.landed(partition, pending.mark, told)
         if pending.first:
             parts.schedule.start(partition)
@@ -467,5 +444,6 @@ def _by_channel(group: Iterable[Pending]) -> list[tuple[Parts, list[Pending]]]:
     return list(found.items())
 
 
-def _tell(server: BatchEventProcessor, batch: Batch) -> object:
+def on_batch_processed(server: BatchEventProcessor, batch: Batch) -> object:
+    """Tell a processor; the log calls this by its name."""
     return server.on_batch_processed(batch)

@@ -111,7 +111,7 @@ class FailurePolicy:
         """Return when to ask again after on_claim failed, as clock time; infinity: not at all, the partition is held."""
         if _abandoned(partition):
             return NEVER
-        partition.attempts += 1
+        partition.attempts, partition.failing = partition.attempts + 1, None
         partition.last_error = describe(error)
         limit = self._parts.config.on_error.max_attempts
         if limit and partition.attempts >= limit:
@@ -128,6 +128,17 @@ class FailurePolicy:
             f"nothing is read, asked again in {wait:.0f} s",
         )  # fmt: skip
         log.debug("%s: where it failed", partition.tp, exc_info=error)
+        return self._parts.clock.now() + wait
+
+    def room_failed(self, partition: Partition, error: BaseException) -> float:
+        """Return when to ask again after `room` failed, as clock time."""
+        partition.attempts, partition.failing = partition.attempts + 1, None
+        partition.last_error = describe(error)
+        wait = retry_wait(partition.attempts)
+        self._say(
+            partition, "failed", partition.position, logging.ERROR,
+            f"room failed, attempt {partition.attempts}: {partition.last_error}; nothing is delivered, asked again in {wait:.0f} s",
+        )  # fmt: skip
         return self._parts.clock.now() + wait
 
     def hold_unclear(self, partition: Partition, told: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
+from inbound.channel.commit import Pending
 from inbound.channel.committer import Committer
 from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
 from inbound.channel.partition import Fate, Handle, Partition, Place
@@ -190,7 +191,7 @@ class InboundKafkaChannel:
             partition = batch.claim.partition
             mark = self.parts.schedule.finish(batch.claim, offset)
             if mark is not None:
-                self.parts.committer.commit(self.parts, partition, mark)
+                self.parts.committer.submit(Pending(self.parts, partition, mark))
 
     def _complete(self, callback: Callable[[], object]) -> None:
         """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""
@@ -305,7 +306,7 @@ class InboundKafkaChannel:
         """Look at how the subscription does that this channel serves, if it does. Controller's thread."""
         report = self.membership.report
         if report.serves is not None and self._opened:
-            report.refresh(self.parts.processor.status())
+            report.refresh(self.parts.said("status"))
 
     def abandon(self) -> None:
         """Give up whatever has not drained: not committed, and where it hangs is logged."""
@@ -409,7 +410,7 @@ class InboundKafkaChannel:
             commits_waiting=parts.committer.waiting(parts),
             commits_fenced_total=parts.commits.fenced,
             not_sent_total=self._not_sent() if self._opened else 0,
-            processor=dict(parts.processor.status()) if self._opened else {},
+            processor=dict(parts.said("status")) if self._opened else {},
             max_read_rate=parts.processor.max_read_rate if self._opened else None,
             paced=paces(type(parts.processor)),
             left_to_others=[str(tp) for tp in membership.set_aside.partitions()],

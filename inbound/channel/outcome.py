@@ -6,6 +6,7 @@ import logging
 
 from inbound.channel.answer import Outcome
 from inbound.channel.buffer import Chunk, Cut, record_size
+from inbound.channel.commit import Pending
 from inbound.channel.out_of_range import known_cut
 from inbound.channel.partition import Partition, Place
 from inbound.channel.parts import Parts
@@ -19,6 +20,9 @@ LONG_WAIT = 1.0
 #: What waits to be told of its commit is kept, with its records: of all partitions as much as is read ahead, of one no more
 #: than this part of it. Then all that is on its way lands first.
 KEPT = 8
+#: Who goes back to the same offset, and commits nothing, gets the batch at once so many times. Then it rests so many seconds at
+#: least, doubling to the longest: it would take a core, and write megabytes of ledger a second.
+FREE_REVERTS, SHORTEST_REST, LONGEST_REST = 10, 0.01, 1.0
 
 
 class Outcomes:
@@ -40,7 +44,6 @@ class Outcomes:
             self._move_to(partition, outcome.position, batch, cut)
         if outcome.max_bytes is not None:
             partition.max_bytes = outcome.max_bytes
-        partition.rest_until = parts.clock.now() + outcome.wait if outcome.wait else 0.0
         if outcome.wait >= LONG_WAIT and not partition.attempts:
             parts.journal.note(
                 "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
@@ -48,6 +51,10 @@ class Outcomes:
             )  # fmt: skip
         if outcome.skipped is not None or outcome.reverted_from is not None:
             self.note(partition, outcome, reason)
+        wait = outcome.wait
+        if outcome.reverted_from is not None and partition.reverts > FREE_REVERTS:
+            wait = max(wait, min(LONGEST_REST, SHORTEST_REST * 2 ** min(10, partition.reverts - FREE_REVERTS - 1)))
+        partition.rest_until = parts.clock.now() + wait if wait else 0.0
         if partition.deferred is not None:
             partition.limit_deferred(outcome.position)
         if outcome.commit_within is not None:
@@ -76,15 +83,13 @@ class Outcomes:
         mark = parts.schedule.advance(partition, offset)
         if mark is None:
             return
-        if batch is None:
-            parts.committer.commit(parts, partition, mark)
-            return
-        server = server_of(partition)
-        if not hears_of_commits(type(server)):  # its records need not be kept until then
-            parts.committer.commit(parts, partition, mark, batch.first_offset)
-            return
-        partition.kept_bytes = size if settled else partition.kept_bytes + size
-        parts.committer.commit(parts, partition, mark, batch.first_offset, (server, batch))
+        pending = Pending(parts, partition, mark)
+        if batch is not None:
+            pending.of_batch, server = batch.first_offset, server_of(partition)
+            if hears_of_commits(server):  # else its records need not be kept until then
+                pending.to_tell.append((server, batch))
+                partition.kept_bytes = size if settled else partition.kept_bytes + size
+        parts.committer.submit(pending)
 
     def limit(self, partition: Partition) -> int:
         """Return how many records may be on their way to the commit when the next batch is handed out."""

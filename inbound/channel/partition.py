@@ -147,6 +147,7 @@ class Partition:
     sends_on: bool = False  # it was abandoned: what it had advanced is committed all the same, unless that is refused
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: OffsetOutOfRangeError | UnreadableBatchError | None = None  # found by the reader; for the worker to act on
+    no_room: bool = False  # the processor said so when it was asked last
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     attempts: int = 0  # failures in a row
     failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last
@@ -167,6 +168,7 @@ class Partition:
     last_error: str | None = None
     last_batch_at: float | None = None  # wall time
     batch_since: float | None = None  # clock time at which on_next_batch was called; None between calls
+    other_call: tuple[str, float] | None = None  # the same of another callback, with its name
     reverted_to: int | None = None  # where the last revert went, and how often in a row one went there
     reverts: int = 0
     read_error: str | None = None  # what the brokers said of the last fetch; None: nothing wrong

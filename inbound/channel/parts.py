@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from inbound.channel.failure_policy import describe
 from inbound.channel.partition import Partition
 from inbound.channel.schedule import Schedule
 from inbound.clock import Clock
@@ -75,6 +76,7 @@ class Parts:
     ledger_problem: str | None = None
     #: Set for good once something was not recorded: the ledger proves nothing from here on.
     not_provable: bool = False
+    _said_nothing: set[str] = field(default_factory=set, init=False)  # see `said`
     commits: Commits = field(default_factory=Commits, init=False)
     meters: Meters = field(default_factory=Meters, init=False)
     journal: Journal = field(init=False)
@@ -116,6 +118,20 @@ class Parts:
         except LedgerError as error:
             self.ledger_trouble(error, f"it lacks {kind!r} of {tp}")
             self.unrecorded(tp, epoch)
+
+    def said(self, name: str) -> Mapping[Any, Any]:
+        """Return what the processor's `status` or `waits` says; nothing where that fails, which is logged once. Any thread."""
+        try:
+            said: object = getattr(self.processor, name)()
+            if isinstance(said, Mapping):
+                return said
+            why = f"it returned {said!r}"
+        except Exception as error:
+            why = describe(error)
+        if name not in self._said_nothing:
+            self._said_nothing.add(name)
+            self.journal.note("callback-failed", f"{name} failed: {why}; what it says is left out", level=logging.ERROR)
+        return {}
 
     def unrecorded(self, tp: TopicPartition, epoch: int) -> None:
         """Take note that something was done with a partition that is not in the ledger. Any thread."""

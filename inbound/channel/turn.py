@@ -99,8 +99,11 @@ class Turns:
             await self._place(partition)
         elif partition.buffer and not partition.window.is_open(limit := self._outcomes.limit(partition)):
             parts.schedule.settle(partition, within=limit)
-        elif self._has_room and partition.buffer and not (room := self._room(partition)):
-            parts.schedule.await_commit(partition, landed)  # news of the reader make it due, too
+        elif self._has_room and partition.buffer and (room := self._room(partition)) == 0:
+            if partition.rest_until > parts.clock.now():  # it failed
+                parts.schedule.put_back(partition, partition.rest_until)
+            else:
+                parts.schedule.await_commit(partition, landed)  # news of the reader make it due, too
         elif (cut := self._cut(partition, room)) is not None:
             return await self._hand_out(partition, cut)
         else:
@@ -171,7 +174,20 @@ class Turns:
 
     def _room(self, partition: Partition) -> int | None:
         committed = partition.committed if partition.committed is not None else partition.position
-        return server_of(partition).room(partition.tp, committed)
+        try:
+            room: object = server_of(partition).room(partition.tp, committed)
+            if room is not None and (type(room) is not int or room < 0):
+                raise BadResponseError(
+                    f"{partition.tp}: room returned {room!r}; return how many records the next batch may have, or None"
+                )
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._parts.meters.failed(error)
+            partition.rest_until = self._failures.room_failed(partition, error)
+            return 0
+        partition.no_room = room == 0
+        return room
 
     def _note_finished(self, partition: Partition) -> None:
         """What the processor finished after it had answered is to be committed now, also when the partition rests."""
@@ -200,10 +216,10 @@ class Turns:
 
     async def _hand_out(self, partition: Partition, cut: Cut) -> tuple[float, float]:
         parts = self._parts
-        tp = partition.tp
-        batch = Batch(
-            *tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition.handle
-        )
+        tp, records = partition.tp, cut.records
+        if type(records) is list:  # what a processor takes out of one would be lost
+            records = tuple(records)
+        batch = Batch(*tp, partition.position, cut.next_offset, records, partition.fence.epoch, claim=partition.handle)
         if not self._begin(partition, batch, cut):
             return NO_EFFORT
         partition.batch = batch
@@ -243,6 +259,7 @@ class Turns:
         except BaseException as error:
             reason = "error"
             parts.meters.failed(error)
+            batch.records = records  # the processor may have put others there
             outcome = await self._failures.failed(partition, batch, error)
             if partition.held is not held:
                 parts.meters.holds.add("record")
@@ -295,6 +312,7 @@ class Turns:
     async def _place(self, partition: Partition) -> None:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
         parts = self._parts
+        partition.other_call = "on_claim", parts.clock.now()
         try:
             answer: object = server_of(partition).on_claim(partition.tp, partition.committed)
             if self._asynchronous and isawaitable(answer):
@@ -313,6 +331,8 @@ class Turns:
                 parts.meters.holds.add("on_claim")
             parts.schedule.put_back(partition, partition.rest_until)
             return
+        finally:
+            partition.other_call = None
         partition.attempts, partition.last_error = 0, None
         if parts.schedule.to_reader(partition):
             partition.given_start, partition.placed = answer, True

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+#: So many uncommitted batches are told apart, of which each takes some 150 bytes. Beyond it each two of them count as one.
+MOST_BATCHES = 10_000
+
 
 class Mark(NamedTuple):
     """One commit of a partition, in the order in which they were asked for."""
@@ -56,6 +59,11 @@ class Window:
             self._base = self._handed.popleft()[2]
         self._total += records
         self._handed.append((first, end, self._total))
+        if len(self._handed) > MOST_BATCHES:
+            batches = list(self._handed)
+            pairs = zip(batches[:-1:2], batches[1::2], strict=False)
+            self._handed = deque((first, end, total) for (first, _, _), (_, end, total) in pairs)
+            self._handed.extend(batches[2 * len(self._handed) :])
 
     def go_back(self, offset: int) -> None:
         """Take note that reading goes on at `offset`: what was handed out from there on is handed out again."""

@@ -109,7 +109,7 @@ def _gate(facts: Facts, patience: float) -> Explanation | None:
             )
     if p.fate == "release" or p.place == "leaving":
         if p.callback_for is not None and p.callback_for >= patience:
-            return _slow(facts, "it is being given up, and waits for the batch in hand: ")
+            return _slow(facts, "it is being given up, and waits for the callback in hand: ")
         return Explanation(
             Cause.RELEASING,
             "it is being given up: the batch in hand ends and is committed, then another member takes it",
@@ -177,12 +177,22 @@ def _in_callback(facts: Facts, patience: float) -> Explanation | None:
         return None
     if p.callback_for >= patience:
         return _slow(facts, "")
+    if p.callback != "on_next_batch":
+        return None
     troubled = p.attempts or p.reverts > 1 or p.dead_letter_problem is not None
     return None if troubled else _moving(facts)
 
 
 def _slow(facts: Facts, before: str) -> Explanation:
     p = facts.partition
+    if p.callback != "on_next_batch":
+        return Explanation(
+            Cause.SLOW_PROCESSOR,
+            f"{before}the processor's {p.callback} has not returned for {duration(p.callback_for or 0.0)}",
+            "look at where it is, below: what it waits for has to answer; nothing of the partition is delivered before it returns",
+            p.callback_for,
+            (p.stack,) if p.stack else (),
+        )
     batch = f"offsets {p.batch[0]} to {p.batch[1] - 1}" if p.batch else "its batch"
     return Explanation(
         Cause.SLOW_PROCESSOR,
@@ -198,9 +208,14 @@ def _committing(facts: Facts, patience: float) -> Explanation | None:
     p, c = facts.partition, facts.channel
     if p.settling_for is None or p.settling_for < patience:
         return None
+    if p.place != "settling" and p.rate > 0 and p.advanced_for < patience:
+        return None  # it moves: the window has room
+    waiting = "1 commit waits" if c.commits_waiting == 1 else f"{c.commits_waiting} commits wait"
+    records = f": {p.uncommitted:,} records are answered for and not committed" if p.uncommitted else ""
+    window = "; its next batch waits for that (max_uncommitted_records)" if records and p.place == "settling" else ""
     return Explanation(
         Cause.COMMIT_WAITS,
-        f"its commit waits for ZooKeeper's answer ({c.commits_waiting} commits wait)",
+        f"its commit waits for ZooKeeper's answer ({waiting}){records}{window}",
         "look at ZooKeeper: its disk and its load; the commit is sent again by itself",
         p.settling_for,
     )
@@ -217,9 +232,16 @@ def _failing(facts: Facts, patience: float) -> Explanation | None:
         )
     if not p.attempts:
         return None
-    first, end = p.failing or (p.position, p.position + 1)
     times = f"{p.attempts} time{'s' if p.attempts > 1 else ''} in a row"
     wait = f", tried again in {duration(p.rest_for)}" if p.rest_for > 0 else ""
+    if p.failing is None:
+        return Explanation(
+            Cause.PROCESSOR_FAILS,
+            f"the processor fails before it is handed a batch, {times}{wait}: {p.last_error}",
+            "look at the error: correct the processor, or bring back what it needs",
+            p.still_for,
+        )
+    first, end = p.failing
     if end - first == 1:
         return Explanation(
             Cause.POISON_EVENT,
@@ -355,7 +377,23 @@ def _no_worker(facts: Facts, patience: float) -> Explanation | None:
         )
     if p.still_for < patience:
         return _moving(facts)
+    if p.no_room:
+        return Explanation(
+            Cause.SLOW_PROCESSOR,
+            f"{p.buffered} records are read ahead and the processor has no room for them: its `room` says 0",
+            "see why it does not finish what it has taken: it is asked again when another commit of the partition has landed",
+            p.still_for,
+        )
     busy = ", ".join(f"{name} for {duration(seconds)}" for name, seconds in c.busy[:3])
+    if c.event_loop:
+        return Explanation(
+            Cause.WORKERS_BUSY,
+            f"{p.buffered} records are read ahead and a callback does not let go of the event loop"
+            + (f" ({busy})" if busy else ""),
+            "see where that is (`inbound explain` of those partitions): what blocks there has to be awaited, or run with "
+            "asyncio.to_thread",
+            p.still_for,
+        )
     return Explanation(
         Cause.WORKERS_BUSY,
         f"{p.buffered} records are read ahead and no worker is free: all {c.workers} are in callbacks"

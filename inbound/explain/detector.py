@@ -60,7 +60,7 @@ class _Track:
         elif p.reverts == 1 and p.reverted_to != self.reverted_to and position < self.best:
             self.best = position  # meant to go back there; whoever goes back there again does not get further
         self.reverted_to = p.reverted_to
-        if p.place is not Place.SETTLING:
+        if p.window.settled and p.place is not Place.SETTLING:
             self.settling = None
         elif self.settling is None or self.settling[1] != p.commits_total:
             self.settling = (now, p.commits_total)
@@ -80,6 +80,7 @@ class _Track:
             and p.problem is None
             and p.read_error is None
             and p.place is Place.SCHEDULED
+            and p.window.settled
         )
 
     def still_for(self, now: float) -> float:
@@ -160,7 +161,7 @@ class StallDetector:
     def _at_a_glance(self, track: _Track, view: View, now: float) -> Cause | None:
         """Return what `explain` would say of a partition that nothing is wrong with; None: it has to be asked."""
         p = track.partition
-        if not settled(p, now):
+        if not settled(p, now) or (track.settling is not None and now - track.settling[0] >= self.patience):
             return None
         nothing = view.nothing_to_read(p)
         if nothing:

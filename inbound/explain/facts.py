@@ -24,8 +24,10 @@ class PartitionFacts:
     rate: float = 0.0  # records a second, of late
     held_for: float = 0.0  # since the claim
     settling_for: float | None = None  # since its commit is on its way
+    uncommitted: int = 0  # records that were answered for, and whose commit is on its way
     commit_problem: str | None = None  # why ZooKeeper refuses it
-    callback_for: float | None = None  # since on_next_batch was called with the batch in hand
+    callback_for: float | None = None  # since on_next_batch was called with the batch in hand, or another callback
+    callback: str = "on_next_batch"  # which one that is
     batch: tuple[int, int] | None = None  # its offsets: first, next
     stack: str | None = None  # where its thread or coroutine is
     rest_for: float = 0.0  # until the next read, as the processor's answer or a back-off says
@@ -38,6 +40,7 @@ class PartitionFacts:
     read_error: str | None = None  # what the brokers said of the last fetch
     refused: bool = False  # and whether it is a matter of rights
     out_of_range: str | None = None
+    no_room: bool = False  # the processor's `room` says 0
     reverts: int = 0  # how often in a row one went back to `reverted_to`
     reverted_to: int | None = None
     waits: tuple[str, str] | None = None  # what the processor says of it: see BatchEventProcessor.waits
@@ -77,6 +80,7 @@ class ChannelFacts:
     degrade: bool = False  # it goes on without its ledger
     topic_exists: bool = True
     workers: int = 1
+    event_loop: bool = False  # instead of workers: all callbacks share it
     busy: tuple[tuple[str, float], ...] = ()  # partitions in callbacks, the longest first, with seconds
     prefetch: tuple[int, int] = (0, 0)  # bytes read ahead in all, and how many may be
     fullest: tuple[tuple[str, int], ...] = ()  # partitions with most of it, and bytes

@@ -68,7 +68,7 @@ class View:
     def calm(self) -> bool:
         """Whether what is idle in an undisturbed channel stays so until somebody touches it."""
         reader = self._channel.reader
-        waits = self._channel.opened and bool(self._parts.processor.waits())
+        waits = self._channel.opened and bool(self._parts.said("waits"))
         return not (waits or reader.watching.unled or reader.some_paused) and self._parts.pausing.allows()
 
     def facts(self, partition: Partition, progress: Progress) -> Facts:
@@ -82,7 +82,7 @@ class View:
     def waits(self, tp: TopicPartition) -> tuple[str, str] | None:
         """Return what the processor says that a partition waits for."""
         if self._waits is None:
-            self._waits = self._parts.processor.waits() if self._channel.opened else {}
+            self._waits = self._parts.said("waits") if self._channel.opened else {}
         return self._waits.get(tp)
 
     def nothing_to_read(self, partition: Partition) -> bool:
@@ -105,7 +105,8 @@ class View:
 
     def _of(self, partition: Partition, progress: Progress) -> PartitionFacts:
         reader, now = self._channel.reader, self.now
-        stream, batch, since = reader.stream_of(partition), partition.batch, partition.batch_since
+        stream, batch = reader.stream_of(partition), partition.batch
+        callback, since = in_callback(partition)
         away = reader.watching.unled.get(partition.tp)
         problem, error = partition.problem, partition.read_error
         return PartitionFacts(
@@ -122,10 +123,12 @@ class View:
             advanced_for=progress.advanced_for,
             still_for=progress.still_for,
             settling_for=progress.settling_for,
+            uncommitted=partition.window.uncommitted,
             commit_problem=partition.commit_problem,
             rate=progress.rate,
             held_for=progress.held_for,
             callback_for=now - since if since is not None else None,
+            callback=callback,
             batch=(batch.first_offset, batch.next_offset) if batch is not None else None,
             stack=self._stacks.get(partition),
             rest_for=max(0.0, partition.rest_until - now),
@@ -139,6 +142,7 @@ class View:
             read_error=error,
             refused=error is not None and bool(_REFUSED.search(error)),
             out_of_range=str(problem) if problem is not None else None,
+            no_room=partition.no_room,
             reverts=partition.reverts,
             reverted_to=partition.reverted_to,
             opened=stream is not None,
@@ -159,7 +163,7 @@ class View:
     def _make(self) -> ChannelFacts:
         parts, reader, now = self._parts, self._channel.reader, self.now
         held = parts.schedule.held()
-        busy = [(str(p.tp), now - since) for p in held if (since := p.batch_since) is not None]
+        busy = [(str(p.tp), now - since) for p in held if (since := in_callback(p)[1]) is not None]
         fullest = sorted(((str(p.tp), p.buffer.size) for p in held if p.buffer.size), key=lambda of: -of[1])
         paused = [pause.told(self._channel.name) for pause in parts.pausing.pauses] if parts.schedule.paused else []
         return ChannelFacts(
@@ -176,6 +180,7 @@ class View:
             ledger_problem=parts.ledger_problem,
             degrade=parts.degrade,
             workers=parts.config.workers,
+            event_loop=parts.asynchronous,
             busy=tuple(sorted(busy, key=lambda of: -of[1])),
             prefetch=(reader.buffered, parts.config.reader.prefetch_bytes),
             fullest=tuple(fullest[:3]),
@@ -202,6 +207,12 @@ class View:
             elif thread.last_step_age > STUCK and not (thread.in_callback or "event-loop" in thread.name):
                 found.append(f"{thread.name} has been stuck for {thread.last_step_age:.0f} s")
         return tuple(found)
+
+
+def in_callback(partition: Partition) -> tuple[str, float | None]:
+    """Return the callback that a partition is in, and the clock time at which it was called; None: it is in none."""
+    other = partition.other_call
+    return other if other is not None and partition.batch_since is None else ("on_next_batch", partition.batch_since)
 
 
 def settled(partition: Partition, now: float) -> bool:

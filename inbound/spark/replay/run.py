@@ -238,9 +238,9 @@ class UnitRun:
     # -- a batch -------------------------------------------------------------------------------------------------------
 
     async def _hand_out(self, cut: Cut) -> None:
-        partition, parts = self._partition, self._parts
+        partition, parts, records = self._partition, self._parts, tuple(cut.records)
         batch = Batch(
-            *partition.tp, partition.position, cut.next_offset, cut.records, partition.fence.epoch, claim=partition
+            *partition.tp, partition.position, cut.next_offset, records, partition.fence.epoch, claim=partition
         )
         parts.ledger.begun(Range(*partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch)))
         self._keep(batch.first_offset, Chunk(cut.records, cut.next_offset, cut.size))
@@ -260,6 +260,7 @@ class UnitRun:
         except (GeneratorExit, KeyboardInterrupt):
             raise
         except BaseException as error:
+            batch.records = records  # the processor may have put others there
             outcome = await self._failures.failed(partition, batch, error)
         else:
             partition.attempts, partition.last_error = 0, None
