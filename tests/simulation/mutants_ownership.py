@@ -180,7 +180,9 @@ def _older_value_sent_again(plant: Plant) -> None:
         for entry in due:
             if entry[1].partition not in self._queue:
                 waiting[self].remove(entry)
-                self._queue[entry[1].partition] = entry[1]
+                late, landed = entry[1], entry[1].partition.window.landed_order
+                late.mark = late.mark._replace(order=max(late.mark.order, landed + 1))  # else it is seen to be older
+                self._queue[late.partition] = late
         again: float | None = original(self)
         later = min((at for at, _ in waiting.get(self, ())), default=None)
         return later if again is None else again if later is None else min(again, later)
