@@ -6,22 +6,28 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import dispatch_report, drain_report
+from benchmarks import channel_loop, dispatch_report, drain_report
+from benchmarks import participants as drain_participants
 from benchmarks.chart import Panel, bars
 from benchmarks.dispatch_runs import RUNS, SUBSCRIPTIONS, Place, Run, starved
 from benchmarks.meter import Meter
 from benchmarks.overhead import MANY, _all_read
 from benchmarks.overhead_loop import TAKEN_OUT
-from benchmarks.participants import COMPARISONS, PARTICIPANTS, PythonPeer
+from benchmarks.participants import COMPARISONS, PARTICIPANTS, Channel, Processes, PythonPeer
 from benchmarks.peers.environments import PEERS
+from benchmarks.processes_loop import Reading
 from benchmarks.sinks import Sink
+from inbound import BatchEventProcessor
+from inbound.application import Application
 from inbound.config import load, read_text
 from inbound.metrics import Exposition
+from inbound.planning import plan_channels
 from tests.made_status import channel, partition, process
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -127,14 +133,65 @@ def rounds(*ours_and_theirs: tuple[float, float]) -> list[drain_report.Round]:
     ]
 
 
-def test_a_meter_counts_until_the_batch_with_the_last_record() -> None:
-    """The batch that reaches the number counts as a whole; what comes after it does not."""
+def test_a_meter_counts_all_records_that_are_touched() -> None:
+    """It is done when it has its number; what else is touched before the end counts, too."""
     meter = Meter(10)
     meter.begin()
 
     done = [meter.add(records) for records in (6, 6, 6)]
 
-    assert (done, json.loads(meter.line())["records"]) == ([False, True, True], 12)
+    assert (done, json.loads(meter.line())["records"]) == ([False, True, True], 18)
+
+
+def test_a_meter_of_two_topics_begins_when_both_have_records() -> None:
+    """Records of the first topic do not count before the second one has some."""
+    meter = Meter(10, topics=2)
+
+    done = []
+    for topic in ("a", "a", "b", "a"):
+        meter.begin(topic)
+        done.append(meter.add(6))
+
+    assert (done, json.loads(meter.line())["records"]) == ([False, False, False, True], 12)
+
+
+@pytest.mark.parametrize(
+    "one", [one for one in PARTICIPANTS if isinstance(one, Channel | Processes)], ids=lambda one: one.name
+)
+def test_a_channel_is_told_of_its_commits_in_one_run_alone(one: Channel | Processes, tmp_path: Path) -> None:
+    """Each topic has a channel; a processor that is told of commits costs memory, and stands in a row of its own."""
+    place = drain_participants.Place("127.0.0.1:9092", "127.0.0.1:2181", tmp_path, tmp_path, tmp_path)
+
+    path = one.command(place, "group", 1000)[3]
+
+    planned = plan_channels(load(read_text(Path(path)), filename=path)).values()
+    told = {type(plan.processor()).on_batch_processed is not BatchEventProcessor.on_batch_processed for plan in planned}
+    assert ([plan.config.topics for plan in planned], told) == (
+        [(topic,) for topic in one.topics],
+        {one.name == "channel_told"},
+    )
+
+
+def test_a_run_ends_when_all_that_was_delivered_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition counts, also one that is in another channel."""
+    monkeypatch.setattr(channel_loop.Touching, "delivered", {("a", 0): 10, ("a", 1): 20, ("b", 0): 30})
+
+    def committed(*offsets: int) -> bool:
+        first = channel(
+            partitions=[partition(0, topic="a", committed=offsets[0]), partition(1, topic="a", committed=20)]
+        )
+        second = channel(partitions=[partition(0, topic="b", committed=offsets[1])])
+        channels = [SimpleNamespace(status=lambda status=status: status) for status in (first, second)]
+        return channel_loop._committed(cast(Application, SimpleNamespace(channels=channels)))
+
+    assert [committed(10, 30), committed(9, 30), committed(10, 29)] == [True, False, False]
+
+
+def test_a_reading_knows_what_was_delivered_by_any_process() -> None:
+    """A partition that has moved to another process was delivered up to where the later one is."""
+    reading = Reading(0.0, ((300, 100, 200, 0), (400, 150, 0, 250)))
+
+    assert (reading.records, reading.delivered) == (700, {0: 150, 1: 200, 2: 250})
 
 
 def test_a_ratio_is_the_median_of_the_rounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,6 +203,16 @@ def test_a_ratio_is_the_median_of_the_rounds(tmp_path: Path, capsys: pytest.Capt
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]
     assert (figures["quix_ratio"], figures["quixstreams_cpu_s_per_100k"]) == (3.0, 2.0)
     assert "quixstreams" in (tmp_path / "chart.svg").read_text()
+
+
+def test_the_chart_has_those_alone_who_read_the_same_topic(tmp_path: Path) -> None:
+    """A channel with one partition is measured against another loop."""
+    one = [participant for participant in PARTICIPANTS if participant.name == "one_partition_channel"]
+    found = [{**found, one[0].name: found["quixstreams"]} for found in rounds((1, 3))]
+
+    drain_report.report(found, [*DRAINING, *one], {}, [], tmp_path / "chart.svg")
+
+    assert ("one partition" in (tmp_path / "chart.svg").read_text()) is False
 
 
 def test_who_is_not_installed_has_a_row_and_no_figure(capsys: pytest.CaptureFixture[str]) -> None:
