@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import socket
+import struct
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +18,7 @@ import pytest
 from benchmarks import channel_loop, dispatch_report, drain_report
 from benchmarks import participants as drain_participants
 from benchmarks.chart import Panel, bars
+from benchmarks.commit_loop import Transactions
 from benchmarks.dispatch_runs import RUNS, SUBSCRIPTIONS, Place, Run, starved
 from benchmarks.meter import Meter
 from benchmarks.overhead import MANY, _all_read
@@ -23,9 +27,11 @@ from benchmarks.participants import COMPARISONS, PARTICIPANTS, Channel, Processe
 from benchmarks.peers.environments import PEERS
 from benchmarks.processes_loop import Reading
 from benchmarks.sinks import Sink
+from benchmarks.slow_zookeeper import SlowZooKeeper
 from inbound import BatchEventProcessor
 from inbound.application import Application
 from inbound.config import load, read_text
+from inbound.coordinators.zookeeper import MAX_TRANSACTION_OPS, Check, Create, Op, SetData
 from inbound.metrics import Exposition
 from inbound.planning import plan_channels
 from tests.made_status import channel, partition, process
@@ -250,6 +256,61 @@ def test_a_panel_has_a_value_for_each_row() -> None:
     """A missing value is refused instead of drawn as another row's."""
     with pytest.raises(ValueError, match="shorter"):
         bars("title", ["a", "b"], [Panel("records/s", [1.0])])
+
+
+# -- commits ---------------------------------------------------------------------------------------------------------
+
+
+def commits(*partitions: int) -> list[Op]:
+    """Return the transaction that commits these partitions."""
+    return [op for n in partitions for op in (Check(f"/epochs/{n}", 0), SetData(f"/offsets/{n}", b"1"))]
+
+
+def test_a_round_goes_on_behind_a_full_transaction_only() -> None:
+    """And it writes no partition twice. What commits nothing is not counted."""
+    counted = Transactions("/offsets")
+    full = range(MAX_TRANSACTION_OPS // 2)
+
+    rounds = []
+    for transaction in (commits(1), commits(2), commits(*full), commits(500), [Create("/owners/1", b"")], commits(3)):
+        counted.note(transaction)
+        rounds.append(counted.rounds)
+    counted.note(commits(*full))
+    counted.note(commits(0))
+
+    assert (rounds, counted.rounds, counted.largest) == ([1, 2, 3, 3, 3, 4], 6, MAX_TRANSACTION_OPS)
+
+
+def test_a_slowed_zookeeper_answers_writes_late_and_in_order() -> None:
+    """A read is answered at once, a transaction late, and what was asked behind it after it."""
+
+    def frame(*numbers: int) -> bytes:
+        body = struct.pack(f">{len(numbers)}i", *numbers)
+        return struct.pack(">i", len(body)) + body
+
+    get, multi = 4, 14
+    opened, requests = frame(0, 0), [frame(1, get), frame(2, multi), frame(3, get)]
+    answers: list[tuple[int, float]] = []
+    with socket.create_server(("127.0.0.1", 0)) as server, SlowZooKeeper(server.getsockname()[1]) as proxy:
+        proxy.delay = 0.05
+        host, port = proxy.address.split(":")
+        with socket.create_connection((host, int(port)), 5) as client, server.accept()[0] as accepted:
+            client.sendall(opened + b"".join(requests))
+            accepted.sendall(_exactly(accepted, 4 * 12))
+            sent = time.monotonic()
+            for _ in range(4):
+                (number,) = struct.unpack_from(">i", _exactly(client, 12), 4)
+                answers.append((number, time.monotonic() - sent))
+
+    assert [number for number, _ in answers] == [0, 1, 2, 3]
+    assert [seconds >= 0.05 for _, seconds in answers] == [False, False, True, True]
+
+
+def _exactly(source: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += source.recv(size - len(data))
+    return data
 
 
 # -- overhead --------------------------------------------------------------------------------------------------------
