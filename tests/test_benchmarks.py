@@ -21,11 +21,12 @@ from benchmarks.chart import Panel, bars
 from benchmarks.commit_loop import Transactions
 from benchmarks.dispatch_runs import RUNS, SUBSCRIPTIONS, Place, Run, starved
 from benchmarks.meter import Meter
-from benchmarks.overhead import MANY, _all_read
+from benchmarks.overhead import COMPARED, KINDS, MANY, _all_read
 from benchmarks.overhead_loop import TAKEN_OUT
 from benchmarks.participants import COMPARISONS, PARTICIPANTS, Channel, Processes, PythonPeer
 from benchmarks.peers.environments import PEERS
 from benchmarks.processes_loop import Reading
+from benchmarks.report import quartiles
 from benchmarks.sinks import Sink
 from benchmarks.slow_zookeeper import SlowZooKeeper
 from inbound import BatchEventProcessor
@@ -319,6 +320,18 @@ def _exactly(source: socket.socket, size: int) -> bytes:
 def test_what_is_taken_out_is_there() -> None:
     """A method that was renamed would else go on costing what it costs in both runs of a pair."""
     assert [f"{cls.__name__}.{method}" for cls, method in TAKEN_OUT if method not in vars(cls)] == []
+
+
+def test_the_runs_of_a_pair_are_neighbours() -> None:
+    """A machine's speed changes within minutes: what is compared runs one right after the other."""
+    distances = [abs(KINDS.index(run) - KINDS.index(without)) for run, without in COMPARED.values()]
+
+    assert distances == [1] * len(COMPARED)
+
+
+def test_the_middle_half_of_the_pairs_is_between_the_quartiles() -> None:
+    """Of one pair both are that one."""
+    assert (quartiles([1.0, 2.0, 3.0, 4.0, 9.0]), quartiles([0.5])) == ((2.0, 4.0), (0.5, 0.5))
 
 
 def test_partitions_are_read_when_none_has_a_lag() -> None:
