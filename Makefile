@@ -59,7 +59,7 @@ coverage: setup ## which lines the fast tests do not reach
 fuzz: setup ## attackers at the admin listener and the ingress: FUZZ_SECONDS=n (120), FUZZ_SEED=n (of this minute)
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),120) FUZZ_SEED=$(or $(FUZZ_SEED),$$(date +%Y%m%d%H%M)) $(VENV_PYTHON) -m pytest -q -n 2 --dist loadfile integration/test_fuzz.py tests/test_growth.py --timeout 7200
 
-bench-drain: setup ## records/s of channels against plain loops, other frameworks, Java, Go (11 min)
+bench-drain: setup ## records/s of channels until the last commit, against plain loops, other frameworks, Java, Go (17 min)
 	@$(VENV_PYTHON) -m benchmarks.drain
 
 bench-failover: setup ## seconds from SIGKILL until others read the victim's partitions
@@ -74,7 +74,7 @@ bench-rebalance: setup ## what joins and leaves cost: 20 processes, 1,000 partit
 bench-reset: setup ## how long a group stands still for a reset: 64 and 1,000 partitions, 4 processes, under load
 	@$(VENV_PYTHON) -m benchmarks.reset
 
-bench-commit: setup ## how many commits share a transaction, and how long one takes: 800 partitions
+bench-commit: setup ## how many commits share a transaction, and how long one takes, also with a slow ZooKeeper (2 min)
 	@$(VENV_PYTHON) -m benchmarks.commit
 
 bench-memory: setup ## memory before a large backlog, CPU with nothing to read: 1,000 partitions, each client
@@ -92,7 +92,7 @@ bench-ingress: setup ## events/s through the ingress, over a plain producer loop
 bench-ledger: setup ## what the ledger costs of a channel's records per CPU second (8 min)
 	@$(VENV_PYTHON) -m benchmarks.ledger_cost
 
-bench-overhead: setup ## what metrics, journal, logs, profiling and tracing cost of records per CPU second; a scrape of 1,000 partitions (1 h)
+bench-overhead: setup ## what metrics, journal, logs, profiling and tracing cost of records per CPU second, 15 pairs; a scrape of 1,000 partitions (30 min)
 	@$(VENV_PYTHON) -m benchmarks.overhead
 
 bench-replay: setup ## records/s of spark replay over a bare job that makes the same batches (5 min)

@@ -2,16 +2,24 @@
 
     make bench-commit
 
-800 partitions, 64 workers, batches of 10 records, everything at its default otherwise. Two channels, one after the other:
-a processor that only touches its records, and one that then waits for 10 ms as if for a database.
+800 partitions, 64 workers, batches of 10 records, everything at its default otherwise. Two channels, one after the
+other: a processor that only touches its records, and one that then waits for 10 ms as if for a database. Then the same
+two while ZooKeeper answers each write 50 ms late, one after another: a proxy in front of the server delays the answers.
+A channel processes nothing before it owns all partitions, so that no claim is measured.
 
-- `zk_transactions_per_commit`: by the committer's own counters, of the channel where it is higher.
-- `commit_latency_p50_ms`, `_p99_ms`: from the submission of a commit until it has landed; the ledger's fsync is part of
-  it. Of the channel where they are higher; each has its own figures.
+Figures of the slowed runs end in `_slowed`. Each is the higher one of the two channels; each channel has its own, too.
+
+- `zk_transactions_per_commit`, `zk_transactions_per_s`: by the committer's own counters.
+- `rounds_per_interval`: rounds of transactions in a `commit_interval`, to stay at or below 1 at any load. A round has
+  more than one transaction only where one is full (1,000 operations), and writes each partition at most once.
+- `largest_transaction_operations`: of those that commit; two for each partition. A slow ZooKeeper must not make it
+  grow beyond 1,000, or two for each partition where these are fewer.
+- `commit_latency_p50_ms`, `_p99_ms`: from the submission of a commit until it has landed; the ledger's fsync is part
+  of it.
 - `bare_*`: a check and a set in one transaction, one at a time, and 64 such pairs in one, by kazoo alone on an idle
-  machine, before and after each channel.
+  machine, before and after each channel that is not slowed.
 
-Takes about 90 s.
+Takes about 2 minutes.
 """
 
 from __future__ import annotations
@@ -32,6 +40,7 @@ from benchmarks.configuration import SERVERS
 from benchmarks.fill import fill
 from benchmarks.records import create_topic
 from benchmarks.report import finish
+from benchmarks.slow_zookeeper import SlowZooKeeper
 from inbound.cli.places import jar_cache
 from inbound.cli.table import table
 from inbound.embedded import EmbeddedCluster
@@ -39,6 +48,8 @@ from inbound.embedded import EmbeddedCluster
 PARTITIONS = 800
 #: The processors: name, and how long it waits with each batch, in seconds.
 CHANNELS = {"touching": 0.0, "waiting": 0.01}
+#: How much later a slowed ZooKeeper answers each write, in seconds.
+SLOWED = 0.05
 BARE_SINGLE, BARE_GROUPS, GROUP = 500, 100, 64
 CONFIG = (
     SERVERS
@@ -55,7 +66,7 @@ channels:
 
 
 def main() -> None:
-    """Run each channel once, bare transactions around them."""
+    """Run each channel once, with bare transactions around it, and once with a slowed ZooKeeper."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=400_000)
     options = parser.parse_args()
@@ -68,27 +79,52 @@ def main() -> None:
             seconds = fill(cluster.bootstrap_servers, "commit", PARTITIONS, options.records, 100)
             print(f"published {options.records:,} records in {seconds:.0f} s", file=sys.stderr)
             _bare(cluster.zookeeper_hosts, bare)
-            for name, wait in CHANNELS.items():
-                channels[name] = _channel(cluster, work, name, wait, options.records)
-                one = channels[name]
-                print(
-                    f"{name}: {one['commits']:,} commits in {one['transactions']:,} transactions, {one['seconds']:.1f} s",
-                    file=sys.stderr,
-                )
-                _bare(cluster.zookeeper_hosts, bare)
+            with SlowZooKeeper(cluster.zookeepers[0].port) as proxy:
+                bench = Bench(cluster, proxy, work, options.records)
+                for name, wait in CHANNELS.items():
+                    channels[name] = bench.run(name, wait)
+                    _bare(cluster.zookeeper_hosts, bare)
+                for name, wait in CHANNELS.items():
+                    channels[f"{name}_slowed"] = bench.run(f"{name}_slowed", wait, SLOWED)
     _report(channels, bare)
 
 
-def _channel(cluster: EmbeddedCluster, work: Path, name: str, wait: float, records: int) -> dict[str, Any]:
-    config = work / f"{name}.yaml"
-    places = {"zookeeper": cluster.zookeeper_hosts, "bootstrap": cluster.bootstrap_servers, "ledger": work / "ledger"}
-    config.write_text(CONFIG.format(**places, group=name, wait=wait))
-    command = [sys.executable, "-m", "benchmarks.commit_loop", str(config), str(records)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+class Bench:
+    """Servers, and where files go."""
+
+    def __init__(self, cluster: EmbeddedCluster, proxy: SlowZooKeeper, work: Path, records: int) -> None:
+        self._cluster = cluster
+        self._proxy = proxy
+        self._work = work
+        self._records = records
+
+    def run(self, name: str, wait: float, delay: float = 0.0) -> dict[str, Any]:
+        """Run a channel; while it processes, ZooKeeper answers each write `delay` seconds late."""
+        config, log = self._work / f"{name}.yaml", self._work / f"{name}.log"
+        zookeeper = self._proxy.address if delay else self._cluster.zookeeper_hosts
+        places = {"bootstrap": self._cluster.bootstrap_servers, "ledger": self._work / "ledger"}
+        config.write_text(CONFIG.format(zookeeper=zookeeper, group=name, wait=wait, **places))
+        command = [sys.executable, "-m", "benchmarks.commit_loop", str(config), str(self._records), str(PARTITIONS)]
+        with (
+            log.open("wb") as errors,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            ) as process,
+        ):
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if process.stdout.readline():  # it owns all partitions: claims are not slowed
+                self._proxy.delay = delay
+                process.stdin.write("go\n")
+                process.stdin.flush()
+            line = process.stdout.readline()
+            self._proxy.delay = 0.0
+            if process.wait(60) or not line:
+                raise SystemExit(f"{' '.join(command)} failed:\n{log.read_text()[-3000:]}")
+        result: dict[str, Any] = json.loads(line)
+        counted = f"{result['commits']:,} commits in {result['transactions']:,} transactions"
+        print(f"{name}: {counted}, {result['seconds']:.1f} s", file=sys.stderr)
+        return result
 
 
 def _bare(hosts: str, found: dict[str, list[float]]) -> None:
@@ -122,26 +158,37 @@ def _p99(values: list[float]) -> float:
 
 
 def _report(channels: dict[str, dict[str, Any]], bare: dict[str, list[float]]) -> None:
-    rows, figures = [], {}
+    figures: dict[str, float] = {}
+    rows = []
     for name, one in channels.items():
-        per_commit = one["transactions"] / one["commits"]
-        p50, p99 = statistics.median(one["latencies"]) * 1000, _p99(one["latencies"]) * 1000
+        found = {
+            "zk_transactions_per_commit": one["transactions"] / one["commits"],
+            "zk_transactions_per_s": one["transactions"] / one["seconds"],
+            "rounds_per_interval": one["rounds"] * one["interval"] / one["seconds"],
+            "largest_transaction_operations": one["largest"],
+            "commit_latency_p50_ms": statistics.median(one["latencies"]) * 1000,
+            "commit_latency_p99_ms": _p99(one["latencies"]) * 1000,
+        }
         rate = one["commits"] / one["seconds"]
-        rows.append([f"channel, {name}", f"{rate:,.0f}", f"{per_commit:.4f}", f"{p50:.2f}", f"{p99:.2f}"])
-        figures[f"zk_transactions_per_commit_{name}"] = per_commit
-        figures[f"commit_latency_p50_ms_{name}"] = p50
-        figures[f"commit_latency_p99_ms_{name}"] = p99
+        shown = zip(("{:.4f}", "{:.0f}", "{:.2f}", "{:,}", "{:.2f}", "{:.2f}"), found.values(), strict=True)
+        rows.append(
+            [f"channel, {name.replace('_', ', ')}", f"{rate:,.0f}", *(form.format(value) for form, value in shown)]
+        )
+        figures |= {f"{key}_{name}": value for key, value in found.items()}
         figures[f"commits_per_s_{name}"] = rate
     for kind, size in (("single", 1), ("group", GROUP)):
         p50, p99 = statistics.median(bare[kind]) * 1000, _p99(bare[kind]) * 1000
         rate = size / statistics.mean(bare[kind])
-        rows.append([f"bare, {size} in a transaction", f"{rate:,.0f}", f"{1 / size:.4f}", f"{p50:.2f}", f"{p99:.2f}"])
+        in_transactions = [f"{1 / size:.4f}", f"{rate / size:.0f}", "", str(2 * size)]
+        rows.append([f"bare, {size} in a transaction", f"{rate:,.0f}", *in_transactions, f"{p50:.2f}", f"{p99:.2f}"])
         figures[f"bare_{kind}_p50_ms"] = p50
         figures[f"bare_{kind}_p99_ms"] = p99
-    print(table(["", "commits/s", "transactions per commit", "p50 ms", "p99 ms"], rows))
+    heads = ["commits/s", "transactions per commit", "per s", "rounds per interval", "largest, operations"]
+    print(table(["", *heads, "p50 ms", "p99 ms"], rows))
     headline = {
-        key: max(figures[f"{key}_{name}"] for name in channels)
-        for key in ("zk_transactions_per_commit", "commit_latency_p50_ms", "commit_latency_p99_ms")
+        f"{key}{suffix}": max(figures[f"{key}_{name}{suffix}"] for name in CHANNELS)
+        for suffix in ("", "_slowed")
+        for key in found
     }
     for kind in bare:
         for which in ("p50", "p99"):

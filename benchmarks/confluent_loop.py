@@ -1,15 +1,18 @@
 """The plain confluent-kafka loop with its best settings: what the channel with that client is measured against.
 
-    python -m benchmarks.confluent_loop BOOTSTRAP TOPIC COUNT GROUP
+    python -m benchmarks.confluent_loop BOOTSTRAP TOPIC[,TOPIC] COUNT GROUP
 
-Prints the JSON line of `benchmarks.meter`.
+Each topic has a loop of its own, in a thread of its own where there are several; COUNT is for all of them together.
+Prints the JSON line of `benchmarks.meter`. The last commit is synchronous, and part of what is measured.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
@@ -20,12 +23,29 @@ from benchmarks.meter import Meter
 BATCH = 500
 
 
-def main(bootstrap: str, topic: str, count: int, group: str) -> None:
-    """Read `count` records, touching each, with an asynchronous commit per batch."""
+def main(bootstrap: str, topics: list[str], count: int, group: str) -> None:
+    """Read `count` records, touching each."""
+    consumers = [_consumer(bootstrap, topic, group) for topic in topics]
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    meter, lock = Meter(count, len(topics)), threading.Lock()
+    if len(topics) == 1:
+        _drain(consumers[0], topics[0], meter, lock)
+    else:
+        with ThreadPoolExecutor(len(topics)) as pool:
+            list(pool.map(lambda consumer, topic: _drain(consumer, topic, meter, lock), consumers, topics))
+    meter.end()
+    print(meter.line())
+    for consumer in consumers:
+        consumer.close()
+
+
+def _consumer(bootstrap: str, topic: str, group: str) -> confluent_kafka.Consumer:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": group,
+            "group.id": f"{group}-{topic}",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             # How long fetching rests once the queue is full; by default a second, in which the queue runs empty.
@@ -35,20 +55,23 @@ def main(bootstrap: str, topic: str, count: int, group: str) -> None:
         }
     )
     consumer.subscribe([topic])
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    meter = Meter(count)
+    return consumer
+
+
+def _drain(consumer: confluent_kafka.Consumer, topic: str, meter: Meter, lock: threading.Lock) -> None:
+    """Touch records until the meter has its number, with an asynchronous commit per poll; wait for the last commit."""
     while not meter.done:
         messages = consumer.consume(BATCH, 1.0)
         if not messages:
             continue
-        meter.begin()
+        with lock:
+            meter.begin(topic)
         _touch(messages)
-        meter.add(len(messages))
+        with lock:
+            meter.add(len(messages))
         consumer.commit(asynchronous=True)
-    print(meter.line())
-    consumer.close()
+    # With offsets: without them nothing is sent, nor waited for, where an asynchronous commit already has the last one.
+    consumer.commit(offsets=consumer.position(consumer.assignment()), asynchronous=False)
 
 
 def _touch(messages: Iterable[Any]) -> int:
@@ -64,4 +87,4 @@ def _touch(messages: Iterable[Any]) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], sys.argv[2].split(","), int(sys.argv[3]), sys.argv[4])

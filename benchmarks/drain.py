@@ -7,9 +7,19 @@ once; who begins takes turns. A ratio is the median, over the rounds, of one's r
 
 - `kafka_python_ratio`, `confluent_ratio`: a channel with all defaults on (ledger, metrics, a commit per batch) over
   the plain loop of the same client with its best settings and an asynchronous commit per poll
+- `told_ratio`: a channel whose processor has `on_batch_processed` over the plain confluent-kafka loop: such a channel
+  keeps each batch until its commit has landed
+- `one_partition_ratio`: the channel over the plain loop, with confluent-kafka, on a topic with one partition
+- `two_channels_ratio`: two channels in one process over two plain loops in two threads of one process, with
+  confluent-kafka; each channel and each loop has its own topic, group and client. Records of both count, from when
+  both have begun until the sum is reached: so this is the sum of the two rates, measured while both run
 - `quix_ratio`, `faust_ratio`, `bytewax_ratio`, `aiokafka_ratio`, `java_ratio`, `franz_go_ratio`: the channel with
   confluent-kafka over that peer, each with its best settings (benchmarks/peers says which, and why)
 - `two_process_scaling`: `inbound run --processes 2` over one process
+
+A channel and a plain loop are measured from the first record until their last commit has landed: after the last record
+the channel's process looks for its commits, and the plain loop commits synchronously. Peers that commit by themselves
+every few seconds are measured until the last record.
 
 Beside it writes docs/benchmarks-drain.svg, unless --only leaves somebody out.
 """
@@ -26,14 +36,13 @@ from pathlib import Path
 
 from benchmarks.drain_report import CHART, Round, line, report
 from benchmarks.fill import fill
-from benchmarks.participants import COMPARISONS, PARTICIPANTS, TOPIC, Comparison, Participant, Place
+from benchmarks.participants import COMPARISONS, PARTICIPANTS, TOPICS, Comparison, Participant, Place
 from benchmarks.peers.environments import NotInstalledError
 from benchmarks.records import create_topic
 from inbound.cli.places import jar_cache
 from inbound.embedded import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTITIONS = 8
 #: The longest time that one run may take, in seconds.
 LIMIT = 150.0
 
@@ -42,7 +51,7 @@ def main() -> None:
     """Run the rounds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=9, metavar="N", help="rounds")
-    parser.add_argument("--records", type=int, default=2_000_000, metavar="N", help="in the topic")
+    parser.add_argument("--records", type=int, default=2_000_000, metavar="N", help="in each topic")
     parser.add_argument("--only", type=_comparisons, default=COMPARISONS, metavar="NAME,...", help=_names())
     parser.add_argument("--chart", type=Path, help=f"where to draw; by default {CHART}, if all take part")
     options = parser.parse_args()
@@ -53,9 +62,10 @@ def main() -> None:
         with EmbeddedCluster(jars=jars, progress=_say) as cluster:
             place = Place(cluster.bootstrap_servers, cluster.zookeeper_hosts, work, jars, jars.parent / "benchmarks")
             present, missing = _prepare([one for one in PARTICIPANTS if one.name in wanted], place)
-            create_topic(place.bootstrap, TOPIC, PARTITIONS)
-            seconds = fill(place.bootstrap, TOPIC, PARTITIONS, options.records, 1024)
-            _say(f"published {options.records:,} records of 1 KiB in {seconds:.0f} s")
+            for topic in {topic: None for one in present for topic in one.topics}:
+                create_topic(place.bootstrap, topic, TOPICS[topic])
+                seconds = fill(place.bootstrap, topic, TOPICS[topic], options.records, 1024)
+                _say(f"{topic}: published {options.records:,} records of 1 KiB in {seconds:.0f} s")
             # Nobody reads all: a process that joins later than another still finds enough.
             most = options.records * 2 // 3
             # Not counted: the broker's code is cold for the first who reads.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.chart import Panel, bars
-from benchmarks.participants import Comparison, Participant
+from benchmarks.participants import TOPIC, Comparison, Participant
 from benchmarks.report import finish, spread
 from inbound.cli.table import count, table
 
@@ -44,7 +44,7 @@ def report(
     print(table(["", "records/s", "CPU s per 100,000 records", "peak MiB", "records a run"], rows))
     print(f"\nmedian (range) of {count(len(rounds), 'round')}:", *said, sep="\n")
     if chart is not None:
-        chart.write_text(draw(rounds, present))
+        chart.write_text(draw(rounds, [one for one in present if one.topics == (TOPIC,)]))
     finish("drain", figures)
 
 

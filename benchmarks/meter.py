@@ -20,34 +20,43 @@ def touch(records: object) -> int:
 
 
 class Meter:
-    """Counts the records of one run; seconds and CPU seconds are between the first record and the last.
+    """Counts the records of one run; seconds and CPU seconds are between the first record and the end.
 
+    The end is the last record; or, where `end` is called after it, the moment when the last commit has landed.
     Not thread-safe. CPU is that of all threads of this process.
     """
 
-    def __init__(self, count: int) -> None:
-        """Wait for `count` records."""
+    def __init__(self, count: int, topics: int = 1) -> None:
+        """Wait for `count` records. Counting begins when records of so many topics have come."""
         self._count = count
+        self._topics = topics
+        self._begun: set[str] = set()
         self._seen = 0
         self._began = self._cpu_began = 0.0
         self._seconds = self._cpu = self._rss_mib = 0.0
         self.done = False
 
-    def begin(self) -> None:
-        """Note that records are at hand. Only the first call counts."""
+    def begin(self, topic: str = "") -> None:
+        """Note that records of a topic are at hand. Only the first call for each topic counts."""
         if not self._began:
-            self._began, self._cpu_began = time.monotonic(), time.process_time()
+            self._begun.add(topic)
+            if len(self._begun) == self._topics:
+                self._began, self._cpu_began = time.monotonic(), time.process_time()
 
     def add(self, records: int) -> bool:
-        """Note that so many more were touched. Returns whether that was the last of them; later ones do not count."""
-        if not self.done:
+        """Note that so many more were touched. Returns whether that makes `count` records or more."""
+        if self._began:
             self._seen += records
-            if self._seen >= self._count:
-                self._seconds = time.monotonic() - self._began
-                self._cpu = time.process_time() - self._cpu_began
-                self._rss_mib = peak_mib()
-                self.done = True
+            self.done = self._seen >= self._count
+            if self.done:
+                self.end()
         return self.done
+
+    def end(self) -> None:
+        """Take seconds, CPU and memory now."""
+        self._seconds = time.monotonic() - self._began
+        self._cpu = time.process_time() - self._cpu_began
+        self._rss_mib = peak_mib()
 
     def line(self) -> str:
         """Return the result as the JSON line that `benchmarks.drain` reads."""

@@ -2,27 +2,27 @@
 
     make bench-overhead
 
-1. Records per CPU second of a channel with all of it, scraped every 5 s and logging JSON at info as in production, and of
-   one without any of it (`benchmarks.overhead_loop`). Records have 100 bytes, are all touched, and each batch is
-   committed; the ledger is on in both. In every pair both run once, one after the other; who begins takes turns. CPU is that of
-   all threads of the process, in user space and in the kernel, the answers to scrapes included.
-2. The same of a channel of which a CPU profile is being taken, over HTTP, all the time that it works, and of one that has
-   the listener of profiles too, and nobody asks (`benchmarks.overhead_profiling`). Both have everything else on.
-3. The same of a channel that makes spans, of which a tenth is recorded and sent by OTLP, and of one that makes none
-   (`benchmarks.overhead_tracing`).
+1. Records per CPU second of a channel with all of it, scraped every 5 s and logging JSON at info as in production, and
+   of one without any of it (`benchmarks.overhead_loop`). Records have 100 bytes, are all touched, and each batch is
+   committed, until the last commit has landed; the ledger is on in both. In every pair both run once, one right after
+   the other; their order takes turns. CPU is that of all threads of the process, in user space and in the kernel, the
+   answers to scrapes included.
+2. The same of a channel of which a CPU profile is being taken, over HTTP, all the time that it works
+   (`benchmarks.overhead_profiling`), and of one of which none is taken. Both have the listener of profiles, and everything
+   else on.
+3. The same of a channel that makes spans, of which a tenth is recorded and sent by OTLP (`benchmarks.overhead_tracing`),
+   and of one that makes none, which is the same run as the second one of 2.
 4. How long a scrape takes of a process that owns 1,000 partitions, over HTTP, as Prometheus does it: on one connection,
    the whole answer read. The client's time counts too.
 
 - `observability_cost_ratio_kafka_python`, `observability_cost_ratio_confluent`: 1 - with / without, of records per CPU
-  second; the median over the pairs, for either client
-- `observability_cost_ratio`: the higher of the two
-- `profiling_cost_ratio_kafka_python`, `profiling_cost_ratio_confluent`: 1 - with a profile / without, of records per CPU second;
-  the median over the pairs, for either client
-- `profiling_cost_ratio`: the higher of the two
-- `tracing_cost_ratio`, and for either client: the same, with spans / without
+  second; the median over the pairs of that client; `_q1`, `_q3`: the middle half of the pairs lies between these
+- `observability_cost_ratio`: the higher of the two medians
+- `profiling_cost_ratio`, `tracing_cost_ratio`: the same, with a profile or spans / without
 - `scrape_1000_partitions_ms`: the median; also the longest, the CPU time of the process for each, and the bytes
 
-Takes about an hour; `--only profiling` a third of it. `--short` one or two, and says nothing about the cost.
+Takes about half an hour with 15 pairs for each client; `--only profiling` two fifths of it. `--short` takes a minute,
+and says nothing about the cost.
 """
 
 from __future__ import annotations
@@ -49,24 +49,27 @@ from benchmarks.fill import fill
 from benchmarks.overhead_profiling import Profiler
 from benchmarks.overhead_tracing import Collector
 from benchmarks.records import create_topic
-from benchmarks.report import finish, spread
+from benchmarks.report import finish, quartiles, spread
 from inbound.cli.places import jar_cache
 from inbound.cli.table import table
 from inbound.embedded import EmbeddedCluster
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC, PARTITIONS, SIZE = "seen", 8, 100
-#: Records of a run of 10 s or more, by client: long enough for two scrapes.
-CLIENTS = {"kafka-python": 1_500_000, "confluent-kafka": 5_000_000}
+#: Records of a run of about 5 s, by client: long enough for a scrape.
+CLIENTS = {"kafka-python": 600_000, "confluent-kafka": 2_500_000}
 #: How often Prometheus comes by, in seconds; the first time after half of it, so that a run has its due number.
 SCRAPE_EVERY = 5.0
 #: The longest time that one run may take, in seconds.
 LIMIT = 300.0
 MANY, RECORDS_OF_MANY = 1000, 20
+#: The kinds of run, in the order in which a round has them, so that those of a pair are neighbours; every second round
+#: begins at the end.
+KINDS = ("on", "off", "profiled", "quiet", "traced")
 #: What is compared, and the kinds of run: with it, and without.
-COMPARED = {"observability": ("on", "off"), "profiling": ("profiled", "unprofiled"), "tracing": ("traced", "untraced")}
+COMPARED = {"observability": ("on", "off"), "profiling": ("profiled", "quiet"), "tracing": ("traced", "quiet")}
 PARTS = ("scrapes", *COMPARED)
-HEADS = ("client", "records/CPU s without", "with", "cost, median (range)")
+HEADS = ("client", "pairs", "records/CPU s without", "with", "cost, median (range)", "middle half")
 CONFIG = (
     SERVERS
     + """\
@@ -141,9 +144,11 @@ class Pairs:
         return [
             (
                 client,
+                str(len(runs)),
                 f"{statistics.median(without.speed for _, without in runs):,.0f}",
                 f"{statistics.median(run.speed for run, _ in runs):,.0f}",
                 spread(self.costs[client]),
+                "{:.3f} to {:.3f}".format(*quartiles(self.costs[client])),
                 *(f"{statistics.median(fact(run) for run, _ in runs):g}" for fact in facts),
             )
             for client, runs in self.runs.items()
@@ -194,13 +199,14 @@ def main() -> None:
                 _say(f"published {total:,} records of {SIZE} bytes in {seconds:.0f} s")
                 for client, records in counts.items():  # not counted: the broker's code is cold for the first who reads
                     _run(cluster, work, client, "off", min(records, 500_000), "warm-up")
-            for part, kinds in compared.items():
-                results[part] = Pairs({client: [] for client in counts})
-                for number in range(options.pairs):
-                    for client, records in counts.items():
-                        turns = kinds[:: 1 if number % 2 else -1]
-                        pair = {kind: _run(cluster, work, client, kind, records, str(number), every) for kind in turns}
-                        results[part].add(client, pair[kinds[0]], pair[kinds[1]])
+            results = {part: Pairs({client: [] for client in counts}) for part in compared}
+            kinds = [kind for kind in KINDS if any(kind in pair for pair in compared.values())]
+            for number in range(options.pairs if compared else 0):
+                for client, records in counts.items():
+                    turns = kinds[:: 1 if number % 2 else -1]
+                    runs = {kind: _run(cluster, work, client, kind, records, str(number), every) for kind in turns}
+                    for part, (kind, without) in compared.items():
+                        results[part].add(client, runs[kind], runs[without])
                         _say(f"pair {number}: {client}: {part} {results[part].costs[client][-1]:+.3f}")
     _report(results, scrapes)
 
@@ -225,7 +231,7 @@ def _run(
     """Run a channel once, alone but for who scrapes it."""
     group = f"{client}-{kind}-{name}"
     collector = Collector() if kind == "traced" else None
-    more = 'profiling: {listen: "127.0.0.1:0"}' if kind.endswith("profiled") else ""
+    more = 'profiling: {listen: "127.0.0.1:0"}' if kind in ("profiled", "quiet") else ""
     more = collector.configuration if collector is not None else more
     config = _write_config(cluster, work, client, TOPIC, group, more)
     log = work / f"{group}.log"
@@ -362,6 +368,9 @@ def _report(results: Mapping[str, Pairs], scrapes: Scrapes | None) -> None:
             f"{part}_cost_ratio_confluent": medians["confluent-kafka"],
             "pairs": len(pairs.costs["kafka-python"]),
         }
+        for client, name in (("kafka-python", "kafka_python"), ("confluent-kafka", "confluent")):
+            first, third = quartiles(pairs.costs[client])
+            figures |= {f"{part}_cost_ratio_{name}_q1": first, f"{part}_cost_ratio_{name}_q3": third}
     if scrapes is not None:
         median, longest = statistics.median(scrapes.milliseconds), max(scrapes.milliseconds)
         print(

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.peers.environments import go_program, java_classes, python_environment
 from inbound.embedded.jars import fetch_jars
 
-TOPIC = "drain"
-CONFIG = """\
+TOPIC, ONE_PARTITION, SECOND = "drain", "drain-one-partition", "drain-second"
+#: The topics, and how many partitions each has.
+TOPICS = {TOPIC: 8, ONE_PARTITION: 1, SECOND: 8}
+SERVERS = """\
 zookeeper: {{hosts: "{zookeeper}"}}
 kafka: {{bootstrap.servers: "{bootstrap}"}}
 admin: {{listen: "127.0.0.1:0"}}
 ledger: {{path: "{ledger}"}}
 controller: {{join_delay: 500ms}}
 channels:
-  drain:
+"""
+CHANNEL = """\
+  {topic}:
     topics: [{topic}]
-    group: {group}
+    group: {group}-{topic}
     reader: {{client: {client}}}
     processor: {{type: "{processor}", options: {options}}}
 """
@@ -41,11 +45,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Participant(ABC):
-    """One consumer of the topic. `records` is for a run of 2 to 6 s."""
+    """One consumer of `topics`. `records`, of all topics together, is for a run of 2 to 6 s."""
 
     name: str
     label: str
     records: int
+    topics: tuple[str, ...] = field(default=(TOPIC,), kw_only=True)
 
     def prepare(self, place: Place) -> None:
         """Make what it runs in, where that is missing. Raises NotInstalledError: it cannot be had here."""
@@ -57,22 +62,23 @@ class Participant(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Loop(Participant):
-    """A plain loop in our own environment."""
+    """A plain loop for each topic, in our own environment."""
 
     module: str
 
     def command(self, place: Place, group: str, records: int) -> list[str]:
-        return [sys.executable, "-m", self.module, place.bootstrap, TOPIC, str(records), group]
+        return [sys.executable, "-m", self.module, place.bootstrap, ",".join(self.topics), str(records), group]
 
 
 @dataclass(frozen=True, slots=True)
 class Channel(Participant):
-    """A channel with all defaults on, reading with `client`."""
+    """A channel for each topic, in one process, with all defaults on, reading with `client`."""
 
     client: str
+    processor: str = "Touching"
 
     def command(self, place: Place, group: str, records: int) -> list[str]:
-        config = _config(place, group, self.client, "benchmarks.channel_loop:Touching")
+        config = _config(place, group, self.topics, self.client, f"benchmarks.channel_loop:{self.processor}")
         return [sys.executable, "-m", "benchmarks.channel_loop", str(config), str(records)]
 
 
@@ -87,7 +93,7 @@ class Processes(Participant):
         folder = place.work / group
         folder.mkdir()
         processor = "benchmarks.processes_loop:Tallying"
-        config = _config(place, group, self.client, processor, f'{{folder: "{folder}"}}')
+        config = _config(place, group, self.topics, self.client, processor, f'{{folder: "{folder}"}}')
         arguments = [str(config), str(records), str(self.processes), str(folder)]
         return [sys.executable, "-m", "benchmarks.processes_loop", *arguments]
 
@@ -130,20 +136,17 @@ class GoPeer(Participant):
         return [str(go_program(place.cache, "franz-go")), place.bootstrap, TOPIC, str(records), group]
 
 
-def _config(place: Place, group: str, client: str, processor: str, options: str = "{}") -> Path:
+def _config(
+    place: Place, group: str, topics: tuple[str, ...], client: str, processor: str, options: str = "{}"
+) -> Path:
     """Write the configuration of one run."""
     path = place.work / f"{group}.yaml"
-    text = CONFIG.format(
-        zookeeper=place.zookeeper,
-        bootstrap=place.bootstrap,
-        ledger=place.work / "ledger",
-        topic=TOPIC,
-        group=group,
-        client=client,
-        processor=processor,
-        options=options,
-    )
-    path.write_text(text)
+    servers = SERVERS.format(zookeeper=place.zookeeper, bootstrap=place.bootstrap, ledger=place.work / "ledger")
+    channels = [
+        CHANNEL.format(topic=topic, group=group, client=client, processor=processor, options=options)
+        for topic in topics
+    ]
+    path.write_text(servers + "".join(channels))
     return path
 
 
@@ -160,8 +163,27 @@ class Comparison:
 PARTICIPANTS = (
     Channel("channel_kafka_python", "channel, kafka-python", 300_000, "kafka-python"),
     Loop("plain_kafka_python", "plain kafka-python", 300_000, "benchmarks.plain_loop"),
-    Channel("channel_confluent", "channel, confluent-kafka", 800_000, "confluent-kafka"),
-    Loop("plain_confluent", "plain confluent-kafka", 1_000_000, "benchmarks.confluent_loop"),
+    Channel("channel_confluent", "channel, confluent-kafka", 1_300_000, "confluent-kafka"),
+    Loop("plain_confluent", "plain confluent-kafka", 1_300_000, "benchmarks.confluent_loop"),
+    Channel(
+        "channel_told", "channel, confluent-kafka, told of its commits", 1_300_000, "confluent-kafka", processor="Told"
+    ),
+    Channel("one_partition_channel", "channel, one partition", 1_300_000, "confluent-kafka", topics=(ONE_PARTITION,)),
+    Loop(
+        "one_partition_plain",
+        "plain confluent-kafka, one partition",
+        1_300_000,
+        "benchmarks.confluent_loop",
+        topics=(ONE_PARTITION,),
+    ),
+    Channel("two_channels", "two channels in a process", 1_300_000, "confluent-kafka", topics=(TOPIC, SECOND)),
+    Loop(
+        "two_plain",
+        "two plain confluent-kafka loops in a process",
+        1_300_000,
+        "benchmarks.confluent_loop",
+        topics=(TOPIC, SECOND),
+    ),
     PythonPeer("quixstreams", "quixstreams", 250_000, "quixstreams"),
     PythonPeer("faust", "faust-streaming", 30_000, "faust"),
     PythonPeer("bytewax", "bytewax", 500_000, "bytewax"),
@@ -174,6 +196,9 @@ PARTICIPANTS = (
 COMPARISONS = (
     Comparison("kafka-python", "kafka_python_ratio", "channel_kafka_python", "plain_kafka_python"),
     Comparison("confluent", "confluent_ratio", "channel_confluent", "plain_confluent"),
+    Comparison("told", "told_ratio", "channel_told", "plain_confluent"),
+    Comparison("one-partition", "one_partition_ratio", "one_partition_channel", "one_partition_plain"),
+    Comparison("two-channels", "two_channels_ratio", "two_channels", "two_plain"),
     Comparison("quix", "quix_ratio", "channel_confluent", "quixstreams"),
     Comparison("faust", "faust_ratio", "channel_confluent", "faust"),
     Comparison("bytewax", "bytewax_ratio", "channel_confluent", "bytewax"),

@@ -34,3 +34,11 @@ def finish(benchmark: str, figures: Mapping[str, float | int | str | None]) -> N
 def spread(values: Sequence[float]) -> str:
     """Return median and range, to be read."""
     return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """Return between what the middle half of the values is; of one value that value twice."""
+    if len(values) == 1:
+        return values[0], values[0]
+    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
+    return first, third

@@ -2,7 +2,7 @@
 
 What makes it fastest, and why that is fair: uvloop, batches of up to 10,000 records, the garbage collector set as for
 the other Python loops. It commits by itself every 5 s, its default: an awaited commit per batch would wait for the
-broker each time, and it has no other.
+broker each time, and it has no other. The last commit is awaited, and part of what is measured.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ async def drain(bootstrap: str, topic: str, count: int, group: str) -> None:
                 meter.begin()
                 touch(records)
                 meter.add(len(records))
+        await consumer.commit()
+        meter.end()
     finally:
         await consumer.stop()
     print(meter.line())
