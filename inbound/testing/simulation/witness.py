@@ -67,6 +67,7 @@ class Witness:
             seen.handed.update((record.offset, record) for record in there)
             seen.answered.update((record.offset, record) for record in there if record.offset < (seen.at or 0))
         for record in there:
+            seen.delivered(record.offset, batch.epoch)
             if seen.newest.get(record.offset, 0) <= batch.epoch:
                 seen.newest[record.offset] = batch.epoch
                 seen.failed.discard(record.offset)
@@ -111,16 +112,16 @@ class Witness:
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
         seen = self._seen[tp]
-        seen.left_out.append(LeftOut(first, end, "passed-over"))
+        seen.left_out.append(LeftOut(first, end, "passed-over", epoch))
         still = range(max(first, seen.at or 0), end)
         over = {at for at in seen.failed | seen.given_up if at in still and seen.newest.get(at, 0) < epoch}
         seen.failed -= over
         seen.given_up -= over
 
-    def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
+    def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
         self._seen[tp].untold_cut = None
-        self._seen[tp].left_out.append(LeftOut(first, end, "jumped"))
+        self._seen[tp].left_out.append(LeftOut(first, end, "jumped", epoch))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
         """The group's offset is set by who owns the partition."""
@@ -154,7 +155,7 @@ class Witness:
         seen.undecided |= undecided
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
         if low is not None and seen.began and offset > low:
-            seen.left_out.append(LeftOut(low, offset, "jumped"))
+            seen.left_out.append(LeftOut(low, offset, "jumped", epoch))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
@@ -277,6 +278,7 @@ class Witness:
             else:
                 seen.handed.pop(record.offset, None)
                 seen.times.pop(record.offset, None)
+                seen.newest.pop(record.offset, None)  # whoever still has it fails on what is gone
         if gone.why == "deleted":
             seen.deleted.clear()
             seen.cuts.clear()
@@ -315,18 +317,18 @@ class Witness:
         return [at for at in seen.lacking(seen.deleted.values(), passed, seen.answered) if at not in over]
 
     def left_out(self, tp: TopicPartition, kind: LeftOutKind) -> set[int]:
-        """Return the offsets that are committed past on purpose, of those that the log has."""
+        """Return the offsets that are committed past on purpose, of those that the log has.
+
+        What was delivered before that does not count. What had failed for good is named as that alone.
+        """
         seen = self._seen[tp]
         there = {record.offset for record in self._kafka.records(tp)}
+        failed = {offset for offset in (seen.given_up | seen.given_up_before) & there if offset < (seen.at or 0)}
         if kind in ("given-up", "dead-lettered"):
-            return (
-                {offset for offset in (seen.given_up | seen.given_up_before) & there if offset < (seen.at or 0)}
-                if kind == self.gives_up
-                else set()
-            )
+            return failed if kind == self.gives_up else set()
         ranges = union((left.first, left.next) for left in seen.left_out if left.kind == kind)
         done = intersection(ranges, [(0, seen.at)] if seen.at else [])
-        return {offset for offset in there if contains(done, offset) and not seen.times[offset]}
+        return {offset for offset in there - failed - seen.undecided if contains(done, offset)}
 
     def unclaimed(self, tp: TopicPartition) -> bool:
         """Whether there are records, or were some, and nobody was ever responsible for them."""

@@ -18,6 +18,7 @@ class LeftOut:
     first: int
     next: int
     kind: LeftOutKind
+    epoch: int  # under which that was said
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,18 @@ class Seen:
         self.given_up = {at for at in self.given_up if at < offset}
         self.failed = {at for at in self.failed if at < offset}
         self.undecided = {at for at in self.undecided if at < offset}
+
+    def delivered(self, offset: int, epoch: int) -> None:
+        """A record is delivered: what was said of its offset before counts no more."""
+        counted = [left for left in self.left_out if left.epoch > epoch or not left.first <= offset < left.next]
+        if len(counted) < len(self.left_out):
+            at = [(offset, offset + 1)]
+            self.left_out = counted + [
+                replace(left, first=low, next=high)
+                for left in self.left_out
+                if left not in counted
+                for low, high in difference([(left.first, left.next)], at)
+            ]
 
     def lacking(
         self, records: Iterable[Record], passed: Sequence[OffsetRange], known: Mapping[int, Record]
