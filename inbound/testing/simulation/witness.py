@@ -28,7 +28,7 @@ from inbound.proof.model import (
     Verdict,
 )
 from inbound.testing.kafka import FakeKafka, Gone
-from inbound.testing.simulation.witnessed import LeftOut, Seen, Unaccountable
+from inbound.testing.simulation.witnessed import LeftOut, Seen, Unaccountable, cut_off
 from inbound.topic_partition import TopicPartition
 
 
@@ -49,6 +49,8 @@ class Witness:
         seen = self._seen[tp]
         seen.claim = epoch
         seen.claimed, seen.noted, seen.silent = True, False, seen.silent + 1
+        if seen.at is not None:  # who comes begins at the commit, and need not pass over what lies behind it again
+            seen.left_out = cut_off(seen.left_out, seen.at)
 
     def fenced(self, tp: TopicPartition) -> None:
         """A reset has moved the epoch on. Of a partition that nobody ever claimed the epoch does not say by whom."""
@@ -112,7 +114,8 @@ class Witness:
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
         seen = self._seen[tp]
-        seen.left_out.append(LeftOut(first, end, "passed-over", epoch))
+        if epoch >= seen.claim:
+            seen.left_out.append(LeftOut(first, end, "passed-over", epoch))
         still = range(max(first, seen.at or 0), end)
         over = {at for at in seen.failed | seen.given_up if at in still and seen.newest.get(at, 0) < epoch}
         seen.failed -= over
@@ -437,6 +440,8 @@ class Witness:
             reasons.append(Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
             reasons.append(Unaccountable("retention has deleted the place of a cut", 0))
+        if seen.untold_cut is not None and owner is None:
+            reasons.append(Unaccountable("nobody is there to act on a cut", seen.untold_cut))
         known_below = [seen.at or 0, *(reason.low for reason in reasons)]
         if seen.untold_cut is not None:  # the brokers say where it is
             known_below.append(seen.untold_cut)

@@ -88,7 +88,7 @@ class Seen:
 
     def wants_from(self, offset: int) -> None:
         """What lies behind this is to be handed out, whatever was said of it."""
-        self.left_out = _cut_off(self.left_out, offset)
+        self.left_out = cut_off(self.left_out, offset)
         self.given_up = {at for at in self.given_up if at < offset}
         self.failed = {at for at in self.failed if at < offset}
         self.undecided = {at for at in self.undecided if at < offset}
@@ -118,5 +118,6 @@ class Seen:
         return finding.kind == "skipped" and intersection([passed], self.began_past) == [passed]
 
 
-def _cut_off(left_out: Iterable[LeftOut], end: int) -> list[LeftOut]:
+def cut_off(left_out: Iterable[LeftOut], end: int) -> list[LeftOut]:
+    """Return what lies before an offset."""
     return [replace(left, next=min(left.next, end)) for left in left_out if left.first < end]
