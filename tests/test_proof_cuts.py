@@ -327,3 +327,54 @@ def test_a_callback_that_went_back_and_had_it_read_again_is_no_cut() -> None:
     story.run("a").claim(1, at=0).batch(9).revert(to=4).begin(5).begin(5).answer().land()
 
     assert (story.found(), story.proof().verdict) == ([], Verdict.PROVEN)
+
+
+# -- a cut above the commit, which nobody need notice --------------------------------------------------------------------
+
+
+def test_a_skip_counts_although_a_claim_before_it_was_delivered_what_stood_there() -> None:
+    """Its deliveries above the commit were cut off, and the processor of the next owner skips what stands there now."""
+    story = Story().log(60)
+    story.run("a").claim(1, at=0).batch(43).begin(2).releases()
+    story.run("b").claim(2, at=43).begin(1).skip(to=45).answer(45).land().batch(15)
+
+    proof = story.proof()
+
+    assert (proof.verdict, proof.left_out) == (Verdict.PROVEN, ((44, 45),))
+    assert story.found() == [("repeated", 43, 44), ("passed-over", 44, 45)]
+
+
+def test_a_skip_counts_although_its_own_claim_was_delivered_what_stood_there() -> None:
+    """Reading went back to 43; the log was cut at 44 and grew before that was fetched again."""
+    story = Story().log(60)
+    a = story.run("a").claim(1, at=0).batch(43).begin(2)
+    a.revert(to=43).begin(1).skip(to=45).answer(45).land().batch(15)
+
+    assert (story.proof().verdict, story.found(), story.proof().left_out) == (
+        Verdict.PROVEN, [("passed-over", 44, 45)], ((44, 45),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", ["offsets reset", "on_claim"])
+def test_a_jump_counts_although_a_claim_before_it_was_delivered_what_stood_there(reason: str) -> None:
+    """A command, or a processor that keeps its own offsets, moves the group past what was cut off above the commit."""
+    story = Story().log(60)
+    story.run("a").claim(1, at=0).batch(43).begin(7).answer().releases()
+    b, reset = story.run("b"), {"old": 43, "since": 43, "new": 50, "reason": reason}
+    if reason == "offsets reset":
+        b.note("reset", **reset, command="/r").claim(3, at=50)
+    else:
+        b.claim(2, at=43).note("reset", **reset).jump(50)
+    b.batch(10)
+
+    assert (story.proof().verdict, story.found(), story.proof().left_out) == (
+        Verdict.PROVEN, [("jumped", 43, 50)], ((43, 50),),
+    )  # fmt: skip
+
+
+def test_what_is_delivered_after_a_skip_was_not_skipped() -> None:
+    """The processor went back for it, in the same claim."""
+    story = Story().log(10)
+    story.run("a").claim(1, at=0).begin(4).skip(to=6).revert(to=3).begin(7).answer().land()
+
+    assert (story.found(), story.proof().left_out) == ([], ())

@@ -71,20 +71,35 @@ def test_zookeeper_read_before_the_last_claim_is_no_contradiction() -> None:
     assert (story.proof().verdict, story.proof().committed) == (Verdict.PROVEN, 40)
 
 
-def test_an_abandoned_callback_that_comes_back_ends_only_the_claim_that_it_was_of() -> None:
-    """Its run has claimed the partition again meanwhile, and goes on."""
+@pytest.mark.parametrize("ending", ["released", "lost"])
+def test_an_abandoned_callback_that_comes_back_ends_only_the_claim_that_it_was_of(ending: str) -> None:
+    """Its run has claimed the partition again, and goes on."""
     story = Story().log(20)
     a = story.run("a").claim(1, at=0).begin(5)
     a.claim(2, at=0).batch(10)
     a.epoch = 1
-    a.note("released", abandoned=True)
+    a.note(ending, abandoned=True)
     a.epoch = 2
     a.batch(10)
     story.zookeeper(20, epoch=2, owner="a")
 
     proof = story.proof()
 
-    assert (proof.verdict, [claim.ending for claim in proof.claims]) == (Verdict.PROVEN, ["released", "holds"])
+    assert (proof.verdict, [claim.ending for claim in proof.claims]) == (Verdict.PROVEN, [ending, "holds"])
+
+
+def test_a_commit_that_is_refused_late_is_one_of_the_claim_that_asked_for_it() -> None:
+    """The run has claimed again and asked for the same commit, which lands; it is killed before it can note that."""
+    story = Story().log(10)
+    a = story.run("a").claim(1, at=0).begin(5).answer()
+    a.claim(2, at=0).begin(5).answer()
+    a.epoch = 1
+    a.settle("fenced", 5)
+    story.run("b").claim(3, at=5).batch(5)
+
+    proof = story.proof()
+
+    assert (proof.verdict, [claim.ending for claim in proof.claims]) == (Verdict.PROVEN, ["fenced", "died", "holds"])
 
 
 # -- not provable --------------------------------------------------------------------------------------------------------

@@ -51,8 +51,8 @@ def test_resets_that_nobody_was_told_of_are_explained_by_their_nodes_and_then_by
     stage.world.join("b", Told())
     stage.run(10)
 
-    assert (found, stage.told()) == ([(Verdict.PROVEN, 4, []), (Verdict.PROVEN, 8, [])], [(0, 4, 8)])
-    assert brief(proof_of(stage)) == (Verdict.PROVEN, 10, [])
+    assert (found, stage.told()) == ([(Verdict.PROVEN, 4, []), (Verdict.PROVEN, 8, [("jumped", 4, 8)])], [(0, 4, 8)])
+    assert brief(proof_of(stage)) == (Verdict.PROVEN, 10, [("jumped", 4, 8)])
 
 
 def test_a_commit_whose_line_is_missing_has_landed_if_a_reset_found_it() -> None:
@@ -145,7 +145,7 @@ def test_a_reset_after_one_that_was_told_is_explained_by_its_node() -> None:
     assert story.coordination is not None
     story.coordination = replace(story.coordination, moved=Moved("/r2", 2, 4, 3))
 
-    assert brief(story.proof()) == (Verdict.PROVEN, 3, [])
+    assert brief(story.proof()) == (Verdict.PROVEN, 3, [("jumped", 2, 3)])
 
 
 @pytest.mark.parametrize(
@@ -165,14 +165,14 @@ def test_resets_between_two_claims_that_begin_where_one_before_them_ended_explai
 
 
 def test_a_reset_after_one_that_nobody_was_told_of_jumps_what_that_one_wanted_again() -> None:
-    """What the processor passed over is not, as that would have been handed out again; whether or not it was committed past."""
+    """Whether or not it had been delivered before, passed over, or committed past."""
     story = Story().log(80)
     a = story.run("a").claim(1, at=0).batch(10).skip(12).batch(4).begin(4)
     a.skip(22).settle("fenced", 22).loses()
     told = {"old": 8, "since": 16, "new": 61, "reason": "offsets reset", "command": "/r2"}
     story.run("b").note("reset", **told).claim(6, at=61).batch(19)
 
-    assert brief(story.proof()) == (Verdict.PROVEN, 80, [("jumped", 10, 12), ("jumped", 20, 61)])
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, [("jumped", 8, 61)])
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["each was told", "the last one was"])
@@ -186,7 +186,8 @@ def test_what_was_given_up_and_is_jumped_when_it_was_wanted_again_is_still_named
         story.run("b").note("reset", **back).claim(4, at=8).releases()
     story.run("c").note("reset", **{**back, "old": 8, "new": 61, "command": "/r2"}).claim(6, at=61).batch(19)
 
-    assert brief(story.proof()) == (Verdict.PROVEN, 80, [("dead-lettered", 10, 11), ("jumped", 16, 61)])
+    jumped = [("jumped", 8, 10), ("dead-lettered", 10, 11), ("jumped", 11, 61)]
+    assert brief(story.proof()) == (Verdict.PROVEN, 80, jumped)
     again = {**back, "old": 80, "since": 80, "command": "/r3"}
     story.run("d").note("reset", **again).claim(9, at=8).batch(72)
     assert brief(story.proof()) == (Verdict.PROVEN, 80, [])
@@ -199,7 +200,7 @@ def test_two_resets_that_end_where_the_group_was_have_jumped_what_the_first_one_
     told = {"old": 8, "since": 16, "new": 16, "reason": "offsets reset", "command": "/r2"}
     story.run("b").note("reset", **told).claim(6, at=16).batch(4)
 
-    assert brief(story.proof()) == (Verdict.PROVEN, 20, [("jumped", 10, 12)])
+    assert brief(story.proof()) == (Verdict.PROVEN, 20, [("jumped", 8, 16)])
 
 
 def test_a_reset_tells_where_the_group_was_if_its_first_commit_went_unanswered() -> None:

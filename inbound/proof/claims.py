@@ -187,8 +187,8 @@ def _split(items: Sequence[Span | Event]) -> list[Claim]:
             )
             before = []
         claim = claims[-1]
-        if isinstance(item, Event) and item.kind == "released" and item.epoch < claim.epoch:
-            # A callback that was abandoned came back after the run had claimed the partition again: not this one is over.
+        if item.epoch < claim.epoch:
+            # Late: a callback that was abandoned came back, or its commit was answered, after the run had claimed again.
             claim = next((one for one in reversed(claims) if one.epoch <= item.epoch), claim)
         claim.items.append(item)
         claim.last_epoch = max(claim.last_epoch, item.epoch)

@@ -8,7 +8,11 @@ from inbound.proof.chain import first_taken_away, unsure_of
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log, Missing
 from inbound.proof.intervals import difference, intersection, union
-from inbound.proof.model import Coordination, Damage, Finding, LogExtent, OffsetRange, PartitionKey, Span
+from inbound.proof.model import Coordination, Damage, Finding, LeftOutKind, LogExtent, OffsetRange, PartitionKey, Span
+
+#: What is left out because it failed: always of what was delivered.
+_FAILED: frozenset[LeftOutKind] = frozenset({"given-up", "dead-lettered"})
+_DELIVERED_BEFORE = "what was delivered of it before does not count, as the log may hold other records there since"
 
 
 def other_damage(evidence: Evidence, key: PartitionKey, damage: Sequence[Damage]) -> None:
@@ -131,14 +135,22 @@ def unclaimed(
 
 
 def left_out(evidence: Evidence, committed: int | None) -> list[OffsetRange]:
-    """Find what is committed past on purpose. Returns it, as far as it was not processed all the same."""
+    """Find what is committed past on purpose. Returns it.
+
+    A delivery before that does not count: it was not committed, or it was wanted again since, and above the commit nobody
+    need notice that the log was cut and holds other records now. A later delivery has taken its offsets off the list.
+    """
+    done = [(0, committed)] if committed else []
+    parts = [(left, intersection([(left.first, left.next)], done)) for left in evidence.left_out]
+    failed = union(part for left, ranges in parts if left.kind in _FAILED for part in ranges)
     found: list[OffsetRange] = []
-    for left in evidence.left_out:
-        ranges = intersection([(left.first, left.next)], [(0, committed)] if committed else [])
-        if left.kind in ("passed-over", "jumped"):
-            ranges = difference(ranges, evidence.handed.ranges)
-        evidence.found(left.kind, ranges, left.cause, [left.claim], left.wall)
+    for left, ranges in parts:
         found += ranges
+        cause = left.cause
+        if left.kind not in _FAILED:
+            ranges = difference(ranges, failed)
+            cause += f"; {_DELIVERED_BEFORE}" if intersection(ranges, evidence.handed.ranges) else ""
+        evidence.found(left.kind, ranges, cause, [left.claim], left.wall)
     return union(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from inbound.ledger.reader import Entry
 from inbound.proof.collapse import Collapser, Source, joined
 from inbound.proof.intervals import union
 from inbound.proof.judge import judge
-from inbound.proof.model import Coordination, LogExtent, Moved, PartitionKey, PartitionProof
+from inbound.proof.model import GRAVEST, Coordination, LogExtent, Moved, PartitionKey, PartitionProof, Verdict
 from inbound.testing.scene import Scene
 from inbound.topic_partition import TopicPartition
 
@@ -38,12 +39,15 @@ def proofs_of(world: Scene, piece: int = 1 << 30) -> dict[TopicPartition, Partit
     events = [event for story in stories for event in story.events]
     damage = [damage for story in stories for damage in story.damage]
     partitions = [TopicPartition(t, p) for t, meta in world.kafka.topics().items() for p in range(meta.partitions)]
-    return {
-        tp: judge(
-            PartitionKey(world.group, *tp), runs, spans, events, damage, _extent(world, tp), _coordination(world, tp)
-        )
-        for tp in partitions
-    }
+    proofs = {}
+    for tp in partitions:
+        key, coordination = PartitionKey(world.group, *tp), _coordination(world, tp)
+        proof = judge(key, runs, spans, events, damage, _extent(world, tp), coordination)
+        if coordination is None:  # how far the group has come is not known, and the ledgers may lack it
+            verdict = min(proof.verdict, Verdict.NOT_PROVABLE, key=GRAVEST.index)
+            proof = replace(proof, verdict=verdict, missing=(*proof.missing, "its offset node cannot be read"))
+        proofs[tp] = proof
+    return proofs
 
 
 def _entries(group: str, name: str, consumer_id: str, ledger: MemoryLedger) -> Iterator[Entry]:
@@ -66,20 +70,21 @@ def _extent(world: Scene, tp: TopicPartition) -> LogExtent | None:
     return LogExtent(limits.start, limits.end, tuple(present))
 
 
-def _coordination(world: Scene, tp: TopicPartition) -> Coordination:
+def _coordination(world: Scene, tp: TopicPartition) -> Coordination | None:
+    """Return what ZooKeeper says of a partition; None: its offset node holds no offset."""
     tree, paths = world.ensemble.tree, world.paths
     offset, epoch, owner = (tree.get(path(*tp)) for path in (paths.offset, paths.epoch, paths.owner))
-    known, claim = True, decode_epoch(paths.epoch(*tp), epoch.data) if epoch is not None else None
+    claim = decode_epoch(paths.epoch(*tp), epoch.data) if epoch is not None else None
     try:
         committed = decode_offset(paths.offset(*tp), offset.data) if offset is not None else None
     except BadNodeError:
-        committed, known = None, False
+        return None
     return Coordination(
         committed,
         offset.stat.mzxid if offset is not None else None,
         epoch.stat.version if epoch is not None else None,
         owner.data.decode() if owner is not None else None,
-        known,
+        True,
         Moved.noted_in(claim),
         _cut(world, tp, committed, claim),
         claim.topic_id if claim is not None else None,

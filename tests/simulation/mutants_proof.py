@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from inbound.channel.parts import Parts
@@ -10,7 +11,7 @@ from inbound.ledger.memory import MemoryLedger
 from inbound.proof import chain, judge
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Evidence
-from inbound.proof.intervals import Growing
+from inbound.proof.intervals import Growing, difference
 from inbound.proof.model import Coordination, OffsetRange
 from inbound.topic_partition import TopicPartition
 from tests.simulation.planting import Mutant, Plant, all_of, storm_has
@@ -76,6 +77,29 @@ def _skipped_counts(plant: Plant) -> None:
         if original(*arguments):
             plant.bite()
         return []
+
+    plant.around(judge, "left_out", left_out)
+
+
+def _delivered_before_counts(plant: Plant) -> None:
+    """What was delivered at any time is not skipped, also where it was delivered before that."""
+
+    def left_out(original: Original, evidence: Evidence, committed: int | None) -> list[OffsetRange]:
+        before = len(evidence.findings)
+        ranges: list[OffsetRange] = original(evidence, committed)
+        named = evidence.findings[before:]
+        skipped = [finding for finding in named if finding.kind in ("passed-over", "jumped")]
+        if any(evidence.handed.overlaps(finding.first, finding.next) for finding in skipped):
+            plant.bite()
+            evidence.findings[before:] = [
+                replace(finding, first=first, next=end)
+                for finding in named
+                for first, end in difference(
+                    [(finding.first, finding.next)], evidence.handed.ranges if finding in skipped else []
+                )
+            ]
+            return difference(ranges, evidence.handed.ranges)
+        return ranges
 
     plant.around(judge, "left_out", left_out)
 
@@ -170,6 +194,11 @@ PROOFS = (
     Mutant(
         "proof-counts-what-is-skipped", "the proof: the headline counts what was handed out",
         "records that were given up count as processed", _skipped_counts,
+    ),
+    Mutant(
+        "proof-counts-what-was-delivered-before-a-skip", "the proof: a skip counts whatever was delivered before it",
+        "PROVEN, and it counts a record that the processor skipped, as one that was cut off had been delivered",
+        _delivered_before_counts, drawn=storm_has("cut"),
     ),
     Mutant(
         "gaps-unsaid", "the ledger says of which claims lines are missing",

@@ -461,7 +461,7 @@ class Judge:
         passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0, sent)
         if passed is not None:
             known.advanced, known.later = (known.tenure, new), (0, {})
-            self.witness.passes_over_a_cut(tp, *passed)
+            self.witness.passes_over_a_cut(tp, *passed, known.epoch)
             known.current, known.answered = None, (known.tenure, 0)
             return
         if before is None:

@@ -28,7 +28,7 @@ from inbound.proof.model import (
     Verdict,
 )
 from inbound.testing.kafka import FakeKafka, Gone
-from inbound.testing.simulation.witnessed import LeftOut, Seen, Unaccountable
+from inbound.testing.simulation.witnessed import LeftOut, Seen, Unaccountable, cut_off
 from inbound.topic_partition import TopicPartition
 
 
@@ -49,6 +49,8 @@ class Witness:
         seen = self._seen[tp]
         seen.claim = epoch
         seen.claimed, seen.noted, seen.silent = True, False, seen.silent + 1
+        if seen.at is not None:  # who comes begins at the commit, and need not pass over what lies behind it again
+            seen.left_out = cut_off(seen.left_out, seen.at)
 
     def fenced(self, tp: TopicPartition) -> None:
         """A reset has moved the epoch on. Of a partition that nobody ever claimed the epoch does not say by whom."""
@@ -67,6 +69,7 @@ class Witness:
             seen.handed.update((record.offset, record) for record in there)
             seen.answered.update((record.offset, record) for record in there if record.offset < (seen.at or 0))
         for record in there:
+            seen.delivered(record.offset, batch.epoch)
             if seen.newest.get(record.offset, 0) <= batch.epoch:
                 seen.newest[record.offset] = batch.epoch
                 seen.failed.discard(record.offset)
@@ -111,16 +114,17 @@ class Witness:
     def passes_over(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """A processor says that nobody needs these, also of what failed in a claim before and was not committed past."""
         seen = self._seen[tp]
-        seen.left_out.append(LeftOut(first, end, "passed-over"))
+        if epoch >= seen.claim:
+            seen.left_out.append(LeftOut(first, end, "passed-over", epoch))
         still = range(max(first, seen.at or 0), end)
         over = {at for at in seen.failed | seen.given_up if at in still and seen.newest.get(at, 0) < epoch}
         seen.failed -= over
         seen.given_up -= over
 
-    def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int) -> None:
+    def passes_over_a_cut(self, tp: TopicPartition, first: int, end: int, epoch: int) -> None:
         """The group goes on behind a cut, as it is configured to, and leaves these out."""
         self._seen[tp].untold_cut = None
-        self._seen[tp].left_out.append(LeftOut(first, end, "jumped"))
+        self._seen[tp].left_out.append(LeftOut(first, end, "jumped", epoch))
 
     def committed(self, tp: TopicPartition, offset: int) -> None:
         """The group's offset is set by who owns the partition."""
@@ -154,7 +158,7 @@ class Witness:
         seen.undecided |= undecided
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
         if low is not None and seen.began and offset > low:
-            seen.left_out.append(LeftOut(low, offset, "jumped"))
+            seen.left_out.append(LeftOut(low, offset, "jumped", epoch))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
@@ -277,6 +281,7 @@ class Witness:
             else:
                 seen.handed.pop(record.offset, None)
                 seen.times.pop(record.offset, None)
+                seen.newest.pop(record.offset, None)  # whoever still has it fails on what is gone
         if gone.why == "deleted":
             seen.deleted.clear()
             seen.cuts.clear()
@@ -315,18 +320,18 @@ class Witness:
         return [at for at in seen.lacking(seen.deleted.values(), passed, seen.answered) if at not in over]
 
     def left_out(self, tp: TopicPartition, kind: LeftOutKind) -> set[int]:
-        """Return the offsets that are committed past on purpose, of those that the log has."""
+        """Return the offsets that are committed past on purpose, of those that the log has.
+
+        What was delivered before that does not count. What had failed for good is named as that alone.
+        """
         seen = self._seen[tp]
         there = {record.offset for record in self._kafka.records(tp)}
+        failed = {offset for offset in (seen.given_up | seen.given_up_before) & there if offset < (seen.at or 0)}
         if kind in ("given-up", "dead-lettered"):
-            return (
-                {offset for offset in (seen.given_up | seen.given_up_before) & there if offset < (seen.at or 0)}
-                if kind == self.gives_up
-                else set()
-            )
+            return failed if kind == self.gives_up else set()
         ranges = union((left.first, left.next) for left in seen.left_out if left.kind == kind)
         done = intersection(ranges, [(0, seen.at)] if seen.at else [])
-        return {offset for offset in there if contains(done, offset) and not seen.times[offset]}
+        return {offset for offset in there - failed - seen.undecided if contains(done, offset)}
 
     def unclaimed(self, tp: TopicPartition) -> bool:
         """Whether there are records, or were some, and nobody was ever responsible for them."""
@@ -435,6 +440,8 @@ class Witness:
             reasons.append(Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
             reasons.append(Unaccountable("retention has deleted the place of a cut", 0))
+        if seen.untold_cut is not None and owner is None:
+            reasons.append(Unaccountable("nobody is there to act on a cut", seen.untold_cut))
         known_below = [seen.at or 0, *(reason.low for reason in reasons)]
         if seen.untold_cut is not None:  # the brokers say where it is
             known_below.append(seen.untold_cut)

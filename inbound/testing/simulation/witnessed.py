@@ -18,6 +18,7 @@ class LeftOut:
     first: int
     next: int
     kind: LeftOutKind
+    epoch: int  # under which that was said
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,22 @@ class Seen:
 
     def wants_from(self, offset: int) -> None:
         """What lies behind this is to be handed out, whatever was said of it."""
-        self.left_out = _cut_off(self.left_out, offset)
+        self.left_out = cut_off(self.left_out, offset)
         self.given_up = {at for at in self.given_up if at < offset}
         self.failed = {at for at in self.failed if at < offset}
         self.undecided = {at for at in self.undecided if at < offset}
+
+    def delivered(self, offset: int, epoch: int) -> None:
+        """A record is delivered: what was said of its offset before counts no more."""
+        counted = [left for left in self.left_out if left.epoch > epoch or not left.first <= offset < left.next]
+        if len(counted) < len(self.left_out):
+            at = [(offset, offset + 1)]
+            self.left_out = counted + [
+                replace(left, first=low, next=high)
+                for left in self.left_out
+                if left not in counted
+                for low, high in difference([(left.first, left.next)], at)
+            ]
 
     def lacking(
         self, records: Iterable[Record], passed: Sequence[OffsetRange], known: Mapping[int, Record]
@@ -105,5 +118,6 @@ class Seen:
         return finding.kind == "skipped" and intersection([passed], self.began_past) == [passed]
 
 
-def _cut_off(left_out: Iterable[LeftOut], end: int) -> list[LeftOut]:
+def cut_off(left_out: Iterable[LeftOut], end: int) -> list[LeftOut]:
+    """Return what lies before an offset."""
     return [replace(left, next=min(left.next, end)) for left in left_out if left.first < end]
