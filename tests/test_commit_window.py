@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from inbound import Context
+from inbound.channel import committer as committer_module
 from inbound.channel.commit import Pending
 from inbound.channel.partition import Partition
 from inbound.coordinators.zookeeper import SetData
@@ -417,3 +418,24 @@ def test_a_callback_that_is_set_on_the_processor_itself_is_told_of_commits() -> 
     stage.work()
     stage.world.run(1)
     assert told == list(range(2, MANY + 1, 2))
+
+
+def test_a_round_sends_each_partition_once_however_fast_new_commits_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One commit fits into a transaction; while each is on its way both partitions have more to commit."""
+    monkeypatch.setattr(committer_module, "MAX_TRANSACTION_OPS", 2)
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    parts = world.join("a").channel.parts
+    world.run(4)
+    committer, partitions = parts.committer, parts.schedule.held()
+    committer.interval = 1.0
+    sent_before = parts.commits.transactions
+    for offset in range(1, 5):
+        for partition in partitions:
+            partition.position = offset
+            committer.submit(Pending(parts, partition, partition.window.advance(offset)))
+        due = committer.run_once()
+        world.ensemble.deliver_all()
+    assert parts.commits.transactions - sent_before == 2
+    assert due is not None
+    assert due > world.clock.now() + 0.5

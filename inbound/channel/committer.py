@@ -72,6 +72,9 @@ class Committer:
         self._alone = False  # what was sent last was set apart
         self._not_before = 0.0
         self._next_round = float("-inf")
+        #: What the round that is under way has sent: each partition once, else a round of more partitions than fit into one
+        #: transaction would never end.
+        self._in_round: set[Partition] = set()
         self._idle = True  # nothing is sent: it does not come by before it is woken
 
     def submit(self, pending: Pending) -> None:
@@ -138,6 +141,9 @@ class Committer:
         if now < max(self._not_before, self._next_round):
             return max(self._not_before, self._next_round)
         group, left = self._collect(now)
+        if not group and self._in_round:
+            self._end_round(now)  # what waits was sent in it already
+            return self._next_round
         if not group:
             with self._lock:
                 times = [pending.not_before for pending in self._queue.values()]
@@ -150,8 +156,9 @@ class Committer:
             return self._read_epochs(unread)
         ops = [op for pending in group for op in pending.ops()]
         self._group = group
+        self._in_round.update(pending.partition for pending in group)
         if not left and not self._alone:  # else the round goes on
-            self._next_round = now + self.interval
+            self._end_round(now)
         for parts in {pending.parts for pending in group}:
             parts.commits.transactions += 1
         connection = self._zk.connection
@@ -159,6 +166,10 @@ class Committer:
         self._call = self._zk.transaction(ops)
         self._call.when_done(self.wakeup.set)
         return self._call.deadline
+
+    def _end_round(self, now: float) -> None:
+        self._in_round.clear()
+        self._next_round = now + self.interval
 
     def _collect(self, now: float) -> tuple[list[Pending], bool]:
         """Take from the queue what may be sent now; what is in doubt stays, what is lost is discarded.
@@ -179,12 +190,16 @@ class Committer:
                 elif pending.mark.order <= partition.window.landed_order:
                     # 1. It was marked; 2. a newer one was sent; 3. it was handed in; 4. the newer one has landed.
                     del self._queue[partition]
-                elif partition.fence.session == session and pending.not_before <= now:
+                elif (
+                    partition.fence.session == session
+                    and pending.not_before <= now
+                    and partition not in self._in_round
+                ):
                     ready.append(pending)
             group = self._choose(ready)
             for pending in group:
                 del self._queue[pending.partition]
-            self._idle = not group  # what waits in the queue waits for something else
+            self._idle = not group and not self._in_round  # what waits in the queue waits for something else
         for pending in discarded:
             self._discard(pending, refused=False)
         return group, len(group) < len(ready)
@@ -318,6 +333,7 @@ class Committer:
     def _send_again(self, group: list[Pending]) -> None:
         """What was in a transaction that another commit was refused in goes at once: its round is not over."""
         self._requeue(group)
+        self._in_round.difference_update(pending.partition for pending in group)
         self._next_round = float("-inf")
 
     def _set_apart(self, pending: Pending, why: str) -> None:
