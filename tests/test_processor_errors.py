@@ -87,7 +87,7 @@ def test_a_coroutine_that_is_returned_is_to_be_awaited(world: World, kind: type[
     coroutine.close()
     told = world.consumers["a"].channel.parts.journal.last(TopicPartition("orders", 0), "failed")
     assert told is not None
-    assert "; await it in `async def on_next_batch`, and return BatchResponse.advance(), " in told.text
+    assert "; await it in `async def on_next_batch`; return BatchResponse.advance(), " in told.text
 
 
 def pops(batch: Batch) -> BatchResponse:

@@ -40,9 +40,9 @@ def decide(
         BadResponseError: no BatchResponse, or an offset that may not be used; the message says which may.
     """
     if not isinstance(response, BatchResponse):
-        first_of_all = f"await it in `async def {callback}`, and " if isawaitable(response) else ""
+        awaited = f"; await it in `async def {callback}`" if isawaitable(response) else ""
         raise BadResponseError(
-            f"{tp}: {callback} returned {response!r}; {first_of_all}return BatchResponse.advance(), .revert() or .next()"
+            f"{tp}: {callback} returned {response!r}{awaited}; return BatchResponse.advance(), .revert() or .next()"
         )
     floor = committed if committed is not None else first
     offset = response.offset
