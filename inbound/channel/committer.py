@@ -295,8 +295,10 @@ class Committer:
             self._refusals = 0
             self._renewed(group, stats)
             self._settle_landed(group, stats)
-            for pending in group:
-                self._landed(pending)
+            for parts, of_channel in _by_channel(group):
+                with parts.schedule.at_once():  # while workers compute, each wait for its lock takes milliseconds
+                    for pending in of_channel:
+                        self._landed(pending)
 
     def _renewed(self, group: list[Pending], stats: list[Stat | None]) -> None:
         """Take note of the epochs that were moved with commits."""
@@ -392,7 +394,9 @@ class Committer:
         if partition.info is not None:
             info = partition.info
             info = info if info.noted_offset == pending.offset else info.without_notes()
-            partition.info = replace(info, leader_epoch=pending.leader_epoch)
+            if info.leader_epoch != pending.leader_epoch:
+                info = replace(info, leader_epoch=pending.leader_epoch)
+            partition.info = info
         parts.mirror.landed(partition, pending.offset)
         parts.commits.landed += 1
         parts.meters.commit_seconds.observe(self._clock.now() - pending.since)

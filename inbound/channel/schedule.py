@@ -6,7 +6,9 @@ import heapq
 import itertools
 import threading
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any
 
 from inbound.channel.leader import NEVER as NEVER
 from inbound.channel.leader import Lead, Leading
@@ -364,6 +366,10 @@ class Schedule:
             if partition.place is Place.STARTING:
                 partition.move(Step.START)
                 self._push(partition, self._clock.now())
+
+    def at_once(self) -> AbstractContextManager[Any]:
+        """Let what is done inside wait for the lock once. For a few statements each, and no I/O."""
+        return self._lock
 
     def landed(self, partition: Partition, mark: Mark, callbacks: Iterable[Callable[[], object]]) -> None:
         """A commit of a partition has landed; the callbacks are for it, before its next one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 from pathlib import Path
 
 from inbound.ledger.disk import Disk, reason
@@ -12,13 +13,15 @@ log = logging.getLogger("inbound.ledger")
 
 
 class OpenFile:
-    """A new file, open for appending, and locked so that others know. All methods but `sync` are called under the ledger's lock.
+    """A new file, open for appending, and locked so that others know.
+
+    All methods but `sync` and `unpin` are called under the ledger's lock.
 
     `sync` runs without the lock, so that nobody waits for a disk; a file with pins is closed only by the last unpin,
     else a sync could hit another file that has got the same descriptor.
     """
 
-    __slots__ = ("_disk", "_fd", "_name_synced", "deleted", "path", "pins", "retired", "size", "torn")
+    __slots__ = ("_disk", "_fd", "_lock", "_name_synced", "_pins", "deleted", "path", "retired", "size", "torn")
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._disk = disk
@@ -27,7 +30,8 @@ class OpenFile:
         self._name_synced = False
         self.path = path
         self.size = 0
-        self.pins = 0
+        self._lock = threading.Lock()  # for pins, and whether it is retired
+        self._pins = 0
         self.retired = False
         #: Somebody removed the file while we had it open.
         self.deleted = False
@@ -58,16 +62,23 @@ class OpenFile:
             self._disk.sync_directory(self.path.parent)
             self._name_synced = True
 
+    def pin(self) -> None:
+        """Keep it open for a sync."""
+        with self._lock:
+            self._pins += 1
+
     def unpin(self) -> None:
         """Say that a sync is over."""
-        self.pins -= 1
-        self._close_if_unused()
+        with self._lock:
+            self._pins -= 1
+            self._close_if_unused()
 
     def retire(self) -> None:
         """Write no more; close the file once no sync runs on it."""
-        if not self.retired:
-            self.retired = True
-            self._close_if_unused()
+        with self._lock:
+            if not self.retired:
+                self.retired = True
+                self._close_if_unused()
 
     def _cut(self, size: int) -> None:
         try:
@@ -77,7 +88,7 @@ class OpenFile:
             log.warning("ledger file %s: a torn line could not be cut off: %s", self.path, reason(error))
 
     def _close_if_unused(self) -> None:
-        if self.retired and self.pins == 0:
+        if self.retired and self._pins == 0:
             try:
                 self._disk.close(self._fd)
             except OSError as error:  # the descriptor is gone all the same; what was synced is not concerned

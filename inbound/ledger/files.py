@@ -26,7 +26,8 @@ _UNSYNCED_LINES = 4096
 class FilesLedger(WrittenLedger):
     """Writes `<directory>/<group>/<consumer>-<start>-<number>.jsonl`, never to a file of another run.
 
-    One lock guards the current file and the sequence numbers; it is held for a `write()`, never during an fsync. A
+    One lock guards the current file and the sequence numbers; it is held for a `write()`, never during an fsync. Workers take
+    it for each batch, and whoever waits for it must also wait for the interpreter: `done` takes it once. A
     file that reaches `max_file_bytes` is ended and followed by the next. After a failure that leaves a file in an
     unknown state, the next call opens a fresh one: an fsync that failed must not be repeated on the same file, because
     the kernel marks the lost pages clean and answers the second one with success.
@@ -58,7 +59,9 @@ class FilesLedger(WrittenLedger):
         self._opened_at = 0  # the last number given before it was opened
         self._previous: str | None = None
         self._why = "start"  # why the next file is opened
-        self._unsynced: dict[int, bytes] = {}  # the lines since the last fsync that no caller waits for, by number
+        #: The lines since the last fsync that no caller waits for, by number; those up to `_synced` are to be forgotten.
+        self._unsynced: dict[int, bytes] = {}
+        self._synced = 0
         self._in_doubt = False  # the unsynced lines may be gone from the file that was given up
         with self._lock:
             self._ready_file()
@@ -75,21 +78,21 @@ class FilesLedger(WrittenLedger):
         wall = self._clock.wall()
         bodies = [self._lines.done(entry, wall) for entry in entries]
         with self._lock:
+            self._forget_synced()
             file = self._present_file()
             data = b"".join(self._number_and_write(file, bodies).values())
             last = self._seq
-            file.pins += 1
+            file.pin()
         if self._sync(file) is not None:
             with self._lock:
                 file = self._ready_file()
                 self._write(file, data)  # the same lines with the same numbers: readers take them once
-                file.pins += 1
+                file.pin()
             if (failure := self._sync(file)) is not None:
                 raise self._failed(
                     f"file {file.path}", "could not be synced: what of it is on the disk is unknown", failure
                 )
-        with self._lock:
-            self._unsynced = {seq: line for seq, line in self._unsynced.items() if seq > last}
+        self._synced = max(self._synced, last)
 
     @property
     def closed(self) -> bool:
@@ -115,7 +118,7 @@ class FilesLedger(WrittenLedger):
                 file = self._present_file()
                 self._number_and_write(file, ())
                 self._write(file, self._end_mark("closed"))
-                file.pins += 1
+                file.pin()
             finally:
                 self._closed = True
                 if self._file is not None:
@@ -143,13 +146,15 @@ class FilesLedger(WrittenLedger):
             self._sync_seconds.observe(self._clock.now() - began)
         except OSError as error:
             failure = error
-        with self._lock:
-            if failure is not None:
+            with self._lock:
                 self._give_up(file, f"fsync failed: {reason(failure)}", in_doubt=True)
-            file.unpin()
+        file.unpin()
         return failure
 
     # The rest is called under the lock.
+
+    def _forget_synced(self) -> None:
+        self._unsynced = {seq: line for seq, line in self._unsynced.items() if seq > self._synced}
 
     def _number_and_write(self, file: OpenFile, bodies: Sequence[str]) -> dict[int, bytes]:
         """Give each line the next number and write them. A failed call gives its numbers back: gaps mean loss."""
@@ -250,6 +255,7 @@ class FilesLedger(WrittenLedger):
                     self._number += 1
                 else:  # another run of this consumer began in the same millisecond
                     self._started += 1
+        self._forget_synced()
         header = self._lines.header(name, self._previous, self._why, self._clock.wall())
         try:
             file.append(self._sealed(header) + b"".join(self._unsynced.values() if self._in_doubt else ()))
