@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_offset
+from inbound.coordinators.nodes import OPEN, BadNodeError, EpochInfo, ResetNote, decode_epoch, decode_offset
 from inbound.processors.batch import Batch
 from inbound.testing.scene import Member, Scene
 from inbound.testing.simulation.answers import Answers
@@ -345,19 +345,14 @@ class Judge:
             known.of_deleted_topic |= not self.world.kafka.names(tp.topic, topic_id)
         if tp in self._by_reset:
             note = self.resets.notes.get(tp)
-            taken = ("data", self.world.paths.owner(*tp)) in commit.changed
-            known.resets.append(ByReset(known.epoch, note, known.owner if taken else None))
+            known.resets.append(ByReset(known.epoch, note, known.owner if self._is_taken(tp, commit) else None))
             known.tenure += 1
             known.claims.append(known.epoch)
             known.holder = known.current = None
             self.witness.fenced(tp)
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
-        if (
-            who is not None
-            and who == known.holder == known.owner
-            and ("data", self.world.paths.owner(*tp)) not in commit.changed
-        ):
+        if who is not None and who == known.holder == known.owner and not self._is_taken(tp, commit):
             self.say(f"{who} moves {tp} on to epoch {known.epoch}")
             return
         known.tenure += 1
@@ -366,8 +361,14 @@ class Judge:
         if self._nodes.claimed(tp, known.tenure):
             known.outside.append(known.epoch)
         if who is not None:
+            info = decode_epoch(path, node.data)
+            if info is not None and info.recreated and known.commit == info.noted_offset:  # not asked: see below
+                known.asked = who, known.tenure
             self.witness.claimed(tp, known.epoch)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
+
+    def _is_taken(self, tp: TopicPartition, commit: Commit) -> bool:
+        return ("data", self.world.paths.owner(*tp)) in commit.changed
 
     def _owner_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
         node, known = commit.after.get(path), self._partitions[tp]
