@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from inbound.channel import callbacks, turn
+from inbound.channel import callbacks, delivery, turn
 from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.channel.partition import Fate, Partition, Place
 from inbound.explain.facts import ChannelFacts, Facts, PartitionFacts, SessionFacts
@@ -23,7 +23,7 @@ _REFUSED = re.compile("authori[sz]ation|authentication|sasl|AccessDenied", re.IG
 
 
 #: The files from which processors are called.
-_CALLERS = (f'"{turn.__file__}"', f'"{callbacks.__file__}"')
+_CALLERS = (f'"{turn.__file__}"', f'"{delivery.__file__}"', f'"{callbacks.__file__}"')
 #: Stands for what needs no look where a partition does not rest.
 _AT_REST = ("rate", "")
 
