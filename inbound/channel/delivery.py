@@ -15,7 +15,7 @@ from inbound.channel.callbacks import Callbacks
 from inbound.channel.failure_policy import FailurePolicy
 from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.parts import Parts, Totals
+from inbound.channel.parts import Consumed, Parts
 from inbound.channel.reader import Reader
 from inbound.errors import BadResponseError, LedgerError, PartitionLostError
 from inbound.ledger.base import Range
@@ -44,7 +44,7 @@ class Delivery:
 
     def room(self, partition: Partition) -> int | None:
         """Ask the processor how many records it takes now; None: any number. 0 also where that fails, and it rests then."""
-        committed = partition.committed if partition.committed is not None else partition.position
+        committed = partition.committed if partition.committed is not None else partition.position.delivered
         try:
             room: object = server_of(partition).room(partition.tp, committed)
             if room is not None and (type(room) is not int or room < 0):
@@ -63,13 +63,14 @@ class Delivery:
     def note_finished(self, partition: Partition) -> None:
         """What the processor finished after it had answered is to be committed now, also when the partition rests."""
         offset = self._parts.schedule.take_finished(partition)
-        if offset is not None and offset <= partition.position:  # else reading was moved back since
-            partition.defer_commit(offset, self._parts.clock.now())
+        if offset is not None and offset <= partition.position.delivered:  # else reading was moved back since
+            partition.position.defer_commit(offset, self._parts.clock.now())
 
     def cut(self, partition: Partition, room: int | None) -> Cut | None:
         """Take the next batch out of the buffer, of at most `room` records; None: nothing is there."""
         settings = self._parts.config.reader
-        max_records = 1 if partition.position < partition.isolate_until else settings.max_batch_records
+        isolated = partition.position.delivered < partition.failure.isolate_until
+        max_records = 1 if isolated else settings.max_batch_records
         if room is not None:
             max_records = min(max_records, room)
         limit = min(partition.max_bytes or settings.batch_bytes, settings.max_batch_bytes)
@@ -92,11 +93,11 @@ class Delivery:
         Returns:
             CPU seconds of this thread, and seconds passed, inside on_next_batch.
         """
-        parts = self._parts
+        parts, position, totals = self._parts, partition.position, partition.totals
         tp, records = partition.tp, cut.records
         if type(records) is list:  # what a processor takes out of one would be lost
             records = tuple(records)
-        batch = Batch(*tp, partition.position, cut.next_offset, records, partition.fence.epoch, claim=partition.handle)
+        batch = Batch(*tp, position.delivered, cut.next_offset, records, partition.fence.epoch, claim=partition.handle)
         if not self._begin(partition, batch, cut):
             return NO_EFFORT
         partition.batch = batch
@@ -110,26 +111,26 @@ class Delivery:
             )
             self.wait_for_certainty(partition)
             return NO_EFFORT
-        partition.idle_since, partition.idle_told = None, False
-        partition.window.hand_out(batch.first_offset, batch.next_offset, len(cut.records))
-        partition.batches_total += 1
-        partition.records_total += len(cut.records)
-        partition.last_batch_at = wall = parts.clock.wall()
+        partition.quiet.idle_since, partition.quiet.idle_told = None, False
+        position.hand_out(batch.first_offset, batch.next_offset, len(cut.records))
+        totals.batches += 1
+        totals.records += len(cut.records)
+        totals.last_batch_at = wall = parts.clock.wall()
         if cut.records:
             parts.meters.handed_over(wall, cut.records[0].timestamp)
-        totals = parts.totals.get(tp) or parts.totals.setdefault(tp, Totals())
-        totals.records += len(cut.records)
-        totals.batches += 1
-        held, reason = partition.held, "processor"
+        consumed = parts.totals.get(tp) or parts.totals.setdefault(tp, Consumed())
+        consumed.records += len(cut.records)
+        consumed.batches += 1
+        held, reason = partition.failure.held, "processor"
         began, cpu = parts.clock.now(), time.thread_time()
-        partition.batch_since = began
+        totals.batch_since = began
         try:
             callback, spans = server_of(partition).on_next_batch, parts.tracing.spans
             response: object = callback(batch) if spans is None else spans.call(parts.consumer, batch, callback)
             if self._asynchronous and isawaitable(response):
                 response = await response
             outcome = decide(
-                tp, response, committed=partition.window.advanced, first=batch.first_offset, position=batch.next_offset
+                tp, response, committed=position.advanced, first=batch.first_offset, position=batch.next_offset
             )
         except GeneratorExit:
             raise  # the loop itself is gone
@@ -138,19 +139,19 @@ class Delivery:
             parts.meters.failed(error)
             batch.records = records  # the processor may have put others there
             outcome = await self._failures.failed(partition, batch, error)
-            if partition.held is not held:
+            if partition.failure.held is not held:
                 parts.meters.holds.add("record")
         else:
-            partition.attempts = 0
-            partition.last_error = None
+            partition.failure.attempts = 0
+            partition.failure.last_error = None
         ended = parts.clock.now()
         effort = time.thread_time() - cpu, ended - began
         parts.meters.batch_seconds.observe(effort[1])
-        partition.batch_since = None
+        totals.batch_since = None
         if partition.place is Place.ABANDONED and not parts.stopping.is_set():  # a reset did not wait for it
             lost = PartitionLostError(*tp, "given up while its call did not end; its answer counts no more")
             await self._callbacks.guard(partition, "on_exception", lambda: server_of(partition).on_exception(tp, lost))
-        partition.position = batch.next_offset
+        position.delivered = batch.next_offset
         self._outcomes.apply(partition, outcome, batch, cut, reason)
         return effort
 
@@ -162,7 +163,7 @@ class Delivery:
         """Write `begun`; False if the batch must not be handed out."""
         parts = self._parts
         entry = Range(
-            *partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), partition.window.advanced
+            *partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), partition.position.advanced
         )
         try:
             parts.ledger.begun(entry)

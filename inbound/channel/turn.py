@@ -48,46 +48,46 @@ class Turns:
         """
         parts = self._parts
         room: int | None = None
-        landed = partition.window.landed_order
+        landed = partition.position.landed_order
         if partition.served_by is None:
             partition.served_by = parts.processor
         if partition.fate is Fate.DROP:
-            if not partition.window.settled:  # each commit is refused, or has landed: that is told before
+            if not partition.position.settled:  # each commit is refused, or has landed: that is told before
                 parts.schedule.settle(partition)
                 return NO_EFFORT
             await self._tell_lost(partition)
             return NO_EFFORT
         if partition.callbacks:
             await self._callbacks.run_waiting(partition)
-        if partition.finished is not None:
+        if partition.position.finished is not None:
             self._delivery.note_finished(partition)
         if partition.fate is Fate.RELEASE:
-            if partition.window.settled:
+            if partition.position.settled:
                 await self._terminate(partition)
             else:
                 parts.schedule.settle(partition)
         elif partition.served_by is not parts.processor and not await self._hand_over(partition):
             pass  # it comes back when what the one before wants committed is
         elif partition.unclear is not None:
-            if partition.held is None:
+            if partition.failure.held is None:
                 self._failures.hold_unclear(partition, partition.unclear)
                 parts.meters.holds.add("topic")
             parts.schedule.put_back(partition, NEVER)
-        elif partition.deferred is not None and partition.commit_due <= parts.clock.now():
+        elif partition.position.deferred is not None and partition.position.commit_due <= parts.clock.now():
             self._commit_deferred(partition)
-        elif (parts.schedule.paused or partition.paused_since is not None) and await self._is_paused(partition):
+        elif (parts.schedule.paused or partition.quiet.paused_since is not None) and await self._is_paused(partition):
             parts.schedule.put_back(partition, NEVER)
         elif (problem := due_problem(partition)) is not None:
             await self._face_problem(partition, problem)
-        elif partition.held is not None:
+        elif partition.failure.held is not None:
             parts.schedule.put_back(partition, NEVER)
         elif not (parts.zk.certain(partition.fence.session) and parts.pausing.allows()):
             self._delivery.wait_for_certainty(partition)
         elif parts.clock.now() < partition.rest_until:
             parts.schedule.put_back(partition, partition.rest_until)
-        elif self._gives_starts and not partition.placed:
+        elif self._gives_starts and not partition.position.placed:
             await self._place(partition)
-        elif partition.buffer and not partition.window.is_open(limit := self._outcomes.limit(partition)):
+        elif partition.buffer and not partition.position.is_open(limit := self._outcomes.limit(partition)):
             parts.schedule.settle(partition, within=limit)
         elif self._has_room and partition.buffer and (room := self._delivery.room(partition)) == 0:
             if partition.rest_until > parts.clock.now():  # it failed
@@ -103,7 +103,7 @@ class Turns:
     def rescue(self, partition: Partition) -> None:
         """Pass a partition on whose turn has raised, or was cancelled: it must not vanish with the turn."""
         if partition.place is Place.RUNNING:
-            partition.last_error = "internal error, see the log"
+            partition.failure.last_error = "internal error, see the log"
             partition.buffer.jump()  # what had been taken out of it is read again
             self._reader.jump(partition)
         if partition.place in (Place.RUNNING, Place.ABANDONED):
@@ -115,7 +115,7 @@ class Turns:
         The one before hears what it would hear at a release, and what it does not have committed then is read again.
         """
         parts = self._parts
-        if not partition.window.settled:
+        if not partition.position.settled:
             parts.schedule.settle(partition)
             return False
         if not partition.handing_over and self._has_begun(partition):
@@ -123,7 +123,7 @@ class Turns:
             partition.handing_over = True
             if partition.place is Place.ABANDONED or partition.fate is not Fate.KEEP:
                 if commit is not None:
-                    partition.defer_commit(commit, parts.clock.now())
+                    partition.position.defer_commit(commit, parts.clock.now())
                 parts.schedule.put_back(partition, parts.clock.now())
                 return False
             if commit is not None:
@@ -137,32 +137,32 @@ class Turns:
 
     def _begin_anew(self, partition: Partition) -> None:
         """Forget what the processor before had to do with a partition, and read on from the commit."""
-        partition.placed = False
-        partition.attempts, partition.isolate_until, partition.rest_until = 0, 0, 0.0
-        partition.held = partition.held_cause = partition.last_error = None
-        partition.idle_since, partition.idle_told = None, False
-        partition.paused_since = None  # the new one is told, too
-        partition.take_deferred()
+        partition.position.placed = False
+        partition.failure.attempts, partition.failure.isolate_until, partition.rest_until = 0, 0, 0.0
+        partition.failure.held = partition.failure.held_cause = partition.failure.last_error = None
+        partition.quiet.idle_since, partition.quiet.idle_told = None, False
+        partition.quiet.paused_since = None  # the new one is told, too
+        partition.position.take_deferred()
         self._parts.schedule.void_handle(partition)  # what the one before finishes from now on is read again
-        if partition.committed is not None and partition.position != partition.committed:
+        if partition.committed is not None and partition.position.delivered != partition.committed:
             self._parts.note(
-                "revert", partition.tp, partition.fence.epoch, from_=partition.position, to=partition.committed,
+                "revert", partition.tp, partition.fence.epoch, from_=partition.position.delivered, to=partition.committed,
                 reason="successor",
             )  # fmt: skip
         if self._gives_starts:  # it is asked next, and says where to begin
             partition.reopened = True
             partition.buffer.jump()
             partition.problem = None
-        elif partition.committed is not None and partition.position != partition.committed:
-            partition.position = partition.committed
-            partition.window.go_back(partition.position)
+        elif partition.committed is not None and partition.position.delivered != partition.committed:
+            partition.position.delivered = partition.committed
+            partition.position.go_back(partition.position.delivered)
             partition.buffer.jump()
             partition.problem = None
             self._reader.jump(partition)
 
     def _commit_deferred(self, partition: Partition) -> None:
         """Commit what `next` with `commit_within` left uncommitted: its time has come."""
-        offset = partition.take_deferred()
+        offset = partition.position.take_deferred()
         if offset is not None:
             self._outcomes.commit(partition, offset)
         self._parts.schedule.put_back(partition, self._parts.clock.now())
@@ -170,7 +170,7 @@ class Turns:
     async def _place(self, partition: Partition) -> None:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
         parts = self._parts
-        partition.other_call = "on_claim", parts.clock.now()
+        partition.totals.other_call = "on_claim", parts.clock.now()
         try:
             answer: object = server_of(partition).on_claim(partition.tp, partition.committed)
             if self._asynchronous and isawaitable(answer):
@@ -185,44 +185,44 @@ class Turns:
         except BaseException as error:
             parts.meters.failed(error)
             partition.rest_until = self._failures.claim_failed(partition, error)
-            if partition.held is not None:
+            if partition.failure.held is not None:
                 parts.meters.holds.add("on_claim")
             parts.schedule.put_back(partition, partition.rest_until)
             return
         finally:
-            partition.other_call = None
-        partition.attempts, partition.last_error = 0, None
+            partition.totals.other_call = None
+        partition.failure.attempts, partition.failure.last_error = 0, None
         if parts.schedule.to_reader(partition):
-            partition.given_start, partition.placed = answer, True
+            partition.position.given_start, partition.position.placed = answer, True
             self._reader.open(partition)
 
     async def _is_paused(self, partition: Partition) -> bool:
         """Whether the channel is paused; the processor is told once when that begins and once when it ends."""
         parts = self._parts
-        paused, since, now = parts.schedule.paused, partition.paused_since, parts.clock.now()
+        paused, since, now = parts.schedule.paused, partition.quiet.paused_since, parts.clock.now()
         if paused and since is None:
-            partition.paused_since = now
+            partition.quiet.paused_since = now
             await self._callbacks.guard(partition, "on_pause", lambda: server_of(partition).on_pause(partition.tp))
         elif not paused and since is not None:
-            partition.paused_since = None
-            if partition.idle_since is not None:
-                partition.idle_since += now - since  # nobody waited for records meanwhile
+            partition.quiet.paused_since = None
+            if partition.quiet.idle_since is not None:
+                partition.quiet.idle_since += now - since  # nobody waited for records meanwhile
             await self._callbacks.guard(partition, "on_resume", lambda: server_of(partition).on_resume(partition.tp))
         return paused
 
     async def _idle(self, partition: Partition) -> None:
         parts = self._parts
         now = parts.clock.now()
-        if partition.idle_since is None:
-            partition.idle_since = now
-        if partition.idle_told or not self._has_begun(partition):
+        if partition.quiet.idle_since is None:
+            partition.quiet.idle_since = now
+        if partition.quiet.idle_told or not self._has_begun(partition):
             parts.schedule.await_records(partition, NEVER)
             return
-        due = partition.idle_since + parts.config.idle_time
+        due = partition.quiet.idle_since + parts.config.idle_time
         if now < due:
             parts.schedule.await_records(partition, due)
             return
-        partition.idle_told = True
+        partition.quiet.idle_told = True
         outcome = await self._callbacks.answer(partition, "on_idle", lambda: server_of(partition).on_idle(partition.tp))
         if outcome is None:
             parts.schedule.await_records(partition, NEVER)
@@ -236,7 +236,7 @@ class Turns:
             parts.schedule.give_up(partition)
             return
         # Who was told that it goes, to another processor, is not told again.
-        commit = partition.take_deferred() if partition.handing_over else await self._last_commit(partition)
+        commit = partition.position.take_deferred() if partition.handing_over else await self._last_commit(partition)
         if commit is None:
             parts.schedule.give_up(partition)
         else:
@@ -248,7 +248,7 @@ class Turns:
 
         Before, the position is where nothing leads to: an answer about it would commit what nobody was handed.
         """
-        return not self._gives_starts or (partition.placed and partition.given_start is None)
+        return not self._gives_starts or (partition.position.placed and partition.position.given_start is None)
 
     async def _last_commit(self, partition: Partition) -> int | None:
         """Tell the processor that the partition goes. Returns what is to be committed now; None: nothing.
@@ -260,9 +260,9 @@ class Turns:
         outcome = await self._callbacks.answer(
             partition,
             "on_stream_termination",
-            lambda: server_of(partition).on_stream_termination(partition.tp, partition.position),
+            lambda: server_of(partition).on_stream_termination(partition.tp, partition.position.delivered),
         )
-        commit = partition.take_deferred()
+        commit = partition.position.take_deferred()
         if outcome is None:
             return commit
         self._outcomes.note(partition, outcome)
