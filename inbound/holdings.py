@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from inbound.channel.partition import Fate, Partition, Place, read_to
+from inbound.channel.partition import Fate, Partition, Place
 from inbound.channel.parts import Parts
+from inbound.channel.position import Position, read_to
 from inbound.channel.reader import Reader
-from inbound.channel.window import Window
 from inbound.coordinators.claim import Claim, Fence, OtherTopicError, Verdict
 from inbound.coordinators.nodes import BadNodeError, ResetNote
 from inbound.coordinators.ownership import Ownership
@@ -299,11 +299,10 @@ class Holdings:
 
     def _adopt(self, tp: TopicPartition, claim: Claim) -> None:
         parts = self._parts
-        partition = Partition(
-            tp, claim.fence, Window(claim.offset), claim.added_later, claim.topic_id, claim.unclear, claim.info
-        )
-        partition.read_to = read_to(claim.offset, claim.info.leader_epoch if claim.info is not None else None)
-        partition.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
+        read = read_to(claim.offset, claim.info.leader_epoch if claim.info is not None else None)
+        position = Position(claim.offset, read=read)
+        partition = Partition(tp, claim.fence, position, claim.added_later, claim.topic_id, claim.unclear, claim.info)
+        partition.position.placed = claim.recreated  # what a processor keeps beside its results is of the deleted topic
         if claim.recreated:
             parts.journal.note(
                 "recreated", "the topic was deleted and created anew; the group starts at offset 0 of the new one "

@@ -51,7 +51,7 @@ class SubscriberReport:
         waiting = status.get("partitions") or {} if note is None else {}  # for the subscriber: that says the note
         parts = self._parts
         stopped = [pause.told(parts.name) for pause in parts.pausing.pauses]
-        stopped += [f"stopped at {p.tp}: {p.held}" for p in parts.schedule.held() if p.held is not None]
+        stopped += [f"stopped at {p.tp}: {p.failure.held}" for p in parts.schedule.held() if p.failure.held is not None]
         stopped += [f"stopped at {where}: {why}" for where, why in waiting.items()]
         found = (_bounded(sorted(stopped)), None if note is None else _cut(f"the subscriber: {note}"))
         now = parts.clock.now()

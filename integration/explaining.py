@@ -180,12 +180,12 @@ class Stage:
 
         def idle() -> bool:
             held = self.running(name).parts.schedule.held()
-            return len(held) == partitions and all(p.cause == "idle" for p in held)
+            return len(held) == partitions and all(p.stall.cause == "idle" for p in held)
 
         until(
             idle,
             seconds,
-            lambda: f"{name} is idle: {[(p.tp, p.cause) for p in self.running(name).parts.schedule.held()]}",
+            lambda: f"{name} is idle: {[(p.tp, p.stall.cause) for p in self.running(name).parts.schedule.held()]}",
         )
 
     def stop(self, application: Application) -> None:

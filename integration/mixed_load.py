@@ -175,7 +175,7 @@ class _Looks:
 
     def _look(self) -> float | None:
         for p in self._held():
-            mark, before = (p.committed or 0, p.position), self._seen.get(p.tp)
+            mark, before = (p.committed or 0, p.position.delivered), self._seen.get(p.tp)
             still = before is not None and (before.partition, before.mark) == (p, mark)
             now = time.monotonic()
             since = now if before is None or before.partition is not p else before.since if still else before.at
@@ -194,16 +194,16 @@ class _Looks:
             return
         account.looks += 1
         for p in self._held():
-            account.said[p.cause] += 1
-            told = (p.tp, p.cause, p.cause_since)
-            if told in self._told or (Cause(p.cause) in BENIGN and p.stalled_since is None):
+            account.said[p.stall.cause] += 1
+            told = (p.tp, p.stall.cause, p.stall.cause_since)
+            if told in self._told or (Cause(p.stall.cause) in BENIGN and p.stall.since is None):
                 continue
             self._told.add(told)
             seen = self._seen.get(p.tp)
             known = seen is not None and seen.partition is p
             still = now - seen.since if known and seen is not None else 0.0
             done = known and seen is not None and seen.done
-            line = f"{p.tp}: {p.cause}, and had not moved for {still:.1f} s, lag {p.lag}"
+            line = f"{p.tp}: {p.stall.cause}, and had not moved for {still:.1f} s, lag {p.lag}"
             (account.false if still < JUST_MOVED or done else account.disturbed).append(line)
 
 

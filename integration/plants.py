@@ -71,7 +71,9 @@ def _not_fetching(stage: Stage, name: str) -> Tell:
 def _workers_busy(stage: Stage, name: str) -> Tell:
     BEHAVIOURS[name] = hang
     stage.publish(name, 0)
-    until(lambda: (held := stage.held(name)) is not None and held.batch_since is not None, 60, "the worker hangs")
+    until(
+        lambda: (held := stage.held(name)) is not None and held.totals.batch_since is not None, 60, "the worker hangs"
+    )
     stage.publish(name, 1)
     return stage.cause(name, 1)
 

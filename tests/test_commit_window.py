@@ -331,12 +331,12 @@ def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> N
     stage = Stage()
     parts, partition = stage.consumer.channel.parts, stage.partition
     stage.work()
-    older = partition.window.advance(7)
-    newer = partition.window.advance(MANY)
+    older = partition.position.advance(7)
+    newer = partition.position.advance(MANY)
     parts.committer.submit(Pending(parts, partition, newer))
     parts.committer.submit(Pending(parts, partition, older))
     stage.world.run(1)
-    late = partition.window.advance(MANY)
+    late = partition.position.advance(MANY)
     parts.committer.submit(Pending(parts, partition, late))
     stage.world.run(1)
     parts.committer.submit(Pending(parts, partition, older))
@@ -350,14 +350,14 @@ def test_a_commit_that_comes_while_a_newer_one_is_in_flight_is_not_sent_after_it
     parts, partition = stage.consumer.channel.parts, stage.partition
     stage.work()
     stage.world.run(1)
-    older = partition.window.advance(7)
-    newer = partition.window.advance(MANY)
+    older = partition.position.advance(7)
+    newer = partition.position.advance(MANY)
     parts.committer.submit(Pending(parts, partition, newer))
     parts.committer.run_once()
     in_flight = parts.committer._call is not None
     parts.committer.submit(Pending(parts, partition, older))
     stage.world.run(1)
-    assert (in_flight, stage.world.commits(), partition.window.settled) == (True, {0: MANY}, True)
+    assert (in_flight, stage.world.commits(), partition.position.settled) == (True, {0: MANY}, True)
 
 
 def test_a_commit_that_comes_late_does_not_make_a_newer_one_forget_that_it_went_without_an_answer() -> None:
@@ -367,8 +367,8 @@ def test_a_commit_that_comes_late_does_not_make_a_newer_one_forget_that_it_went_
     committer = parts.committer
     stage.work()
     stage.world.run(1)
-    older = partition.window.advance(7)
-    newer = partition.window.advance(MANY)
+    older = partition.position.advance(7)
+    newer = partition.position.advance(MANY)
     committer.submit(Pending(parts, partition, newer))
     committer.run_once()
     assert committer._call is not None

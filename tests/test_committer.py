@@ -36,7 +36,7 @@ def process(consumer: Consumer) -> None:
         consumer.channel.reader.run_once()
         for worker in consumer.channel.workers:
             worker.run_once()
-    assert not any(p.window.settled for p in consumer.channel.parts.schedule.held())
+    assert not any(p.position.settled for p in consumer.channel.parts.schedule.held())
 
 
 def outcomes(consumer: Consumer) -> dict[int, str]:

@@ -60,7 +60,7 @@ class Watched:
 
     def named(self, cause: str, within: float = 2 * INTERVAL) -> None:
         """Let time pass until the cause is named."""
-        self.world.run_until(lambda: self.partition.cause == cause, within=within)
+        self.world.run_until(lambda: self.partition.stall.cause == cause, within=within)
 
     def events(self, *kinds: str) -> list[Happened]:
         return [event for event in self.consumer.channel.parts.journal.of(TP) if event.kind in kinds]
@@ -74,15 +74,15 @@ def test_a_revert_loop_is_named_then_told_as_a_stall_and_over_when_it_moves() ->
     s = Watched(lambda batch: BatchResponse.revert(wait=0.1))
     s.publish()
     s.named("revert-loop")
-    s.world.run_until(lambda: s.partition.stalled_since is not None, within=3 * INTERVAL)
+    s.world.run_until(lambda: s.partition.stall.since is not None, within=3 * INTERVAL)
     assert s.answer()["explanation"]["text"].startswith("the processor has gone back to offset 0 ")
     status = s.consumer.channel.status().partitions[0]
     assert (status.cause, status.stalled) == (
         "revert-loop",
-        {"cause": "revert-loop", "since": s.partition.stalled_since},
+        {"cause": "revert-loop", "since": s.partition.stall.since},
     )
     s.cure()
-    s.world.run_until(lambda: s.partition.stalled_since is None, within=3 * INTERVAL)
+    s.world.run_until(lambda: s.partition.stall.since is None, within=3 * INTERVAL)
     s.world.run(1)
     assert [event.kind for event in s.events("stalled", "stall-over")] == ["stalled", "stall-over"]
     (loop,) = s.events("reverted")
@@ -101,9 +101,9 @@ def test_a_processor_that_raises_is_named_and_later_the_one_record() -> None:
     s.named("processor-fails")
     assert "ValueError: no such account" in s.answer()["explanation"]["text"]
     s.named("poison-event", within=60)
-    s.world.run_until(lambda: s.partition.held is not None, within=60)
+    s.world.run_until(lambda: s.partition.failure.held is not None, within=60)
     s.world.run(INTERVAL)
-    assert (s.partition.cause, s.partition.stalled_since is not None) == ("poison-event", True)
+    assert (s.partition.stall.cause, s.partition.stall.since is not None) == ("poison-event", True)
     assert "the record at offset 42" in s.answer()["explanation"]["text"]
 
 
@@ -112,7 +112,7 @@ def test_a_rest_that_the_processor_asked_for_is_named_and_is_no_stall() -> None:
     s.publish()
     s.named("waiting")
     s.world.run(20)
-    assert (s.partition.cause, s.events("stalled")) == ("waiting", [])
+    assert (s.partition.stall.cause, s.events("stalled")) == ("waiting", [])
     (waited,) = s.events("waited")
     assert "60.0 s" in waited.text
 
@@ -134,7 +134,7 @@ def test_brokers_away_and_back() -> None:
     s.named("idle")
     stalls = len(s.events("stalled"))
     s.world.run(30)
-    assert (s.partition.cause, s.partition.stalled_since, len(s.events("stalled"))) == ("idle", None, stalls)
+    assert (s.partition.stall.cause, s.partition.stall.since, len(s.events("stalled"))) == ("idle", None, stalls)
 
 
 def test_a_client_that_has_forgotten_a_partition_is_found_out() -> None:
@@ -144,10 +144,10 @@ def test_a_client_that_has_forgotten_a_partition_is_found_out() -> None:
     s.publish(50)
     s.named("not-fetching")
     assert "50 records wait at offset 10" in s.answer()["explanation"]["text"]
-    s.world.run_until(lambda: s.partition.stalled_since is not None, within=3 * INTERVAL)
+    s.world.run_until(lambda: s.partition.stall.since is not None, within=3 * INTERVAL)
     s.consumer.log_clients[-1].paused.clear()
     s.named("idle", within=10)
-    assert s.partition.stalled_since is None
+    assert s.partition.stall.since is None
 
 
 def test_the_session_suspended_then_in_doubt_then_certain_again() -> None:
@@ -222,7 +222,7 @@ def test_a_commit_that_does_not_land_is_named_also_where_the_next_batch_need_not
     parts[at] = Silent()
     s.publish(count)
     s.named("commit-waits", within=3 * INTERVAL)
-    s.world.run_until(lambda: s.partition.stalled_since is not None, within=4 * INTERVAL)
+    s.world.run_until(lambda: s.partition.stall.since is not None, within=4 * INTERVAL)
     text = s.answer()["explanation"]["text"]
     parts[at] = committer
     s.world.run(10)
@@ -230,7 +230,7 @@ def test_a_commit_that_does_not_land_is_named_also_where_the_next_batch_need_not
     records = {5: "5 records are", 20_000: "11,000 records are"}[count]
     assert text.startswith(f"its commit waits for ZooKeeper's answer (1 commit waits): {records} answered for and not ")
     assert (waits in text) == (count > 5)
-    assert (s.partition.cause, s.partition.stalled_since) == ("idle", None)
+    assert (s.partition.stall.cause, s.partition.stall.since) == ("idle", None)
 
 
 class Mixed(BatchEventProcessor):
@@ -261,7 +261,7 @@ def test_mixed_load_with_nothing_wrong_is_never_called_otherwise() -> None:
             if partition != second % 9:
                 world.kafka.publish("orders", partition, [b"x"] * ((second * 7 + partition * 3) % 40))
         world.run(1)
-        causes |= {p.cause for c in consumers for p in c.channel.parts.schedule.held()}
+        causes |= {p.stall.cause for c in consumers for p in c.channel.parts.schedule.held()}
     assert causes <= {"healthy", "catching-up", "idle", "starting", "waiting"}
     assert not [e for c in consumers for p in range(8) for e in c.channel.parts.journal.of(TopicPartition("orders", p))
                 if e.kind == "stalled"]  # fmt: skip
@@ -333,6 +333,6 @@ def test_a_processor_that_cannot_say_what_it_does_costs_nobody_else_an_answer(
     s.world.run(10)
     s.consumer.channel.report()
     assert s.consumer.channel.status().processor == {}
-    assert s.partition.cause == "idle"
+    assert s.partition.stall.cause == "idle"
     told = [re.sub(r" \(at .*\)", "", record.getMessage()) for record in caplog.records]
     assert told == [f"channel orders: {name} failed: {why}; what it says is left out" for name in ("waits", "status")]

@@ -8,7 +8,7 @@ from contextlib import closing
 import confluent_kafka
 import pytest
 
-from inbound.channel.partition import ReadTo
+from inbound.channel.position import ReadTo
 from inbound.errors import BrokerUnavailableError
 from inbound.spark.gather import Brokers
 from inbound.topic_partition import TopicPartition

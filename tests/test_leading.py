@@ -158,7 +158,7 @@ def test_a_worker_that_raises_in_its_turn_says_so(monkeypatch: pytest.MonkeyPatc
     channel = world.consumers["a"].channel
     missed: list[float] = []
     monkeypatch.setattr(channel.parts.schedule._leading, "misses_one", missed.append)
-    monkeypatch.setattr(channel._turns, "_cut", lambda partition, room: 1 / 0)
+    monkeypatch.setattr(channel._turns._delivery, "cut", lambda partition, room: 1 / 0)
     world.kafka.publish("orders", 0, [b"x"])
     worker = channel.workers[0]
     worker.run_once()

@@ -8,7 +8,7 @@ import pytest
 
 from inbound import TopicPartition
 from inbound.channel.partition import TRANSITIONS, Partition, Place, Step
-from inbound.channel.window import Window
+from inbound.channel.position import Position
 from inbound.controller import session
 from inbound.coordinators.claim import Fence
 from inbound.errors import IllegalTransitionError
@@ -16,7 +16,7 @@ from inbound.errors import IllegalTransitionError
 
 def partition(place: Place) -> Partition:
     """A partition in `place`."""
-    return Partition(TopicPartition("orders", 3), Fence(1, 7), Window(0), place=place)
+    return Partition(TopicPartition("orders", 3), Fence(1, 7), Position(0), place=place)
 
 
 @pytest.mark.parametrize(("place", "step"), list(itertools.product(Place, Step)), ids=lambda v: v.value)
@@ -56,6 +56,7 @@ def test_lag_counts_what_is_in_the_log_and_not_committed() -> None:
     moving = partition(Place.SCHEDULED)
     lags: list[int | None] = []
     for high_watermark, committed in [(None, 0), (100, 40), (100, 120), (100, None)]:
-        moving.high_watermark, moving.window, moving.position = high_watermark, Window(committed), 30
+        moving.position = Position(committed, delivered=30)
+        moving.position.high_watermark = high_watermark
         lags.append(moving.lag)
     assert lags == [None, 60, 0, 70]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from inbound.channel.partition import Partition
+from inbound.channel.position import Position
 from inbound.channel.schedule import NEVER, Schedule
-from inbound.channel.window import Window
 from inbound.coordinators.claim import Fence
 from inbound.coordinators.pauses import OPERATOR, Pause, ask_rebalance, decode_pause, pause
 from inbound.coordinators.zookeeper import Call, Create, Delete
@@ -265,8 +265,8 @@ def test_a_pause_that_begins_or_ends_while_a_partition_is_with_a_worker_is_seen_
     schedule = Schedule(ManualClock(), lambda: None, 1)
     schedule.read_apart(lambda: None)
     schedule.set_paused(not paused)
-    partition = Partition(TopicPartition("orders", 0), Fence(1, 1), Window(0))
-    partition.paused_since = None if paused else 1000.0
+    partition = Partition(TopicPartition("orders", 0), Fence(1, 1), Position(0))
+    partition.quiet.paused_since = None if paused else 1000.0
     schedule.adopt(partition)
     schedule.start(partition)
     assert schedule.take(worker) is partition

@@ -9,7 +9,7 @@ import pytest
 
 from inbound import Batch, BatchResponse
 from inbound.channel.partition import Fate, Partition
-from inbound.channel.window import Window
+from inbound.channel.position import Position
 from inbound.coordinators.zookeeper import Call, Node, SetData
 from inbound.errors import PartitionLostError
 from inbound.processors.batch import Record
@@ -56,7 +56,7 @@ def test_a_release_of_a_partition_that_goes_otherwise_ends(
     a = world.join("a")
     world.run(4)
     process(world, "a", {TP: 3})
-    assert not held(a).window.settled
+    assert not held(a).position.settled
     release = a.channel.membership.holdings.release(held(a))
     for _ in range(after_steps):
         a.tasks.step()
@@ -77,7 +77,7 @@ def test_the_next_claim_of_a_partition_is_released_although_the_release_of_the_l
     first = held(a)
     before = holdings.release(first)
     schedule.abandon(first)
-    second = Partition(TP, first.fence, Window(0))
+    second = Partition(TP, first.fence, Position(0))
     schedule.adopt(second)
     after = holdings.release(second)
     a.tasks.close()

@@ -75,7 +75,7 @@ def test_an_answer_past_the_batch_is_refused_as_ever(world: World) -> None:
     publish(world, 2)
     world.run(2)
     (partition,) = world.consumers["a"].channel.parts.schedule.held()
-    assert "advance(40) is past the batch" in (partition.last_error or "")
+    assert "advance(40) is past the batch" in (partition.failure.last_error or "")
 
 
 def test_a_sink_may_skip_records(world: World) -> None:

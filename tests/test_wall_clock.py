@@ -31,7 +31,7 @@ DISPLAY = {
     "inbound.explain.gather": "for how long ZooKeeper has been away",
     "inbound.offsets.exporter": "`started`, and when it looked last, in status and metrics",
     "inbound.reconfiguration": "when the configuration changed last, in status",
-    "inbound.channel.turn": "when a partition had its last batch, in status",
+    "inbound.channel.delivery": "when a partition had its last batch, in status",
     "inbound.ledger.files": "`wall` in the lines, and the start in file names; order is `seq`, `epoch` and `mzxid`",
     "inbound.ledger.written": "the same `wall`",
     "inbound.ledger.kafka": "the same in the records of a topic",

@@ -28,7 +28,7 @@ def test_what_was_advanced_and_has_not_landed_counts() -> None:
         marks.append(made.advance(first + 10))
     before = made.uncommitted
     made.land(marks[1])
-    assert (before, made.uncommitted, made.landed, made.advanced, made.settled) == (30, 10, 20, 30, False)
+    assert (before, made.uncommitted, made.committed, made.advanced, made.settled) == (30, 10, 20, 30, False)
 
 
 def test_a_batch_in_hand_does_not_count() -> None:
@@ -109,7 +109,7 @@ def test_marks_are_in_the_order_in_which_they_were_asked_for() -> None:
     made = Window(0)
     first, second = made.advance(10), made.advance(5)
     made.land(second)
-    assert (first.order < second.order, made.landed_order, made.landed) == (True, second.order, 5)
+    assert (first.order < second.order, made.landed_order, made.committed) == (True, second.order, 5)
 
 
 STEPS = st.lists(
@@ -148,9 +148,9 @@ def test_it_never_counts_less_than_a_crash_would_repeat(steps: list[tuple[str, i
         elif what == "land" and marks:
             made.land(marks[max(0, len(marks) - 1 - number)])  # type: ignore[arg-type]
             del marks[: max(0, len(marks) - number)]
-        assert made.landed is not None
+        assert made.committed is not None
         assert made.advanced is not None
-        assert made.uncommitted >= sum(made.landed <= offset < made.advanced for offset in handed)
+        assert made.uncommitted >= sum(made.committed <= offset < made.advanced for offset in handed)
 
 
 def test_a_commit_that_takes_another_one_back_has_not_landed_before_it_has() -> None:

@@ -51,9 +51,9 @@ class Stream:
     def fails(self, error: Exception, journal: Journal) -> None:
         """Take note that it could not be read, and is tried again."""
         partition, said = self.partition, f"{type(error).__name__}: {error}"
-        if partition.read_error != said:
-            self._say(journal, f"cannot be read: {error}; trying again", partition.position)
-        partition.last_error, partition.read_error = str(error), said
+        if partition.stall.read_error != said:
+            self._say(journal, f"cannot be read: {error}; trying again", partition.position.delivered)
+        partition.failure.last_error, partition.stall.read_error = str(error), said
 
     def _say(self, journal: Journal, text: str, offset: int) -> None:
         tp, epoch = self.partition.tp, self.partition.fence.epoch
@@ -105,7 +105,7 @@ class Throttle:
         full = self._parts.schedule.full and self.buffered >= 2 * room
         channel_paused = self._parts.schedule.paused or full
         for tp, stream in streams.items():
-            size, held = stream.partition.buffer.size, channel_paused or stream.partition.held is not None
+            size, held = stream.partition.buffer.size, channel_paused or stream.partition.failure.held is not None
             if not stream.paused and (size >= limit or held):
                 pause.append(tp)
             elif stream.paused and size <= limit // 2 and not held and may_be_read(stream):

@@ -30,7 +30,7 @@ class Callbacks:
 
     async def guard(self, partition: Partition, name: str, callback: Callable[[], object]) -> object:
         """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
-        partition.other_call = name, self._parts.clock.now()
+        partition.totals.other_call = name, self._parts.clock.now()
         try:
             answer = callback()
             if self._parts.asynchronous and isawaitable(answer):
@@ -42,19 +42,19 @@ class Callbacks:
             self._failed(partition, name, error)
             return None
         finally:
-            partition.other_call = None
+            partition.totals.other_call = None
 
     async def answer(self, partition: Partition, name: str, callback: Callable[[], object]) -> Outcome | None:
         """Run a callback that may answer with a BatchResponse; None: it gave none, or none that can be used."""
         response = await self.guard(partition, name, callback)
         if response is None:
             return None
-        advanced = partition.window.advanced
-        floor = advanced if advanced is not None else partition.position
+        advanced = partition.position.advanced
+        floor = advanced if advanced is not None else partition.position.delivered
         try:
             return decide(
-                partition.tp, response, committed=advanced, first=min(floor, partition.position),
-                position=partition.position, callback=name,
+                partition.tp, response, committed=advanced, first=min(floor, partition.position.delivered),
+                position=partition.position.delivered, callback=name,
             )  # fmt: skip
         except BadResponseError as error:
             self._failed(partition, name, error)
@@ -62,9 +62,9 @@ class Callbacks:
 
     def _failed(self, partition: Partition, name: str, error: BaseException) -> None:
         self._parts.meters.failed(error)
-        partition.last_error = describe(error)
+        partition.failure.last_error = describe(error)
         self._parts.journal.note(
-            "callback-failed", f"{name} failed: {partition.last_error}; the partition goes on", partition.tp,
-            offset=partition.position, epoch=partition.fence.epoch, level=logging.ERROR,
+            "callback-failed", f"{name} failed: {partition.failure.last_error}; the partition goes on", partition.tp,
+            offset=partition.position.delivered, epoch=partition.fence.epoch, level=logging.ERROR,
         )  # fmt: skip
         log.debug("%s: where it failed", partition.tp, exc_info=error)

@@ -38,7 +38,7 @@ class Pending:
     to_tell: list[tuple[BatchEventProcessor, Batch]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.leader_epoch = self.partition.leader_epoch_at(self.offset)
+        self.leader_epoch = self.partition.position.leader_epoch_at(self.offset)
 
     @property
     def offset(self) -> int:

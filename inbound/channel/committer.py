@@ -94,7 +94,7 @@ class Committer:
         """
         waiting = self._queue.get(pending.partition)
         if waiting is None:
-            if pending.mark.order > pending.partition.window.landed_order:
+            if pending.mark.order > pending.partition.position.landed_order:
                 self._queue[pending.partition] = pending
         elif waiting.mark.order < pending.mark.order:
             pending.stand_for(waiting)
@@ -187,7 +187,7 @@ class Committer:
                 elif pending.first and partition.place is not Place.STARTING:
                     # Given up before it had begun: nothing of it may land once its owner node is gone.
                     del self._queue[partition]
-                elif pending.mark.order <= partition.window.landed_order:
+                elif pending.mark.order <= partition.position.landed_order:
                     # 1. It was marked; 2. a newer one was sent; 3. it was handed in; 4. the newer one has landed.
                     del self._queue[partition]
                 elif (
@@ -401,7 +401,7 @@ class Committer:
         parts.commits.landed += 1
         parts.meters.commit_seconds.observe(self._clock.now() - pending.since)
         if not pending.first:
-            partition.commits_total += 1
+            partition.totals.commits += 1
         told = [partial(on_batch_processed, server, batch) for server, batch in pending.to_tell]
         parts.schedule.landed(partition, pending.mark, told)
         if pending.first:

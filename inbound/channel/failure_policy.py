@@ -65,66 +65,68 @@ class FailurePolicy:
 
     async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
         """Return what to do after on_next_batch failed on `batch`: what on_exception says, else `on_error`."""
+        failure = partition.failure
         if _abandoned(partition):
             return Outcome(batch.first_offset, None)  # nobody waits for it any more
-        partition.attempts += 1
-        partition.last_error = describe(error)
+        failure.attempts += 1
+        failure.last_error = describe(error)
         first = batch.records[0].offset
-        partition.failing = (first, first + 1) if len(batch) == 1 else (batch.first_offset, batch.next_offset)
+        failure.failing = (first, first + 1) if len(batch) == 1 else (batch.first_offset, batch.next_offset)
         if not isinstance(error, Exception):  # sys.exit() in a processor, say: its end, not ours
-            error = ProcessorError(f"{partition.tp}: {partition.last_error}")
+            error = ProcessorError(f"{partition.tp}: {failure.last_error}")
         answer = await self._ask(partition, batch, error)
         if _abandoned(partition):  # while it was asked: nothing is given up or sent for it any more
             return Outcome(batch.first_offset, None)
         if answer is not None:
             self._say(
                 partition, "failed", batch.first_offset, logging.WARNING,
-                f"on_next_batch failed at offsets {batch.first_offset} to {batch.next_offset - 1} ({partition.last_error}); "
+                f"on_next_batch failed at offsets {batch.first_offset} to {batch.next_offset - 1} ({failure.last_error}); "
                 "on_exception answered",
             )  # fmt: skip
-            partition.attempts = 0
+            failure.attempts = 0
             return answer
         limit = self._parts.config.on_error.max_attempts
-        if limit and partition.attempts >= limit:
+        if limit and failure.attempts >= limit:
             if len(batch) > 1:
                 # Find the record to blame: the batch again, one record at a time, each with attempts of its own. So an
                 # outage of what the processor needs gives up nothing but what fails while others succeed or time passes.
-                partition.isolate_until = batch.next_offset
+                failure.isolate_until = batch.next_offset
                 self._say(
                     partition, "isolating", batch.first_offset, logging.ERROR,
-                    f"on_next_batch failed {partition.attempts} times on offsets {batch.first_offset} to "
-                    f"{batch.next_offset - 1} ({partition.last_error}); handing them out one by one",
+                    f"on_next_batch failed {failure.attempts} times on offsets {batch.first_offset} to "
+                    f"{batch.next_offset - 1} ({failure.last_error}); handing them out one by one",
                 )  # fmt: skip
-                partition.attempts = 0
+                failure.attempts = 0
                 return Outcome(batch.first_offset, None, reverted_from=batch.next_offset)
             return await self._give_up(partition, batch)
-        wait = retry_wait(partition.attempts)
+        wait = retry_wait(failure.attempts)
         self._say(
             partition, "failed", batch.first_offset, logging.ERROR,
-            f"on_next_batch failed on offsets {batch.first_offset} to {batch.next_offset - 1}, attempt {partition.attempts}"
-            f"{f' of {limit}' if limit else ''}: {partition.last_error}; not committed, tried again in {wait:.0f} s",
+            f"on_next_batch failed on offsets {batch.first_offset} to {batch.next_offset - 1}, attempt {failure.attempts}"
+            f"{f' of {limit}' if limit else ''}: {failure.last_error}; not committed, tried again in {wait:.0f} s",
         )  # fmt: skip
         log.debug("%s: where it failed", partition.tp, exc_info=error)
         return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
 
     def claim_failed(self, partition: Partition, error: BaseException) -> float:
         """Return when to ask again after on_claim failed, as clock time; infinity: not at all, the partition is held."""
+        failure = partition.failure
         if _abandoned(partition):
             return NEVER
-        partition.attempts, partition.failing = partition.attempts + 1, None
-        partition.last_error = describe(error)
+        failure.attempts, failure.failing = failure.attempts + 1, None
+        failure.last_error = describe(error)
         limit = self._parts.config.on_error.max_attempts
-        if limit and partition.attempts >= limit:
-            partition.held = (
-                f"on_claim failed {partition.attempts} times: {partition.last_error}. Nothing is read before it says where "
+        if limit and failure.attempts >= limit:
+            failure.held = (
+                f"on_claim failed {failure.attempts} times: {failure.last_error}. Nothing is read before it says where "
                 "to begin: correct the processor and restart"
             )
             self.hold(partition, "processor-fails", partition.committed)
             return NEVER
-        wait = retry_wait(partition.attempts)
+        wait = retry_wait(failure.attempts)
         self._say(
             partition, "on-claim-failed", partition.committed, logging.ERROR,
-            f"on_claim failed, attempt {partition.attempts}{f' of {limit}' if limit else ''}: {partition.last_error}; "
+            f"on_claim failed, attempt {failure.attempts}{f' of {limit}' if limit else ''}: {failure.last_error}; "
             f"nothing is read, asked again in {wait:.0f} s",
         )  # fmt: skip
         log.debug("%s: where it failed", partition.tp, exc_info=error)
@@ -132,18 +134,19 @@ class FailurePolicy:
 
     def room_failed(self, partition: Partition, error: BaseException) -> float:
         """Return when to ask again after `room` failed, as clock time."""
-        partition.attempts, partition.failing = partition.attempts + 1, None
-        partition.last_error = describe(error)
-        wait = retry_wait(partition.attempts)
+        failure = partition.failure
+        failure.attempts, failure.failing = failure.attempts + 1, None
+        failure.last_error = describe(error)
+        wait = retry_wait(failure.attempts)
         self._say(
-            partition, "failed", partition.position, logging.ERROR,
-            f"room failed, attempt {partition.attempts}: {partition.last_error}; nothing is delivered, asked again in {wait:.0f} s",
+            partition, "failed", partition.position.delivered, logging.ERROR,
+            f"room failed, attempt {failure.attempts}: {failure.last_error}; nothing is delivered, asked again in {wait:.0f} s",
         )  # fmt: skip
         return self._parts.clock.now() + wait
 
     def hold_unclear(self, partition: Partition, told: str) -> None:
         """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
-        partition.held = (
+        partition.failure.held = (
             f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
             "is one topic cannot be told. Say where to go on with `inbound offsets reset --group "
             f"{self._parts.config.group} --topic {partition.tp.topic}:{partition.tp.partition}`: at {partition.committed} if "
@@ -161,7 +164,7 @@ class FailurePolicy:
             if response is None:
                 return None
             return decide(
-                partition.tp, response, committed=partition.window.advanced, first=batch.first_offset,
+                partition.tp, response, committed=partition.position.advanced, first=batch.first_offset,
                 position=batch.next_offset, callback="on_exception",
             )  # fmt: skip
         except GeneratorExit:
@@ -175,11 +178,12 @@ class FailurePolicy:
 
     async def _give_up(self, partition: Partition, batch: Batch) -> Outcome:
         """One record fails for good: do with it what `on_error.then` says."""
+        failure = partition.failure
         then = self._parts.config.on_error.then
         offset = batch.records[0].offset
-        why = partition.last_error or "unknown"
+        why = failure.last_error or "unknown"
         if then == "hold":
-            partition.held = (
+            failure.held = (
                 f"on_next_batch fails on the record at offset {offset}: {why}. Correct the processor and restart, or set "
                 "on_error.then to skip or dead-letter"
             )
@@ -202,11 +206,11 @@ class FailurePolicy:
             if _abandoned(partition):
                 return Outcome(batch.first_offset, None)  # sent or not: the next claim reads the record again
             if problem is not None:
-                wait = retry_wait(partition.attempts)
-                partition.dead_letter_problem = f"offset {offset} could not be sent to the dead-letter topic: {problem}"
+                wait = retry_wait(failure.attempts)
+                failure.dead_letter_problem = f"offset {offset} could not be sent to the dead-letter topic: {problem}"
                 self._say(
                     partition, "dead-letter-failed", offset, logging.ERROR,
-                    f"{partition.dead_letter_problem}; tried again in {wait:.0f} s",
+                    f"{failure.dead_letter_problem}; tried again in {wait:.0f} s",
                 )  # fmt: skip
                 return Outcome(batch.first_offset, None, reverted_from=batch.next_offset, wait=wait)
         self._say(
@@ -221,13 +225,13 @@ class FailurePolicy:
             to=batch.next_offset,
             reason=f"{then}: {why}",
         )
-        partition.attempts, partition.dead_letter_problem = 0, None
+        failure.attempts, failure.dead_letter_problem = 0, None
         return Outcome(batch.next_offset, _commit_after(partition, batch))
 
     def hold(self, partition: Partition, cause: str, offset: int | None) -> None:
         """Say that `partition.held` stands: nothing is read before somebody acts."""
-        partition.held_cause = cause
-        self._say(partition, "held", offset, logging.ERROR, f"held: {partition.held}", cause=cause)
+        partition.failure.held_cause = cause
+        self._say(partition, "held", offset, logging.ERROR, f"held: {partition.failure.held}", cause=cause)
 
     def _say(self, partition: Partition, kind: str, offset: int | None, level: int, text: str, **facts: Any) -> None:
         self._parts.journal.note(
@@ -241,10 +245,10 @@ def _commit_after(partition: Partition, batch: Batch) -> int | None:
     1. The processor answers `next` for what it collects; 2. the record behind that is given up; 3. the process dies. Were
     the given-up record committed, so would be what was collected, and it is nowhere but in the memory of the dead.
     """
-    advanced = partition.window.advanced
+    advanced = partition.position.advanced
     if advanced is None:
         return batch.next_offset
-    agreed = max(advanced, partition.deferred or 0)  # what the processor has said may be committed
+    agreed = max(advanced, partition.position.deferred or 0)  # what the processor has said may be committed
     if agreed < batch.first_offset or batch.next_offset <= advanced:
         return None
     return batch.next_offset

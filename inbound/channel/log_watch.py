@@ -25,7 +25,7 @@ class Read(Protocol):
 
 
 class Watching:
-    """What it finds stands in the partitions (`log_end`, `unread_since`) and in `unled`. Used by who reads, but for `ask`."""
+    """What it finds stands in `stall` of the partitions, and in `unled`. Used by who reads, but for `ask`."""
 
     def __init__(self) -> None:
         self._asked: Collection[TopicPartition] = ()
@@ -51,15 +51,15 @@ class Watching:
         found = client.peek(read, wake)
         self._asked = [tp for tp in read if tp not in found]
         for tp, (position, end) in found.items():
-            partition = streams[tp].partition
+            partition, stall = streams[tp].partition, streams[tp].partition.stall
             if position >= end or partition.buffer:
-                partition.unread_since = None
-            elif partition.unread_since is None or (position, partition.position) != (
-                partition.log_position,
-                partition.unread_at,
+                stall.unread_since = None
+            elif stall.unread_since is None or (position, partition.position.delivered) != (
+                stall.log_position,
+                stall.unread_at,
             ):
-                partition.unread_since, partition.unread_at = now, partition.position
-            partition.log_position, partition.log_end = position, end
+                stall.unread_since, stall.unread_at = now, partition.position.delivered
+            stall.log_position, stall.log_end = position, end
 
     def look_at_ends(
         self,
@@ -73,7 +73,7 @@ class Watching:
         self._ends_due = now + ENDS_LOOK
         stale = [tp for tp, stream in streams.items() if stream.paused and now >= stream.heard_at + ENDS_INTERVAL]
         for tp, limits in ask(stale).items():
-            streams[tp].partition.log_end, streams[tp].heard_at = limits.end, now
+            streams[tp].partition.stall.log_end, streams[tp].heard_at = limits.end, now
 
     def look_at_leaders(self, client: LogClient, now: float) -> None:
         """Take note of the leaders as the last poll saw them."""

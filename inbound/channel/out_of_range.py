@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from inbound.channel.commit import Pending
 from inbound.channel.failure_policy import FailurePolicy
-from inbound.channel.partition import Partition, ReadTo
+from inbound.channel.partition import Partition
 from inbound.channel.parts import Parts
+from inbound.channel.position import ReadTo
 from inbound.channel.reader import Reader
 from inbound.channel.schedule import NEVER
 from inbound.errors import OffsetOutOfRangeError, UnreadableBatchError
@@ -36,7 +37,7 @@ def due_problem(partition: Partition) -> Problem | None:
     What was read ahead of a log that was cut is not: it is gone, or is read again.
     """
     problem = partition.problem
-    if problem is None or partition.held is not None:
+    if problem is None or partition.failure.held is not None:
         return None
     if isinstance(problem, UnreadableBatchError):
         return None if partition.buffer else problem
@@ -71,7 +72,7 @@ class OutOfRange:
             self._parts.schedule.await_records(partition, NEVER)
         else:
             error.faced = True
-            partition.held = error.what
+            partition.failure.held = error.what
             self._failures.hold(partition, "read-fails", error.offset)
             self._parts.meters.holds.add("unreadable")
             self._parts.schedule.put_back(partition, NEVER)
@@ -87,18 +88,18 @@ class OutOfRange:
             self._parts.meters.holds.add("truncation")
             self._parts.schedule.put_back(partition, NEVER)  # `problem` stays: it is faced again when the hold ends
             return
-        back = move.target < partition.position
+        back = move.target < partition.position.delivered
         if back:
             self._parts.meters.reverts.add("truncation")
         if error.is_cut:
-            read = partition.read_to
-            partition.read_to = None if move.commit or read is None else ReadTo(move.target, read.leader_epoch)
+            read = partition.position.read
+            partition.position.read = None if move.commit or read is None else ReadTo(move.target, read.leader_epoch)
         if error.is_cut and (move.commit or back):  # of what was handed out, only what is committed counts
-            partition.take_deferred()
+            partition.position.take_deferred()
             self._parts.schedule.void_handle(partition)
-        partition.given_start = None
-        partition.position, partition.isolate_until = move.target, 0
-        partition.window.go_back(move.target)
+        partition.position.given_start = None
+        partition.position.delivered, partition.failure.isolate_until = move.target, 0
+        partition.position.go_back(move.target)
         partition.buffer.jump()
         self._reader.jump(partition)
         # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
@@ -124,12 +125,13 @@ class OutOfRange:
             "topic's retention, or add consumers",
         )  # fmt: skip
         self._note("retention", partition, first=first, next=start)
-        return _Move(start, commit=partition.given_start == error.offset)
+        return _Move(start, commit=partition.position.given_start == error.offset)
 
     def _after_cut(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move | None:
-        choice, committed, given = self._parts.config.on_truncation, partition.window.advanced, partition.given_start
+        choice, position = self._parts.config.on_truncation, partition.position
+        committed, given = position.advanced, position.given_start
         if error.cut is not None and committed is not None and committed <= error.cut and given is None:
-            target = partition.position if partition.position <= error.cut else committed
+            target = position.delivered if position.delivered <= error.cut else committed
             self._note_cut(partition, error, target)
             self._say(
                 partition, error.offset,
@@ -140,7 +142,7 @@ class OutOfRange:
         told = self._told(partition, error)
         if choice == "hold":
             self._note_cut(partition, error, None)
-            partition.held = (
+            partition.failure.held = (
                 f"{told}: the log was truncated. {self._way_out(partition, error)}"
                 if given != error.offset
                 else f"{told}: it is not of this log, or the log was truncated. Correct what it keeps, or set on_truncation to "
@@ -169,8 +171,8 @@ class OutOfRange:
 
     def _told(self, partition: Partition, error: OffsetOutOfRangeError) -> str:
         """Return what is wrong, as the beginning of a sentence."""
-        offset, what = error.offset, "commit" if partition.window.advanced == error.offset else "position"
-        if partition.given_start == offset:
+        offset, what = error.offset, "commit" if partition.position.advanced == error.offset else "position"
+        if partition.position.given_start == offset:
             if offset > error.end:
                 return f"on_claim gave {offset}, beyond the log's end {error.end}"
             what = "answer of on_claim,"
@@ -189,9 +191,9 @@ class OutOfRange:
         Where on_claim alone is beyond the log's end, nothing says that the log was cut.
         """
         wrong = (
-            partition.given_start == error.offset
+            partition.position.given_start == error.offset
             and error.cut is None
-            and (partition.window.advanced or 0) <= error.end
+            and (partition.position.advanced or 0) <= error.end
         )
         if not wrong:
             self._note(
@@ -203,8 +205,8 @@ class OutOfRange:
                 start=error.start,
                 end=error.end,
             )
-        if target is not None and target < partition.position:
-            self._note("revert", partition, from_=partition.position, to=target, reason="truncation")
+        if target is not None and target < partition.position.delivered:
+            self._note("revert", partition, from_=partition.position.delivered, to=target, reason="truncation")
 
     def _note(self, kind: str, partition: Partition, **facts: Any) -> None:
         self._parts.note(kind, partition.tp, partition.fence.epoch, **facts)

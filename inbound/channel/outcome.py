@@ -40,11 +40,11 @@ class Outcomes:
         if partition.place is Place.ABANDONED:
             parts.schedule.put_back(partition, NEVER)  # its callback has ended; the answer comes too late
             return
-        if outcome.position != partition.position:
+        if outcome.position != partition.position.delivered:
             self._move_to(partition, outcome.position, batch, cut)
         if outcome.max_bytes is not None:
             partition.max_bytes = outcome.max_bytes
-        if outcome.wait >= LONG_WAIT and not partition.attempts:
+        if outcome.wait >= LONG_WAIT and not partition.failure.attempts:
             parts.journal.note(
                 "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
                 epoch=partition.fence.epoch, level=logging.DEBUG,
@@ -52,34 +52,36 @@ class Outcomes:
         if outcome.skipped is not None or outcome.reverted_from is not None:
             self.note(partition, outcome, reason)
         wait = outcome.wait
-        if outcome.reverted_from is not None and partition.reverts > FREE_REVERTS:
-            wait = max(wait, min(LONGEST_REST, SHORTEST_REST * 2 ** min(10, partition.reverts - FREE_REVERTS - 1)))
+        if outcome.reverted_from is not None and partition.failure.reverts > FREE_REVERTS:
+            wait = max(
+                wait, min(LONGEST_REST, SHORTEST_REST * 2 ** min(10, partition.failure.reverts - FREE_REVERTS - 1))
+            )
         partition.rest_until = parts.clock.now() + wait if wait else 0.0
-        if partition.deferred is not None:
-            partition.limit_deferred(outcome.position)
+        if partition.position.deferred is not None:
+            partition.position.limit_deferred(outcome.position)
         if outcome.commit_within is not None:
-            partition.defer_commit(outcome.position, parts.clock.now() + outcome.commit_within)
+            partition.position.defer_commit(outcome.position, parts.clock.now() + outcome.commit_within)
         if outcome.commit is not None:
-            partition.take_deferred()
-            partition.reverts, partition.reverted_to = 0, None
+            partition.position.take_deferred()
+            partition.failure.reverts, partition.failure.reverted_to = 0, None
             self.commit(partition, outcome.commit, batch, cut.size if cut is not None else 0)
         limit = self.limit(partition)
-        if not partition.window.is_open(limit):
+        if not partition.position.is_open(limit):
             parts.schedule.settle(partition, within=limit)
         elif partition.rest_until or partition.buffer or batch is None:
             parts.schedule.put_back(partition, partition.rest_until or parts.clock.now())
         else:
-            partition.idle_since = parts.clock.now()
-            parts.schedule.await_records(partition, partition.idle_since + parts.config.idle_time)
+            partition.quiet.idle_since = parts.clock.now()
+            parts.schedule.await_records(partition, partition.quiet.idle_since + parts.config.idle_time)
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
         """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
-        parts, cut, advanced = self._parts, known_cut(partition), partition.window.advanced
+        parts, cut, advanced = self._parts, known_cut(partition), partition.position.advanced
         if cut is not None and cut < offset:
             if advanced is not None and cut <= advanced:
                 return  # nothing of what it is about is there
             offset = cut
-        settled = partition.window.settled
+        settled = partition.position.settled
         mark = parts.schedule.advance(partition, offset)
         if mark is None:
             return
@@ -93,10 +95,10 @@ class Outcomes:
 
     def limit(self, partition: Partition) -> int:
         """Return how many records may be on their way to the commit when the next batch is handed out."""
-        config, advanced, position = self._parts.config, partition.window.advanced, partition.position
+        config, advanced, position = self._parts.config, partition.position.advanced, partition.position.delivered
         kept = partition.kept_bytes
         if (
-            position < partition.isolate_until
+            position < partition.failure.isolate_until
             # Reading has gone back below what is on its way to the commit: a crash would repeat what is read now, too.
             or (advanced is not None and position < advanced)
             or partition.noted
@@ -107,17 +109,17 @@ class Outcomes:
         return config.max_uncommitted_records
 
     def _move_to(self, partition: Partition, target: int, batch: Batch | None, cut: Cut | None) -> None:
-        partition.position = target
-        partition.window.go_back(target)
+        partition.position.delivered = target
+        partition.position.go_back(target)
         if batch is not None and cut is not None and batch.first_offset <= target < batch.next_offset:
             # Still in memory: hand it out again without asking Kafka.
             rest = [record for record in cut.records if record.offset >= target]
             if rest:
                 partition.buffer.put_back(Chunk(rest, cut.next_offset, sum(map(record_size, rest))))
             else:
-                partition.position = batch.next_offset  # only offsets without records are left of it
+                partition.position.delivered = batch.next_offset  # only offsets without records are left of it
             return
-        partition.isolate_until = 0
+        partition.failure.isolate_until = 0
         partition.buffer.jump()
         partition.problem = None  # it was about the position before the jump
         self._reader.jump(partition)
@@ -136,8 +138,8 @@ class Outcomes:
             self._parts.note(
                 "revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position, reason=reason
             )
-            partition.reverted(outcome.position)
-            if not partition.attempts and not partition.isolate_until:  # a failure has been told
+            partition.failure.reverted(outcome.position)
+            if not partition.failure.attempts and not partition.failure.isolate_until:  # a failure has been told
                 self._parts.journal.note(
                     "reverted", f"the processor went back from {outcome.reverted_from} to {outcome.position}", partition.tp,
                     offset=outcome.position, epoch=epoch,

@@ -10,10 +10,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import NamedTuple
 
 from inbound.channel.buffer import RecordBuffer
-from inbound.channel.window import Window
+from inbound.channel.failure_state import FailureState
+from inbound.channel.position import Position
+from inbound.channel.stall import Stall
 from inbound.coordinators.claim import Fence
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.zookeeper import Call
@@ -95,19 +96,25 @@ class Handle:
     partition: Partition
 
 
-class ReadTo(NamedTuple):
-    """Up to where a log was read, and under which leader the end of that was written, as Kafka counts leaders.
+@dataclass(eq=False, slots=True)
+class Quiet:
+    """What a processor was told of spells without records, and of pauses."""
 
-    A log that was cut before an offset up to there says so to who names the leader (see `LogClient.read`).
-    """
-
-    offset: int
-    leader_epoch: int
+    idle_since: float | None = None  # clock time; None while there is something to read
+    idle_told: bool = False  # on_idle was called in this idle spell
+    paused_since: float | None = None  # clock time at which the processor was told of a pause; None: it reads
 
 
-def read_to(offset: int | None, leader_epoch: int | None) -> ReadTo | None:
-    """Return that; None where one of them is not known."""
-    return None if offset is None or leader_epoch is None else ReadTo(offset, leader_epoch)
+@dataclass(eq=False, slots=True)
+class Totals:
+    """What one claim amounted to, and the callback that it is in."""
+
+    records: int = 0
+    batches: int = 0
+    commits: int = 0
+    last_batch_at: float | None = None  # wall time
+    batch_since: float | None = None  # clock time at which on_next_batch was called; None between calls
+    other_call: tuple[str, float] | None = None  # the same of another callback, with its name
 
 
 @dataclass(eq=False)
@@ -116,81 +123,50 @@ class Partition:
 
     tp: TopicPartition
     fence: Fence
-    window: Window
+    position: Position
     added_later: bool = False
     topic_id: str | None = None  # of the topic that it was claimed in
     #: What the brokers call that topic, if it cannot be told whether it is the same: the partition is held.
     unclear: str | None = None
     info: EpochInfo | None = None  # what stands in the epoch node, by our claim
-    placed: bool = False  # the processor was asked where this claim begins; looked at only where it wants to be
     #: The processor that its callbacks go to, from its first turn on; a newer one takes over between two batches.
     served_by: BatchEventProcessor | None = None
     reopened: bool = False  # it is asked again where it begins, although it is being read already
     handing_over: bool = False  # that one was told that the partition goes
-    given_start: int | None = None  # what it said, until that is committed; None: the group's commit
     why_lost: str = "another consumer owns it now; what it was handed since the last commit is read again there"
     place: Place = Place.STARTING
     fate: Fate = Fate.KEEP
-    position: int = 0  # next offset to hand out
-    read_to: ReadTo | None = None  # None: not known. Replaced by the reader, and by who moves the position over a cut
-    high_watermark: int | None = None
     buffer: RecordBuffer = field(default_factory=RecordBuffer)
     batch: Batch | None = None  # the one inside a callback
-    deferred: int | None = None  # what is before this offset may be committed, and is at `commit_due` at the latest
-    commit_due: float = float("inf")  # clock time
-    #: Told by the processor when nobody expects it, and so under the schedule's lock: what is before it is finished.
-    finished: int | None = None
     commit_problem: str | None = None  # why its commit cannot be written, while those of others can
     settles_within: int = 0  # so many records may be on their way when it goes on from where it settles
     kept_bytes: int = 0  # of batches that wait to be told of their commits: since nothing was on its way last
     last: bool = False  # what is settling are the last commits before the release
     sends_on: bool = False  # it was abandoned: what it had advanced is committed all the same, unless that is refused
+    failure: FailureState = field(default_factory=FailureState)
+    quiet: Quiet = field(default_factory=Quiet)
+    stall: Stall = field(default_factory=Stall)
+    totals: Totals = field(default_factory=Totals)
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: OffsetOutOfRangeError | UnreadableBatchError | None = None  # found by the reader; for the worker to act on
     no_room: bool = False  # the processor said so when it was asked last
     max_bytes: int | None = None  # asked for by the last response, for the next read only
-    attempts: int = 0  # failures in a row
-    failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last
-    isolate_until: int = 0  # below this offset batches have one record each: we look for the one that fails
-    held: str | None = None  # why it is not read, for status; None while it is
-    held_cause: str | None = None  # the same as a value of `inbound.explain.cause.Cause`
-    dead_letter_problem: str | None = None  # why the record that was given up is not with the dead letters yet
-    idle_since: float | None = None  # clock time; None while there is something to read
-    idle_told: bool = False  # on_idle was called in this idle spell
-    paused_since: float | None = None  # clock time at which the processor was told of a pause; None: it reads
     due: float = 0.0
     rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before
     ticket: int = 0  # tells the heap's current entry from outdated ones
     drained: Call[None] = field(default_factory=lambda: Call("drain"))  # done once its place is one of `DRAINED`
-    records_total: int = 0
-    batches_total: int = 0
-    commits_total: int = 0
-    last_error: str | None = None
-    last_batch_at: float | None = None  # wall time
-    batch_since: float | None = None  # clock time at which on_next_batch was called; None between calls
-    other_call: tuple[str, float] | None = None  # the same of another callback, with its name
-    reverted_to: int | None = None  # where the last revert went, and how often in a row one went there
-    reverts: int = 0
-    read_error: str | None = None  # what the brokers said of the last fetch; None: nothing wrong
-    log_position: int | None = None  # as the client was asked last: where it reads on, and where what can be read ends
-    log_end: int | None = None
-    unread_since: float | None = None  # clock time since which records are known that the client had not fetched,
-    unread_at: int = 0  # and the position then
     handle: Handle = field(init=False)  # replaced, under the schedule's lock, when the log was cut
-    #: As the stall detector saw it last: see `inbound.explain`. Times in seconds since 1970.
-    cause: str = "starting"
-    cause_since: float | None = None
-    stalled_since: float | None = None
 
     def __post_init__(self) -> None:
         self.handle = Handle(self)
 
     def try_again(self) -> None:
         """Forget why it is not read. By whoever has it, as a callback."""
-        if self.held is not None:
+        failure = self.failure
+        if failure.held is not None:
             self.rest_until = 0.0  # a hold may be a rest without an end
-        self.held = self.held_cause = None
-        self.attempts = 0
+        failure.held = failure.held_cause = None
+        failure.attempts = 0
         if isinstance(self.problem, UnreadableBatchError):
             self.problem.faced = True  # also one that is not yet: it may be read with other settings
 
@@ -207,39 +183,10 @@ class Partition:
         if self.place in DRAINED:
             self.drained.succeed(None)
 
-    def leader_epoch_at(self, offset: int) -> int | None:
-        """Return what the brokers are to compare with who reads on at `offset`; None: nothing is known."""
-        read_to = self.read_to
-        return read_to.leader_epoch if read_to is not None and offset <= read_to.offset else None
-
-    def reverted(self, offset: int) -> None:
-        """Take note that reading goes back to `offset`."""
-        self.reverts = self.reverts + 1 if offset == self.reverted_to else 1
-        self.reverted_to = offset
-
-    def defer_commit(self, offset: int, due: float) -> None:
-        """Note that what is before `offset` is to be committed at `due`, or earlier if that was said before."""
-        if self.window.advanced is None or offset > self.window.advanced:
-            # What is finished before its time is no reason to forget what may be committed beyond it.
-            self.deferred, self.commit_due = max(offset, self.deferred or 0), min(self.commit_due, due)
-
-    def limit_deferred(self, position: int) -> None:
-        """Forget of a deferred commit what goes beyond `position`: from there on it is read again."""
-        if self.deferred is not None and position < self.deferred:
-            if self.window.advanced is not None and position > self.window.advanced:
-                self.deferred = position
-            else:
-                self.take_deferred()
-
-    def take_deferred(self) -> int | None:
-        """Return the offset to commit, if a commit was deferred; from here on none is."""
-        offset, self.deferred, self.commit_due = self.deferred, None, float("inf")
-        return offset
-
     @property
     def committed(self) -> int | None:
         """What stands in ZooKeeper, as far as we know."""
-        return self.window.landed
+        return self.position.committed
 
     @property
     def noted(self) -> bool:
@@ -250,11 +197,15 @@ class Partition:
     @property
     def end(self) -> int | None:
         """Where the log ends, as fetches said or, where none comes, the leader when it was asked."""
-        ends = [end for end in (self.high_watermark, self.log_end) if end is not None]
+        ends = [end for end in (self.position.high_watermark, self.stall.log_end) if end is not None]
         return max(ends, default=None)
 
     @property
     def lag(self) -> int | None:
         """Records in the log that are not committed yet; None while the log's end is not known."""
         end = self.end
-        return None if end is None else max(0, end - (self.committed if self.committed is not None else self.position))
+        return (
+            None
+            if end is None
+            else max(0, end - (self.committed if self.committed is not None else self.position.delivered))
+        )

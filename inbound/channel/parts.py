@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Totals:
+class Consumed:
     """What one partition amounted to in this process, over all the times that it was held."""
 
     records: int = 0
@@ -71,7 +71,7 @@ class Parts:
     #: Makes the client that offsets are mirrored with; None: there is none.
     connect_mirror: Connect | None = None
     stopping: StopEvent = field(default_factory=StopEvent)
-    totals: dict[TopicPartition, Totals] = field(default_factory=dict)
+    totals: dict[TopicPartition, Consumed] = field(default_factory=dict)
     #: Why the ledger cannot be written; None while it can.
     ledger_problem: str | None = None
     #: Set for good once something was not recorded: the ledger proves nothing from here on.

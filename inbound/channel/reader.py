@@ -11,8 +11,9 @@ from inbound.channel.back_pressure import Outside, Stream, Throttle
 from inbound.channel.buffer import Chunk
 from inbound.channel.commit import Pending
 from inbound.channel.log_watch import Watching
-from inbound.channel.partition import Fate, Partition, Place, ReadTo, read_to
+from inbound.channel.partition import Fate, Partition, Place
 from inbound.channel.parts import Parts
+from inbound.channel.position import ReadTo, read_to
 from inbound.channel.topics import Topics
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.kafka.base import LogClient, LogRange, Poll
@@ -68,8 +69,8 @@ class Reader:
 
     def open(self, partition: Partition) -> None:
         """Begin to read a partition that was just claimed; where the processor is to say from where, it is asked first."""
-        if self._parts.gives_starts and not partition.placed:
-            partition.position = partition.committed or 0
+        if self._parts.gives_starts and not partition.position.placed:
+            partition.position.delivered = partition.committed or 0
             self._parts.schedule.start(partition)  # to a worker, and from there to here again
             return
         with self._lock:
@@ -258,10 +259,13 @@ class Reader:
         known: list[Partition] = []
         unknown: list[Partition] = []
         for partition in opening:
-            as_committed = partition.committed is not None and partition.given_start in (None, partition.committed)
+            as_committed = partition.committed is not None and partition.position.given_start in (
+                None,
+                partition.committed,
+            )
             (known if as_committed else unknown).append(partition)
         for partition in known:
-            partition.position, partition.given_start = partition.committed or 0, None
+            partition.position.delivered, partition.position.given_start = partition.committed or 0, None
         self._read_from_position(known)
         for partition in known:
             self._parts.schedule.start(partition)
@@ -273,37 +277,37 @@ class Reader:
                 with self._lock:
                     self._opening.append(partition)  # no leader at the moment, or no answer: next round
                 continue
-            partition.high_watermark = limits.end
-            if partition.given_start is not None:
-                partition.position = partition.given_start
+            partition.position.high_watermark = limits.end
+            if partition.position.given_start is not None:
+                partition.position.delivered = partition.position.given_start
             else:
                 latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
-                partition.position = limits.end if latest else limits.start
+                partition.position.delivered = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
         outside = []
         for partition in resolved:
             limits = ranges[partition.tp]
-            if partition.given_start is not None:
+            if partition.position.given_start is not None:
                 self._note_start(partition)
-            if not limits.start <= partition.position <= limits.end:
+            if not limits.start <= partition.position.delivered <= limits.end:
                 self._parts.schedule.start(partition)  # not committed: the worker will be told why
                 outside.append(partition)
                 continue
-            partition.given_start = None
-            if partition.position == limits.start and partition.info is not None:
+            partition.position.given_start = None
+            if partition.position.delivered == limits.start and partition.info is not None:
                 # Nothing is before it: whatever the epoch node says of that need not be written anew.
-                partition.read_to = read_to(partition.position, partition.info.leader_epoch)
+                partition.position.read = read_to(partition.position.delivered, partition.info.leader_epoch)
             # Committed before the first batch. With `latest`, a crash before the first commit would else let the
             # next owner begin at a later end, and everything between would be lost.
-            mark = self._parts.schedule.advance(partition, partition.position)
+            mark = self._parts.schedule.advance(partition, partition.position.delivered)
             if mark is not None:
                 self._parts.committer.submit(Pending(self._parts, partition, mark, first=True))
         for partition in outside:  # at the end, as the client may raise: it tells of these with the next poll, too
-            self._set_outside(partition.tp, Outside(partition.position))
+            self._set_outside(partition.tp, Outside(partition.position.delivered))
 
     def _note_start(self, partition: Partition) -> None:
-        given, committed = partition.given_start, partition.committed
+        given, committed = partition.position.given_start, partition.committed
         self._parts.journal.note(
             "jumped", f"on_claim begins at offset {given}; the group's commit is {committed}", partition.tp,
             offset=given, epoch=partition.fence.epoch,
@@ -313,11 +317,11 @@ class Reader:
     def _read_from_position(self, partitions: list[Partition]) -> None:
         if not partitions:
             return
-        self._read({p.tp: (p, p.position) for p in partitions})
+        self._read({p.tp: (p, p.position.delivered) for p in partitions})
         for partition in partitions:
-            partition.window.go_back(partition.position)  # another processor may begin further back
+            partition.position.go_back(partition.position.delivered)  # another processor may begin further back
             generation = partition.buffer.generation
-            self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position)
+            self._streams[partition.tp] = Stream(partition, generation, next_offset=partition.position.delivered)
 
     def _read(self, wanted: Mapping[TopicPartition, tuple[Partition, int]]) -> None:
         """Have the client read these partitions from these positions, and hold the log against what is known of it."""
@@ -326,7 +330,7 @@ class Reader:
         # Also where a processor goes on behind what was read, as the log may have been cut before that: see `_diverged`.
         self._client.read(
             {tp: position for tp, (_, position) in wanted.items()},
-            {tp: p.read_to.leader_epoch for tp, (p, _) in wanted.items() if p.read_to is not None},
+            {tp: p.position.read.leader_epoch for tp, (p, _) in wanted.items() if p.position.read is not None},
         )
 
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
@@ -356,7 +360,7 @@ class Reader:
             # One entry may already have brought what a second one asks for: read it twice, and records come twice.
             generation = partition.buffer.generation
             if stream is not None and stream.partition is partition and stream.generation != generation:
-                wanted[partition.tp], generations[partition.tp] = (partition, partition.position), generation
+                wanted[partition.tp], generations[partition.tp] = (partition, partition.position.delivered), generation
         if wanted:
             self._read(wanted)
         for tp, (_, position) in wanted.items():
@@ -383,11 +387,11 @@ class Reader:
             if stream is None or stream.generation != stream.partition.buffer.generation:
                 continue  # read for a position that is not wanted any more; the jump is in the queue
             partition = stream.partition
-            partition.high_watermark, stream.heard_at = fetched.high_watermark, now
-            partition.read_error = None
+            partition.position.high_watermark, stream.heard_at = fetched.high_watermark, now
+            partition.stall.read_error = None
             stream.next_offset, stream.broken = fetched.next_offset, 0
             if fetched.leader_epoch is not None:
-                partition.read_to = ReadTo(fetched.next_offset, fetched.leader_epoch)
+                partition.position.read = ReadTo(fetched.next_offset, fetched.leader_epoch)
             if fetched.records:
                 chunk = Chunk(fetched.records, fetched.next_offset, fetched.size)
                 if partition.buffer.add(chunk, stream.generation):
@@ -424,7 +428,7 @@ class Reader:
         stream = self._streams.get(tp)
         if stream is None:
             return
-        read, position = stream.partition.read_to, stream.next_offset
+        read, position = stream.partition.position.read, stream.next_offset
         if read is not None and read.offset < position and (end is None or read.offset <= end):
             assert self._client is not None
             self._client.read({tp: position})

@@ -273,7 +273,7 @@ class Schedule:
         worker puts it back.
         """
         with self._lock:
-            self.put_back(partition, NEVER if partition.window.landed_order == seen else self._clock.now())
+            self.put_back(partition, NEVER if partition.position.landed_order == seen else self._clock.now())
 
     def advance(self, partition: Partition, offset: int) -> Mark | None:
         """Take note that the worker of a partition has `offset` committed. Returns what to hand in; None: it was abandoned.
@@ -284,7 +284,7 @@ class Schedule:
         with self._lock:
             if partition.place in (Place.ABANDONED, Place.GONE):
                 return None
-            return partition.window.advance(offset)
+            return partition.position.advance(offset)
 
     def settle(self, partition: Partition, *, within: int = 0, last: bool = False) -> None:
         """Let a partition wait, from its worker, until no more than `within` records are on their way; `last`: for good."""
@@ -322,7 +322,7 @@ class Schedule:
         The log was cut, or another processor has taken over and reads on from the commit.
         """
         with self._lock:
-            partition.handle, partition.finished = Handle(partition), None
+            partition.handle, partition.position.finished = Handle(partition), None
 
     def finish(self, handle: Handle, offset: int) -> Mark | None:
         """Take note that what is before `offset` may be committed. For a claim that is over, or a log that was cut: nothing.
@@ -335,8 +335,8 @@ class Schedule:
             if self._partitions.get(partition.tp) is not partition or partition.handle is not handle:
                 return None
             if partition.place is Place.SCHEDULED and self._may_commit(partition, offset):
-                return partition.window.advance(offset)
-            partition.finished = max(offset, partition.finished or 0)
+                return partition.position.advance(offset)
+            partition.position.finished = max(offset, partition.position.finished or 0)
             if partition.place is Place.SCHEDULED:
                 self._push(partition, partition.due)
             return None
@@ -344,18 +344,18 @@ class Schedule:
     def _may_commit(self, partition: Partition, offset: int) -> bool:
         return (
             partition.fate is Fate.KEEP
-            and partition.finished is None
-            and partition.deferred is None
+            and partition.position.finished is None
+            and partition.position.deferred is None
             and partition.problem is None
             and not partition.callbacks
-            and (partition.paused_since is not None) == self._paused
-            and (partition.window.advanced or 0) < offset <= partition.position
+            and (partition.quiet.paused_since is not None) == self._paused
+            and (partition.position.advanced or 0) < offset <= partition.position.delivered
         )
 
     def take_finished(self, partition: Partition) -> int | None:
         """Return, and forget, what `finish` noted."""
         with self._lock:
-            offset, partition.finished = partition.finished, None
+            offset, partition.position.finished = partition.position.finished, None
             return offset
 
     # -- the reader's and the committer's side -------------------------------------------------------------------------
@@ -375,7 +375,7 @@ class Schedule:
         """A commit of a partition has landed; the callbacks are for it, before its next one."""
         with self._lock:
             partition.callbacks.extend(callbacks)  # first: who sees, without the lock, that it has settled sees these
-            partition.window.land(mark)
+            partition.position.land(mark)
             self._look_at_settling(partition, self._clock.now())
             if partition.callbacks or partition.buffer:  # for these, or for the room that there is now
                 self.hurry([partition])
@@ -384,7 +384,7 @@ class Schedule:
         """A commit of a partition will not land: it is not ours any more."""
         with self._lock:
             self.doom(partition, Fate.DROP)
-            partition.window.withdraw()
+            partition.position.withdraw()
             self._look_at_settling(partition, self._clock.now())
 
     def feed(self, partitions: Collection[Partition]) -> None:
@@ -409,7 +409,7 @@ class Schedule:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _look_at_settling(self, partition: Partition, now: float) -> None:
-        if partition.place is not Place.SETTLING or not partition.window.is_open(partition.settles_within):
+        if partition.place is not Place.SETTLING or not partition.position.is_open(partition.settles_within):
             return
         if partition.last and partition.fate is Fate.RELEASE:
             partition.move(Step.GIVE_UP)
@@ -423,14 +423,14 @@ class Schedule:
             partition.fate is not Fate.KEEP
             # Looked at here, and not once when the channel is paused: a partition that is with a worker or the committer
             # then has it seen to when it comes back, from wherever.
-            or (partition.paused_since is not None) != self._paused
-            or partition.finished is not None
+            or (partition.quiet.paused_since is not None) != self._paused
+            or partition.position.finished is not None
             or partition.callbacks
             or self._is_outdated(partition)
         ):
             due = now
-        if partition.commit_due < due:  # whatever it waits for: a pause, a rest, records
-            due = partition.commit_due
+        if partition.position.commit_due < due:  # whatever it waits for: a pause, a rest, records
+            due = partition.position.commit_due
         partition.due = due
         partition.ticket = next(self._tickets)
         if due < NEVER:

@@ -37,13 +37,13 @@ class Window:
         "_records_landed",
         "_total",
         "advanced",
-        "landed",
+        "committed",
         "landed_order",
     )
 
-    def __init__(self, landed: int | None) -> None:
-        self.landed = landed  # what stands in ZooKeeper, as far as we know
-        self.advanced = landed  # what is before it was answered for: it is committed, or on its way; never withdrawn
+    def __init__(self, committed: int | None) -> None:
+        self.committed = committed  # what stands in ZooKeeper, as far as we know
+        self.advanced = committed  # what is before it was answered for: it is committed, or on its way; never withdrawn
         #: The batches that are not known to have landed: where each begins and ends, and how many records up to there were
         #: handed out.
         self._handed: deque[tuple[int, int, int]] = deque()
@@ -55,7 +55,7 @@ class Window:
 
     def hand_out(self, first: int, end: int, records: int) -> None:
         """Take note of a batch from `first` up to but without `end`."""
-        while self._handed and self.landed is not None and self._handed[0][1] <= self.landed:
+        while self._handed and self.committed is not None and self._handed[0][1] <= self.committed:
             self._base = self._handed.popleft()[2]
         self._total += records
         self._handed.append((first, end, self._total))
@@ -91,11 +91,11 @@ class Window:
 
     def land(self, mark: Mark) -> None:
         """Take note that a commit landed."""
-        self.landed, self.landed_order, self._records_landed = mark.offset, mark.order, mark.records
+        self.committed, self.landed_order, self._records_landed = mark.offset, mark.order, mark.records
 
     def withdraw(self) -> None:
         """Take note that nothing more will land: the partition is not ours any more."""
-        self.advanced, self._records_landed, self.landed_order = self.landed, self._records, self._order
+        self.advanced, self._records_landed, self.landed_order = self.committed, self._records, self._order
 
     @property
     def settled(self) -> bool:

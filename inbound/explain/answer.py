@@ -89,7 +89,7 @@ def _answer(channel: InboundKafkaChannel, detector: StallDetector, question: Que
     if partition is not None:
         found = detector.explain(channel, partition)
         answer["numbers"] = _numbers(channel, tp)
-        answer["explanation"] = explanation_json(found, _since(found, partition.cause_since, parts.clock.wall()))
+        answer["explanation"] = explanation_json(found, _since(found, partition.stall.cause_since, parts.clock.wall()))
     return answer
 
 
@@ -126,13 +126,13 @@ def _numbers(channel: InboundKafkaChannel, tp: TopicPartition) -> dict[str, Any]
     return {
         "epoch": partition.fence.epoch,
         "place": partition.place.value,
-        "position": partition.position,
+        "position": partition.position.delivered,
         "committed": partition.committed,
-        "end": partition.high_watermark,
+        "end": partition.position.high_watermark,
         "lag": partition.lag,
         "buffered_records": partition.buffer.records,
         "buffered_bytes": partition.buffer.size,
-        "records": partition.records_total,
-        "commits": partition.commits_total,
-        "last_batch_at": partition.last_batch_at,
+        "records": partition.totals.records,
+        "commits": partition.totals.commits,
+        "last_batch_at": partition.totals.last_batch_at,
     }

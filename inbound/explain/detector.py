@@ -50,20 +50,20 @@ class _Track:
     def look(self, now: float) -> None:
         """Take note of what has changed since the last look."""
         p, seconds = self.partition, now - self.looked_at
-        committed, position = p.committed if p.committed is not None else -1, p.position
-        passed, self.records = p.records_total - self.records, p.records_total
+        committed, position = p.committed if p.committed is not None else -1, p.position.delivered
+        passed, self.records = p.totals.records - self.records, p.totals.records
         if committed > self.committed:
             passed = max(passed, committed - self.committed if self.committed >= 0 else 0)
             self.committed, self.best, self.advanced_at = committed, max(committed, position), now
         elif position > self.best:
             self.best, self.advanced_at = position, now
-        elif p.reverts == 1 and p.reverted_to != self.reverted_to and position < self.best:
+        elif p.failure.reverts == 1 and p.failure.reverted_to != self.reverted_to and position < self.best:
             self.best = position  # meant to go back there; whoever goes back there again does not get further
-        self.reverted_to = p.reverted_to
-        if p.window.settled and p.place is not Place.SETTLING:
+        self.reverted_to = p.failure.reverted_to
+        if p.position.settled and p.place is not Place.SETTLING:
             self.settling = None
-        elif self.settling is None or self.settling[1] != p.commits_total:
-            self.settling = (now, p.commits_total)
+        elif self.settling is None or self.settling[1] != p.totals.commits:
+            self.settling = (now, p.totals.commits)
         if seconds > 0:
             self.rate = (self.rate + passed / seconds) / 2
             if self.rate < 0.01:
@@ -74,13 +74,13 @@ class _Track:
         """Whether an idle partition is as the last look left it: nobody has had it since, and nothing came."""
         return (
             self.ticket == p.ticket
-            and p.cause == _IDLE
+            and p.stall.cause == _IDLE
             and not p.buffer
-            and p.unread_since is None
+            and p.stall.unread_since is None
             and p.problem is None
-            and p.read_error is None
+            and p.stall.read_error is None
             and p.place is Place.SCHEDULED
-            and p.window.settled
+            and p.position.settled
         )
 
     def still_for(self, now: float) -> float:
@@ -92,7 +92,7 @@ class _Track:
 
 
 class StallDetector:
-    """See `inbound.driver.Part`. What it finds stands in the partitions: `cause`, `cause_since`, `stalled_since`."""
+    """See `inbound.driver.Part`. What it finds stands in the partitions' `stall`: `cause`, `cause_since`, `since`."""
 
     def __init__(self, channels: Callable[[], Sequence[InboundKafkaChannel]], clock: Clock, interval: float) -> None:
         """`interval` is in seconds: after two of them without an advance a partition counts as stalled."""
@@ -147,7 +147,7 @@ class StallDetector:
                 continue
             track.look(now)
             tracks[partition.tp] = track
-            if partition.place is Place.SCHEDULED and not partition.buffer and partition.cause in _QUIET:
+            if partition.place is Place.SCHEDULED and not partition.buffer and partition.stall.cause in _QUIET:
                 quiet.append(partition.tp)
             cause = self._at_a_glance(track, view, now) if undisturbed else None
             if cause is not None:
@@ -173,27 +173,27 @@ class StallDetector:
 
     def _found(self, channel: InboundKafkaChannel, track: _Track, found: Explanation, now: float) -> None:
         p, wall = track.partition, self._clock.wall()
-        if p.cause != found.cause.value or p.cause_since is None:
-            p.cause_since = wall - (found.lasting or 0.0)
+        if p.stall.cause != found.cause.value or p.stall.cause_since is None:
+            p.stall.cause_since = wall - (found.lasting or 0.0)
         still = track.still_for(now)
-        if found.cause in BENIGN and found.cause not in MOVING and p.reverts < 2:
+        if found.cause in BENIGN and found.cause not in MOVING and p.failure.reverts < 2:
             track.quiet_at = now
         stalled = found.cause not in BENIGN and still >= STALLED * self.interval and _has_work(p)
-        if stalled and (p.stalled_since is None or p.cause != found.cause.value):
-            if p.stalled_since is None:
-                p.stalled_since = wall - still
+        if stalled and (p.stall.since is None or p.stall.cause != found.cause.value):
+            if p.stall.since is None:
+                p.stall.since = wall - still
             self._note(
                 channel, p, "stalled", f"stands still for {still:.0f} s: {found.text}", found.cause, logging.WARNING
             )
-        elif not stalled and p.stalled_since is not None:
-            text = f"does not stand still any more, after {wall - p.stalled_since:.0f} s: {found.cause.value}"
-            p.stalled_since = None
+        elif not stalled and p.stall.since is not None:
+            text = f"does not stand still any more, after {wall - p.stall.since:.0f} s: {found.cause.value}"
+            p.stall.since = None
             self._note(channel, p, "stall-over", text, found.cause, logging.INFO)
-        p.cause = found.cause.value
+        p.stall.cause = found.cause.value
 
     def _note(self, channel: InboundKafkaChannel, p: Partition, kind: str, text: str, cause: Cause, level: int) -> None:
         channel.parts.journal.note(
-            kind, text, p.tp, offset=p.position, epoch=p.fence.epoch, level=level, cause=cause.value
+            kind, text, p.tp, offset=p.position.delivered, epoch=p.fence.epoch, level=level, cause=cause.value
         )
 
     def _ask_about(self, channel: InboundKafkaChannel, quiet: list[TopicPartition]) -> None:
@@ -207,7 +207,7 @@ class StallDetector:
 
 def _began(partition: Partition, now: float) -> _Track:
     committed = partition.committed if partition.committed is not None else -1
-    return _Track(partition, now, now, now, now, committed, partition.position, partition.records_total)
+    return _Track(partition, now, now, now, now, committed, partition.position.delivered, partition.totals.records)
 
 
 def _has_work(partition: Partition) -> bool:
@@ -216,6 +216,6 @@ def _has_work(partition: Partition) -> bool:
         lag is None
         or lag > 0
         or bool(partition.buffer)
-        or partition.batch_since is not None
+        or partition.totals.batch_since is not None
         or partition.place is Place.SETTLING
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from inbound.channel import callbacks, turn
+from inbound.channel import callbacks, delivery, turn
 from inbound.channel.kafka_channel import InboundKafkaChannel
 from inbound.channel.partition import Fate, Partition, Place
 from inbound.explain.facts import ChannelFacts, Facts, PartitionFacts, SessionFacts
@@ -23,7 +23,7 @@ _REFUSED = re.compile("authori[sz]ation|authentication|sasl|AccessDenied", re.IG
 
 
 #: The files from which processors are called.
-_CALLERS = (f'"{turn.__file__}"', f'"{callbacks.__file__}"')
+_CALLERS = (f'"{turn.__file__}"', f'"{delivery.__file__}"', f'"{callbacks.__file__}"')
 #: Stands for what needs no look where a partition does not rest.
 _AT_REST = ("rate", "")
 
@@ -108,14 +108,14 @@ class View:
         stream, batch = reader.stream_of(partition), partition.batch
         callback, since = in_callback(partition)
         away = reader.watching.unled.get(partition.tp)
-        problem, error = partition.problem, partition.read_error
+        problem, error = partition.problem, partition.stall.read_error
         return PartitionFacts(
             topic=partition.tp.topic,
             partition=partition.tp.partition,
             place=partition.place.value,
             fate=partition.fate.name.lower(),
             epoch=partition.fence.epoch,
-            position=partition.position,
+            position=partition.position.delivered,
             committed=partition.committed,
             end=partition.end,
             buffered=partition.buffer.records,
@@ -123,7 +123,7 @@ class View:
             advanced_for=progress.advanced_for,
             still_for=progress.still_for,
             settling_for=progress.settling_for,
-            uncommitted=partition.window.uncommitted,
+            uncommitted=partition.position.uncommitted,
             commit_problem=partition.commit_problem,
             rate=progress.rate,
             held_for=progress.held_for,
@@ -133,18 +133,18 @@ class View:
             stack=self._stacks.get(partition),
             rest_for=max(0.0, partition.rest_until - now),
             waits=self.waits(partition.tp),
-            attempts=partition.attempts,
-            failing=partition.failing,
-            last_error=partition.last_error,
-            held=partition.held,
-            held_cause=partition.held_cause,
-            dead_letter_problem=partition.dead_letter_problem,
+            attempts=partition.failure.attempts,
+            failing=partition.failure.failing,
+            last_error=partition.failure.last_error,
+            held=partition.failure.held,
+            held_cause=partition.failure.held_cause,
+            dead_letter_problem=partition.failure.dead_letter_problem,
             read_error=error,
             refused=error is not None and bool(_REFUSED.search(error)),
             out_of_range=str(problem) if problem is not None else None,
             no_room=partition.no_room,
-            reverts=partition.reverts,
-            reverted_to=partition.reverted_to,
+            reverts=partition.failure.reverts,
+            reverted_to=partition.failure.reverted_to,
             opened=stream is not None,
             reader_paused=stream is not None and stream.paused,
             led=away is None or now - away < LEADERLESS,
@@ -211,8 +211,8 @@ class View:
 
 def in_callback(partition: Partition) -> tuple[str, float | None]:
     """Return the callback that a partition is in, and the clock time at which it was called; None: it is in none."""
-    other = partition.other_call
-    return other if other is not None and partition.batch_since is None else ("on_next_batch", partition.batch_since)
+    other, since = partition.totals.other_call, partition.totals.batch_since
+    return other if other is not None and since is None else ("on_next_batch", since)
 
 
 def settled(partition: Partition, now: float) -> bool:
@@ -220,19 +220,19 @@ def settled(partition: Partition, now: float) -> bool:
     return (
         partition.place is not Place.STARTING
         and partition.fate is Fate.KEEP
-        and not (partition.attempts or partition.reverts > 1)
-        and (partition.held, partition.problem, partition.read_error) == (None,) * 3
-        and (partition.dead_letter_problem, partition.commit_problem) == (None,) * 2
+        and not (partition.failure.attempts or partition.failure.reverts > 1)
+        and (partition.failure.held, partition.problem, partition.stall.read_error) == (None,) * 3
+        and (partition.failure.dead_letter_problem, partition.commit_problem) == (None,) * 2
         and not _unread(partition, now)
     )
 
 
 def _unread(partition: Partition, now: float) -> int:
     """How many records its leader has that have not been fetched since that was found."""
-    since = partition.unread_since
-    if since is None or now - since < UNFETCHED or partition.buffer or partition.position != partition.unread_at:
+    stall, since = partition.stall, partition.stall.unread_since
+    if since is None or now - since < UNFETCHED or partition.buffer or partition.position.delivered != stall.unread_at:
         return 0
-    return max(0, (partition.log_end or 0) - (partition.log_position or 0))
+    return max(0, (stall.log_end or 0) - (stall.log_position or 0))
 
 
 def _without_topic(facts: ChannelFacts) -> ChannelFacts:

@@ -16,7 +16,7 @@ import kafka.errors
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
-from inbound.channel.partition import ReadTo
+from inbound.channel.position import ReadTo
 from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigError, UnreadableBatchError
 from inbound.kafka.access import resolve

@@ -11,7 +11,7 @@ import kafka.errors
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition as KafkaPartition
 
-from inbound.channel.partition import ReadTo
+from inbound.channel.position import ReadTo
 from inbound.kafka.metadata import Metadata
 from inbound.topic_partition import TopicPartition
 

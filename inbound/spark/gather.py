@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from inbound.channel.partition import ReadTo, read_to
+from inbound.channel.position import ReadTo, read_to
 from inbound.config import ChannelConfig
 from inbound.coordinators.nodes import BadNodeError, decode_epoch, decode_offset
 from inbound.coordinators.paths import GroupPaths

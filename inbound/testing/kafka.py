@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from inbound.channel.buffer import record_size
-from inbound.channel.partition import ReadTo
+from inbound.channel.position import ReadTo
 from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta

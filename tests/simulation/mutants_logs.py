@@ -174,11 +174,11 @@ def _leader_committed_for_what_is_gone(plant: Plant) -> None:
     """The commit over a cut names the leader of what was read before."""
 
     def face(original: Original, self: OutOfRange, partition: Partition, error: OffsetOutOfRangeError) -> None:
-        before = partition.read_to
+        before = partition.position.read
         original(self, partition, error)
-        if before is not None and partition.read_to != before and partition.held is None:
+        if before is not None and partition.position.read != before and partition.failure.held is None:
             plant.bite()
-            partition.read_to = before
+            partition.position.read = before
 
     plant.around(OutOfRange, "face", face)
 
@@ -187,14 +187,14 @@ def _cut_unseen_behind_a_jump(plant: Plant) -> None:
     """Where reading goes on behind what was read, no leader is named."""
 
     def read(original: Original, self: Reader, wanted: Mapping[TopicPartition, tuple[Partition, int]]) -> None:
-        known = {partition: partition.read_to for partition, _ in wanted.values()}
+        known = {partition: partition.position.read for partition, _ in wanted.values()}
         for partition, position in wanted.values():
-            if partition.read_to is not None and partition.read_to.offset < position:
+            if partition.position.read is not None and partition.position.read.offset < position:
                 plant.bite()
-                partition.read_to = None
+                partition.position.read = None
         original(self, wanted)
         for partition, read_to in known.items():
-            partition.read_to = read_to
+            partition.position.read = read_to
 
     plant.around(Reader, "_read", read)
 

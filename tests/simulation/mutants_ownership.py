@@ -116,7 +116,7 @@ def _results_have_no_epoch(plant: Plant) -> None:
         now = pending.parts.schedule.get(pending.partition.tp)
         if now is not None and now is not pending.partition:
             plant.bite()
-            pending = Pending(pending.parts, now, now.window.advance(pending.offset))
+            pending = Pending(pending.parts, now, now.position.advance(pending.offset))
         original(self, pending)
 
     plant.around(Committer, "submit", submit)
@@ -169,7 +169,7 @@ def _older_value_sent_again(plant: Plant) -> None:
         group = list(self._group)
         original(self, call)
         for pending in group:
-            if pending.partition.window.landed_order < pending.mark.order and not pending.first:
+            if pending.partition.position.landed_order < pending.mark.order and not pending.first:
                 plant.bite()
                 if self._queue.get(pending.partition) is pending:
                     del self._queue[pending.partition]
@@ -180,7 +180,7 @@ def _older_value_sent_again(plant: Plant) -> None:
         for entry in due:
             if entry[1].partition not in self._queue:
                 waiting[self].remove(entry)
-                late, landed = entry[1], entry[1].partition.window.landed_order
+                late, landed = entry[1], entry[1].partition.position.landed_order
                 late.mark = late.mark._replace(order=max(late.mark.order, landed + 1))  # else it is seen to be older
                 self._queue[late.partition] = late
         again: float | None = original(self)
@@ -202,7 +202,7 @@ def _release_beside_the_last_commit(plant: Plant) -> None:
     def look(original: Original, self: Schedule, partition: Partition, now: float) -> None:
         if partition.fate is Fate.RELEASE and partition.place is Place.SETTLING:
             plant.bite()
-            partition.window.withdraw()
+            partition.position.withdraw()
         original(self, partition, now)
 
     plant.around(Schedule, "_look_at_settling", look)

@@ -71,11 +71,11 @@ def _closed_at_once(plant: Plant) -> None:
 
 def _hands_over_where_it_is(plant: Plant) -> None:
     def begin_anew(original: Original, self: Turns, partition: Partition) -> None:
-        position, rest = partition.position, partition.rest_until
+        position, rest = partition.position.delivered, partition.rest_until
         original(self, partition)
-        if position != partition.position:
+        if position != partition.position.delivered:
             plant.bite()
-            partition.position, partition.rest_until = position, rest
+            partition.position.delivered, partition.rest_until = position, rest
             self._reader.jump(partition)
 
     plant.around(Turns, "_begin_anew", begin_anew)

@@ -21,7 +21,7 @@ from inbound.channel.answer import Outcome, decide
 from inbound.channel.buffer import Chunk, Cut
 from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
 from inbound.channel.partition import Partition
-from inbound.channel.window import Window
+from inbound.channel.position import Position
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators.claim import Fence
@@ -111,7 +111,7 @@ class UnitRun:
         self._tells_processed = type(parts.processor).on_batch_processed is not BatchEventProcessor.on_batch_processed
         loop = asyncio.get_running_loop() if parts.asynchronous else None
         self._waker = Waker(parts.clock, loop)
-        self._partition = Partition(unit.tp, Fence(attempt, 0), Window(start), position=start)
+        self._partition = Partition(unit.tp, Fence(attempt, 0), Position(start, delivered=start))
         self._ended = False  # nothing is left to be read
         self._handed = start  # where the last batch ended
         #: What was handed out since the mark, oldest first: a revert needs no Kafka.
@@ -129,7 +129,7 @@ class UnitRun:
         """What `Context.advance` does here. Any thread."""
         if batch.claim is self._partition:
             with self._lock:
-                self._partition.finished = max(offset, self._partition.finished or 0)
+                self._partition.position.finished = max(offset, self._partition.position.finished or 0)
             self._waker.set()
 
     async def run(self) -> str | None:
@@ -141,32 +141,36 @@ class UnitRun:
         """
         partition = self._partition
         await self._place()
-        while partition.held is None:
+        while partition.failure.held is None:
             wait = self._due()
             if wait != 0.0:
                 await self._waker.wait(wait)
                 continue
             if not await self._fill():
-                if not (self._has_room and self.mark < partition.position and await self._finishing()):
+                if not (self._has_room and self.mark < partition.position.delivered and await self._finishing()):
                     break
                 continue
             room = self._parts.processor.room(partition.tp, self.mark) if self._has_room else None
             if room == 0:
-                if partition.finished is None:
+                if partition.position.finished is None:
                     await self._waker.wait(self._until_commit())
                 continue
             cut = self._cut(room)
             if cut is not None:
                 await self._hand_out(cut)
         await self._terminate()
-        return partition.held
+        return partition.failure.held
 
     # -- before a batch ------------------------------------------------------------------------------------------------
 
     async def _place(self) -> None:
         """Ask a processor that keeps offsets of its own where to begin: never before the mark, never beyond the end."""
         partition = self._partition
-        while gives_starts(type(self._parts.processor)) and not partition.placed and partition.held is None:
+        while (
+            gives_starts(type(self._parts.processor))
+            and not partition.position.placed
+            and partition.failure.held is None
+        ):
             try:
                 offset = await self._awaited(self._parts.processor.on_claim(partition.tp, self.mark))
                 if offset is not None and (type(offset) is not int or offset < 0):
@@ -175,42 +179,42 @@ class UnitRun:
                 raise
             except BaseException as error:
                 due = self._failures.claim_failed(partition, error)
-                if partition.held is None:
+                if partition.failure.held is None:
                     await self._waker.wait(due - self._parts.clock.now())
                 continue
-            partition.placed, partition.attempts = True, 0
+            partition.position.placed, partition.failure.attempts = True, 0
             if offset is not None and offset > self.mark:
                 target = min(offset, self._unit.next)
                 self._note("skip", from_=self.mark, to=target, reason="on_claim")
                 await self._commit(target, None)
-                partition.position = self._handed = target
+                partition.position.delivered = self._handed = target
                 self._source.jump(target)
 
     def _due(self) -> float:
         """Write the marks that are due; return how long the partition rests."""
         partition, now = self._partition, self._parts.clock.now()
         with self._lock:
-            finished, partition.finished = partition.finished, None
-        if finished is not None and finished <= partition.position:
-            partition.defer_commit(finished, now)
-        if partition.deferred is not None and partition.commit_due <= now:
-            offset = partition.take_deferred()
+            finished, partition.position.finished = partition.position.finished, None
+        if finished is not None and finished <= partition.position.delivered:
+            partition.position.defer_commit(finished, now)
+        if partition.position.deferred is not None and partition.position.commit_due <= now:
+            offset = partition.position.take_deferred()
             if offset is not None:
-                self._mark(offset, partition.position)
+                self._mark(offset, partition.position.delivered)
         if now < partition.rest_until:
-            return min(partition.rest_until, partition.commit_due) - now
+            return min(partition.rest_until, partition.position.commit_due) - now
         return 0.0
 
     def _until_commit(self) -> float | None:
-        due = self._partition.commit_due
+        due = self._partition.position.commit_due
         return None if due == float("inf") else max(0.0, due - self._parts.clock.now())
 
     async def _finishing(self) -> bool:
         """Wait for the processor to finish what it was handed; False: it has finished nothing for `idle_time`."""
         until_commit = self._until_commit()
-        if self._partition.finished is None:
+        if self._partition.position.finished is None:
             await self._waker.wait(self._parts.config.idle_time if until_commit is None else until_commit)
-        return self._partition.finished is not None or until_commit is not None
+        return self._partition.position.finished is not None or until_commit is not None
 
     async def _fill(self) -> bool:
         """Have a batch's worth in memory; False: nothing is left."""
@@ -228,7 +232,7 @@ class UnitRun:
 
     def _cut(self, room: int | None) -> Cut | None:
         partition, settings = self._partition, self._parts.config.reader
-        records = 1 if partition.position < partition.isolate_until else settings.max_batch_records
+        records = 1 if partition.position.delivered < partition.failure.isolate_until else settings.max_batch_records
         if room is not None:
             records = min(records, room)
         limit = min(partition.max_bytes or settings.batch_bytes, settings.max_batch_bytes)
@@ -240,7 +244,12 @@ class UnitRun:
     async def _hand_out(self, cut: Cut) -> None:
         partition, parts, records = self._partition, self._parts, tuple(cut.records)
         batch = Batch(
-            *partition.tp, partition.position, cut.next_offset, records, partition.fence.epoch, claim=partition
+            *partition.tp,
+            partition.position.delivered,
+            cut.next_offset,
+            records,
+            partition.fence.epoch,
+            claim=partition,
         )
         parts.ledger.begun(Range(*partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch)))
         self._keep(batch.first_offset, Chunk(cut.records, cut.next_offset, cut.size))
@@ -263,8 +272,8 @@ class UnitRun:
             batch.records = records  # the processor may have put others there
             outcome = await self._failures.failed(partition, batch, error)
         else:
-            partition.attempts, partition.last_error = 0, None
-        partition.position = self._handed = batch.next_offset
+            partition.failure.attempts, partition.failure.last_error = 0, None
+        partition.position.delivered = self._handed = batch.next_offset
         await self._apply(outcome, batch)
 
     async def _apply(self, outcome: Outcome, batch: Batch) -> None:
@@ -274,21 +283,21 @@ class UnitRun:
         if outcome.max_bytes is not None:
             partition.max_bytes = outcome.max_bytes
         partition.rest_until = now + outcome.wait if outcome.wait else 0.0
-        if partition.deferred is not None:
-            partition.limit_deferred(outcome.position)
+        if partition.position.deferred is not None:
+            partition.position.limit_deferred(outcome.position)
         if outcome.commit_within is not None:
-            partition.defer_commit(partition.position, now + outcome.commit_within)
+            partition.position.defer_commit(partition.position.delivered, now + outcome.commit_within)
         if outcome.commit is not None:
-            partition.take_deferred()
+            partition.position.take_deferred()
             await self._commit(min(outcome.commit, self._unit.next), batch)
 
     def _move_to(self, target: int) -> None:
         """Go on at `target`: with what is in memory, else with what is read again, or passed over."""
         partition = self._partition
-        if target == partition.position:
+        if target == partition.position.delivered:
             return
-        back = target < partition.position
-        partition.position = target
+        back = target < partition.position.delivered
+        partition.position.delivered = target
         if not back:
             rest = partition.buffer.cut(_ALL, _ALL)
             if rest is not None:
@@ -305,7 +314,7 @@ class UnitRun:
             if in_memory and len((part := after(chunk, target)).records):
                 partition.buffer.put_back(part)
         if not in_memory:
-            partition.isolate_until = 0
+            partition.failure.isolate_until = 0
             partition.buffer.jump()
             self._source.jump(target)
             self._ended = False
@@ -313,7 +322,7 @@ class UnitRun:
     # -- marks ---------------------------------------------------------------------------------------------------------
 
     async def _commit(self, offset: int, batch: Batch | None) -> None:
-        self._mark(offset, self._partition.position if batch is None else batch.next_offset)
+        self._mark(offset, self._partition.position.delivered if batch is None else batch.next_offset)
         if batch is not None and self._tells_processed:
             await self._guard("on_batch_processed", lambda: self._parts.processor.on_batch_processed(batch))
 
@@ -321,29 +330,29 @@ class UnitRun:
         """Write, durably, that what is before `offset` is done."""
         partition = self._partition
         self._parts.ledger.done([Done(*partition.tp, partition.fence.epoch, self.mark, end, offset)])
-        partition.window.land(partition.window.advance(offset))
+        partition.position.land(partition.position.advance(offset))
         while self._kept and self._kept[0][1].next_offset <= offset:
             self._kept_bytes -= self._kept.popleft()[1].size
 
     async def _terminate(self) -> None:
         """The unit is through, or held: tell the processor, mark what it says, and what the log lacks at the end."""
         partition = self._partition
-        through = partition.held is None
+        through = partition.failure.held is None
         if through:
-            partition.position = self._unit.next
+            partition.position.delivered = self._unit.next
         answer: Any = await self._guard(
             "on_stream_termination",
-            lambda: self._parts.processor.on_stream_termination(partition.tp, partition.position),
+            lambda: self._parts.processor.on_stream_termination(partition.tp, partition.position.delivered),
         )
         with self._lock:
-            finished, partition.finished = partition.finished, None
-        if finished is not None and finished <= partition.position:
-            partition.defer_commit(finished, 0.0)
-        commit = partition.take_deferred()
+            finished, partition.position.finished = partition.position.finished, None
+        if finished is not None and finished <= partition.position.delivered:
+            partition.position.defer_commit(finished, 0.0)
+        commit = partition.position.take_deferred()
         if answer is not None:
             try:
                 outcome = decide(
-                    partition.tp, answer, committed=partition.committed, first=self.mark, position=partition.position,
+                    partition.tp, answer, committed=partition.committed, first=self.mark, position=partition.position.delivered,
                     callback="on_stream_termination",
                 )  # fmt: skip
                 commit = outcome.commit
@@ -351,7 +360,7 @@ class UnitRun:
             except BadResponseError as error:
                 log.error("%s: %s", partition.tp, error)
         if commit is not None and commit > self.mark:
-            self._mark(min(commit, self._unit.next), partition.position)
+            self._mark(min(commit, self._unit.next), partition.position.delivered)
         if through and self._handed <= self.mark < self._unit.next:
             self._mark(
                 self._unit.next, self._unit.next

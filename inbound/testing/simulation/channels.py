@@ -275,7 +275,7 @@ def is_behind(judge: Judge, tp: TopicPartition, channels: Iterable[InboundKafkaC
         return True
     # The log was cut below the commit: its owner may read nothing of it before somebody acts.
     held = [channel.parts.schedule.get(tp) for channel in channels]
-    return not any(partition is not None and partition.held is not None for partition in held)
+    return not any(partition is not None and partition.failure.held is not None for partition in held)
 
 
 class Reloading:

@@ -60,11 +60,11 @@ def _state(partition: Partition, now: float) -> str:
     if partition.place is not Place.SCHEDULED:
         return str(partition.place.value)
     of_scheduled = {
-        "held": partition.held is not None,
+        "held": partition.failure.held is not None,
         "problem": partition.problem is not None,
-        "paused": partition.paused_since is not None,
+        "paused": partition.quiet.paused_since is not None,
         "resting": partition.rest_until > now,
-        "uncommitted": partition.position != partition.committed,
+        "uncommitted": partition.position.delivered != partition.committed,
         "due": bool(partition.buffer),
     }
     return next((state for state, so in of_scheduled.items() if so), "idle")
