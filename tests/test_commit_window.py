@@ -432,8 +432,8 @@ def test_a_round_sends_each_partition_once_however_fast_new_commits_come(monkeyp
     sent_before = parts.commits.transactions
     for offset in range(1, 5):
         for partition in partitions:
-            partition.position = offset
-            committer.submit(Pending(parts, partition, partition.window.advance(offset)))
+            partition.position.delivered = offset
+            committer.submit(Pending(parts, partition, partition.position.advance(offset)))
         due = committer.run_once()
         world.ensemble.deliver_all()
     assert parts.commits.transactions - sent_before == 2

@@ -361,9 +361,8 @@ class Judge:
         if self._nodes.claimed(tp, known.tenure):
             known.outside.append(known.epoch)
         if who is not None:
-            info = decode_epoch(path, node.data)
-            if info is not None and info.recreated and known.commit == info.noted_offset:  # not asked: see below
-                known.asked = who, known.tenure
+            if (info := decode_epoch(path, node.data)) and info.recreated and known.commit == info.noted_offset:
+                known.asked = who, known.tenure  # it is not: see below
             self.witness.claimed(tp, known.epoch)
         self.say(f"{who or 'somebody outside'} moves {tp} to epoch {known.epoch}")
 
