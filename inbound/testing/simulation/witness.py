@@ -380,8 +380,10 @@ class Witness:
         # Whichever came first: that the commit went past it, or that it was deleted.
         gone = union((f.first, f.next) for f in proof.findings if f.kind in ("lost", "lost-to-retention"))
         in_hand = [o for o in self.deleted(tp, owner, unanswered=True) if o < known and o not in behind]
-        if not (unwritten or all(contains(gone, offset) for offset in in_hand)):
-            yield f"deleted before anybody had answered for it {gone} by the proof, {in_hand} in truth"
+        # Who found no commit has passed over it, and may have been delivered it before.
+        over = union([*gone, *((f.first, f.next) for f in proof.findings if f.kind == "skipped")])
+        if not (unwritten or all(contains(over, offset) for offset in in_hand)):
+            yield f"deleted before anybody had answered for it {over} by the proof, {in_hand} in truth"
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
