@@ -65,6 +65,10 @@ class Witness:
         # It may have been read before the log was cut.
         there = [r for r in batch.records if all(gone is not r for gone in seen.cut_off.get(r.offset, ()))]
         seen.times.update(record.offset for record in there)
+        if len(there) < len(batch.records):  # so the log was cut below what the group has read
+            lowest = min(r.offset for r in batch.records if all(r is not held for held in there))
+            cut = max((end for end in seen.cuts if end <= lowest), default=lowest)
+            seen.untold_cut = cut if seen.untold_cut is None else min(cut, seen.untold_cut)
         if batch.epoch >= seen.counts_from:
             seen.handed.update((record.offset, record) for record in there)
             seen.answered.update((record.offset, record) for record in there if record.offset < (seen.at or 0))
