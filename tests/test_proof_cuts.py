@@ -378,3 +378,29 @@ def test_what_is_delivered_after_a_skip_was_not_skipped() -> None:
     story.run("a").claim(1, at=0).begin(4).skip(to=6).revert(to=3).begin(7).answer().land()
 
     assert (story.found(), story.proof().left_out) == ([], ())
+
+
+@pytest.mark.parametrize("found_by", ["the next claim", "a reset", "ZooKeeper"])
+def test_a_commit_past_what_its_own_claim_was_delivered_is_found_although_a_claim_before_was(found_by: str) -> None:
+    """It lands, and its process is killed before the line says so."""
+    story = Story().log(60)
+    story.run("a").claim(1, at=0).batch(43).begin(7).releases()
+    story.run("b").claim(2, at=43).begin(2).answer(50)
+    if found_by == "the next claim":
+        story.run("c").claim(3, at=50).batch(10)
+    elif found_by == "a reset":
+        c = story.run("c").note("reset", old=50, since=50, new=55, reason="offsets reset", command="/r")
+        c.claim(4, at=55).batch(5)
+    else:
+        story.zookeeper(50, epoch=2)
+
+    assert (story.proof().verdict, ("skipped", 45, 50) in story.found()) == (Verdict.ANOMALIES, True)
+
+
+def test_a_batch_that_lacks_records_is_found_although_a_claim_before_was_delivered_it_whole() -> None:
+    """What that one was delivered above the commit may have been cut off."""
+    story = Story().log(60)
+    story.run("a").claim(1, at=0).batch(43).begin(7).releases()
+    story.run("b").claim(2, at=43).batch(5, lacking=2)
+
+    assert ("lost", 43, 50) in story.found()

@@ -7,6 +7,7 @@ from functools import partial
 
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, Evidence, LeftOut, unwritten
+from inbound.proof.intervals import Growing
 from inbound.proof.model import Event
 from inbound.proof.walk import Walk
 from inbound.proof.window import left_by
@@ -37,6 +38,8 @@ def go_through(claims: Sequence[Claim], former: Claim | None = None) -> Evidence
             evidence.floor = evidence.high = position
         evidence.over_cut = None
         _say_what_is_missing(evidence, claim)
+        if position is not None:
+            evidence.recent = Growing()
         evidence.loose, evidence.late, evidence.anew = False, claim in unfenced, None
         walk.go()
         if walk.landed is not None:
@@ -146,7 +149,7 @@ def _stood_at(evidence: Evidence, claim: Claim, position: int) -> int | None:
     if found is None:
         return expected
     if expected is not None:
-        evidence.passed(evidence.never_handed([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
+        evidence.passed(evidence.never_announced([(expected, found)]), COMMITTED, claim, claim.items[0].wall)
     elif evidence.start is None:  # a first position
         evidence.start = min(found, position)
     evidence.floor, evidence.high = max(evidence.floor, found), max(evidence.high, found)
@@ -190,7 +193,7 @@ def _moved_on(
         return  # lines are missing, and that is said
     if moved_to in opens:
         # That commit landed, then; what it passed must have been handed out before, by whoever announced it.
-        evidence.passed(evidence.never_handed(passed), COMMITTED, claim, wall)
+        evidence.passed(evidence.never_announced(passed), COMMITTED, claim, wall)
     elif (lack := _unknown_mover(evidence, claim, before, expected, moved_to)) is not None:
         evidence.lacks(lack, expected, moved_to)
         evidence.excused.add(expected, moved_to)
@@ -222,7 +225,7 @@ def _begins_anew(evidence: Evidence, claim: Claim, offset: int, *, before: Claim
         evidence.excused.add(expected, offset)
         return
     wall = claim.items[0].wall
-    evidence.passed(evidence.never_handed([(expected, landed)]), COMMITTED, claim, wall)
+    evidence.passed(evidence.never_announced([(expected, landed)]), COMMITTED, claim, wall)
     evidence.passed([(landed, offset)] if landed < offset else [], BEGAN_ANEW, claim, wall)
 
 

@@ -79,6 +79,9 @@ class Evidence:
 
     handed: Growing = field(default_factory=Growing)  # by the claims gone through
     counts: Growing = field(default_factory=Growing)  # of that, what no reset has wanted again since
+    #: What was delivered since the last claim began that says where. What such a claim announces to commit is all its own:
+    #: of what claims before it were delivered and had not committed, the log may hold other records now.
+    recent: Growing = field(default_factory=Growing)
     reset: Event | None = None  # the last one, as long as nothing was committed since
     by_claim: list[tuple[Claim, Growing]] = field(default_factory=list)
     expected: int | None = None  # where the next claim must begin: what is committed, as far as the ledger says
@@ -143,6 +146,7 @@ class Evidence:
         for first, end in handed.ranges:
             self.handed.add(first, end)
             self.counts.add(first, end)
+            self.recent.add(first, end)
 
     def owner_of(self, first: int, end: int) -> Claim | None:
         """Return the last of the claims gone through that handed any of these out."""
@@ -165,6 +169,11 @@ class Evidence:
     def never_handed(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return what of these was neither handed out nor passed over for a reason."""
         return difference(difference(ranges, self.counts.ranges), self.excused.ranges)
+
+    def never_announced(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """Return what of these was not delivered to who announced to commit it, nor passed over for a reason."""
+        delivered = self.counts if self.loose else self.recent
+        return difference(difference(ranges, delivered.ranges), self.excused.ranges)
 
     def passed(self, ranges: Sequence[OffsetRange], how: str, claim: Claim, wall: float) -> None:
         """Note a hole for what of these was not passed over for a reason."""

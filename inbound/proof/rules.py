@@ -59,7 +59,7 @@ def held_against_zookeeper(
     last, wall = claims[-1], claims[-1].items[-1].wall
     if committed in evidence.opens or (evidence.loose and committed > expected):
         if not evidence.loose:
-            evidence.passed(evidence.never_handed([(expected, committed)]), COMMITTED, last, wall)
+            evidence.passed(evidence.never_announced([(expected, committed)]), COMMITTED, last, wall)
         evidence.floor = max(evidence.floor, committed)
         return committed
     unknown = epoch is not None and epoch > evidence.last_epoch
@@ -190,22 +190,23 @@ def resolve_holes(evidence: Evidence, committed: int) -> None:
 
 
 def left_out_inside(evidence: Evidence, claims: Sequence[Claim], log: Log, committed: int | None) -> None:
-    """Find batches that had fewer records than the log has in their range."""
-    short: list[tuple[Claim, Span, int]] = []
-    whole: list[OffsetRange] = []
-    for claim in claims:
+    """Find batches that had fewer records than the log has in their range, and that neither their claim nor a later one
+    was delivered whole. An earlier one may have been delivered what was cut off since."""
+    short: list[tuple[int, Claim, Span, int]] = []
+    whole: list[tuple[int, OffsetRange]] = []
+    for number, claim in enumerate(claims):
         for span in claim.spans:
             if not span.batches:
                 continue
             has = log.count(span.first, span.next)
             if has is not None and has > span.records:
-                short.append((claim, span, has - span.records))
+                short.append((number, claim, span, has - span.records))
             else:
-                whole.append((span.first, span.next))
-    if not short:
-        return
-    handed_whole = union(whole)
-    for claim, span, lacking in short:
+                whole.append((number, (span.first, span.next)))
+    for number, claim, span, lacking in short:
+        handed_whole = union(
+            part for by, part in whole if by >= number and part[0] < span.next and span.first < part[1]
+        )
         for first, end in difference([(span.first, min(span.next, committed or 0))], handed_whole)[:1]:
             evidence.findings.append(
                 Finding(

@@ -65,6 +65,10 @@ class Witness:
         # It may have been read before the log was cut.
         there = [r for r in batch.records if all(gone is not r for gone in seen.cut_off.get(r.offset, ()))]
         seen.times.update(record.offset for record in there)
+        if len(there) < len(batch.records):  # so the log was cut below what the group has read
+            lowest = min(r.offset for r in batch.records if all(r is not held for held in there))
+            cut = max((end for end in seen.cuts if end <= lowest), default=lowest)
+            seen.untold_cut = cut if seen.untold_cut is None else min(cut, seen.untold_cut)
         if batch.epoch >= seen.counts_from:
             seen.handed.update((record.offset, record) for record in there)
             seen.answered.update((record.offset, record) for record in there if record.offset < (seen.at or 0))
@@ -380,8 +384,10 @@ class Witness:
         # Whichever came first: that the commit went past it, or that it was deleted.
         gone = union((f.first, f.next) for f in proof.findings if f.kind in ("lost", "lost-to-retention"))
         in_hand = [o for o in self.deleted(tp, owner, unanswered=True) if o < known and o not in behind]
-        if not (unwritten or all(contains(gone, offset) for offset in in_hand)):
-            yield f"deleted before anybody had answered for it {gone} by the proof, {in_hand} in truth"
+        # Who found no commit has passed over it, and may have been delivered it before.
+        over = union([*gone, *((f.first, f.next) for f in proof.findings if f.kind == "skipped")])
+        if not (unwritten or all(contains(over, offset) for offset in in_hand)):
+            yield f"deleted before anybody had answered for it {over} by the proof, {in_hand} in truth"
         if not all(contains(gone, offset) for offset in deleted):
             yield f"deleted before anybody was handed it {gone} by the proof, {deleted} in truth"
         others = [f for f in proof.findings if f.kind in ANOMALIES - {"lost", "lost-to-retention"} and f.first < known]
