@@ -161,8 +161,11 @@ class Witness:
         seen.wants_from(offset)
         seen.undecided |= undecided
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
-        if low is not None and seen.began and offset > low:
-            seen.left_out.append(LeftOut(low, offset, "jumped", epoch))
+        if low is not None and offset > low:
+            if seen.began:
+                seen.left_out.append(LeftOut(low, offset, "jumped", epoch))
+            else:  # an earlier reset has put it there: the next claim may find that out
+                seen.perhaps_jumped.append((low, offset))
         seen.undecided |= {at for at in seen.failed | seen.given_up if at >= (seen.at or 0)}
         seen.failed -= seen.undecided
         seen.given_up -= seen.undecided
@@ -176,7 +179,8 @@ class Witness:
 
     def takes_offset(self, tp: TopicPartition) -> None:
         """Somebody takes the group's offset out of its node: nobody can say where it is."""
-        self._seen[tp].offset_taken = self._seen[tp].told_anew = True
+        seen = self._seen[tp]
+        seen.offset_taken = seen.offset_was_taken = seen.told_anew = True
 
     def mends_offset(self, tp: TopicPartition) -> None:
         """He puts it back."""
@@ -403,6 +407,10 @@ class Witness:
             truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
             told = set(said([kind])) - seen.undecided
             same = told == set(truth) or (held and set(truth) <= told <= {*truth, *seen.cut_off})
+            # Where the group's offset was taken out of its node, the proof goes by the last commit that a ledger knows.
+            same |= seen.offset_taken or (seen.offset_was_taken and set(truth) <= told)
+            if kind == "jumped":
+                same |= set(truth) == {offset for offset in told if not contains(union(seen.perhaps_jumped), offset)}
             if not (same or unwritten):
                 yield f"{kind} {sorted(told)} by the proof, {truth} in truth"
         again = sorted(offset for offset, times in seen.times.items() if times > 1 and offset < known)

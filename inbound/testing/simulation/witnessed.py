@@ -63,6 +63,8 @@ class Seen:
     noticed: int = 0  # so many of them had happened when a ledger last said so
     unnoticed: bool = False  # it was cut, and nobody had to notice: the proof may say anything
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
+    offset_was_taken: bool = False  # ever
+    perhaps_jumped: list[OffsetRange] = field(default_factory=list)  # by a reset of a group that nobody was a member of
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     unaccountable: list[Unaccountable] = field(default_factory=list)
     claimed: bool = False  # by a consumer of the group
