@@ -85,7 +85,7 @@ class Throttle:
         busy partition may take a quarter of it; when it is crowded, each is held to its share. So stalled partitions never
         keep the others from being read, and all together stay within the bound, with eight partitions as with a thousand.
         """
-        settings = self._parts.config.reader
+        settings = self._parts.settings.now.reader
         if not streams:
             return
         room = (settings.prefetch_bytes - client.held_bytes) // 2

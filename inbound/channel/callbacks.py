@@ -33,7 +33,7 @@ class Callbacks:
         partition.totals.other_call = name, self._parts.clock.now()
         try:
             answer = callback()
-            if self._parts.asynchronous and isawaitable(answer):
+            if self._parts.service.asynchronous and isawaitable(answer):
                 answer = await answer
             return answer
         except GeneratorExit:

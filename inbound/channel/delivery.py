@@ -40,7 +40,7 @@ class Delivery:
         self._failures = failures
         self._callbacks = callbacks
         self._outcomes = outcomes
-        self._asynchronous = parts.asynchronous
+        self._asynchronous = parts.service.asynchronous
 
     def room(self, partition: Partition) -> int | None:
         """Ask the processor how many records it takes now; None: any number. 0 also where that fails, and it rests then."""
@@ -68,7 +68,7 @@ class Delivery:
 
     def cut(self, partition: Partition, room: int | None) -> Cut | None:
         """Take the next batch out of the buffer, of at most `room` records; None: nothing is there."""
-        settings = self._parts.config.reader
+        settings = self._parts.settings.now.reader
         isolated = partition.position.delivered < partition.failure.isolate_until
         max_records = 1 if isolated else settings.max_batch_records
         if room is not None:
@@ -106,7 +106,7 @@ class Delivery:
         certain = parts.zk.certain(partition.fence.session) and parts.pausing.allows()
         if partition.fate is Fate.DROP or not certain:
             partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
-            parts.note(
+            parts.books.note(
                 "withheld", tp, batch.epoch, first=batch.first_offset, next=batch.next_offset, records=len(cut.records)
             )
             self.wait_for_certainty(partition)
@@ -125,8 +125,8 @@ class Delivery:
         began, cpu = parts.clock.now(), time.thread_time()
         totals.batch_since = began
         try:
-            callback, spans = server_of(partition).on_next_batch, parts.tracing.spans
-            response: object = callback(batch) if spans is None else spans.call(parts.consumer, batch, callback)
+            callback, spans = server_of(partition).on_next_batch, parts.service.tracing.spans
+            response: object = callback(batch) if spans is None else spans.call(parts.service.consumer, batch, callback)
             if self._asynchronous and isawaitable(response):
                 response = await response
             outcome = decide(
@@ -148,7 +148,7 @@ class Delivery:
         effort = time.thread_time() - cpu, ended - began
         parts.meters.batch_seconds.observe(effort[1])
         totals.batch_since = None
-        if partition.place is Place.ABANDONED and not parts.stopping.is_set():  # a reset did not wait for it
+        if partition.place is Place.ABANDONED and not parts.service.stopping.is_set():  # a reset did not wait for it
             lost = PartitionLostError(*tp, "given up while its call did not end; its answer counts no more")
             await self._callbacks.guard(partition, "on_exception", lambda: server_of(partition).on_exception(tp, lost))
         position.delivered = batch.next_offset
@@ -166,14 +166,14 @@ class Delivery:
             *partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), partition.position.advanced
         )
         try:
-            parts.ledger.begun(entry)
+            parts.books.ledger.begun(entry)
         except LedgerError as error:
-            parts.ledger_trouble(error, "going on" if parts.degrade else "nothing is handed out")
-            if not parts.degrade:
+            parts.books.trouble(error, "going on" if parts.books.degrade else "nothing is handed out")
+            if not parts.books.degrade:
                 partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
                 parts.schedule.put_back(partition, parts.clock.now() + LEDGER_RETRY)
                 return False
-            parts.unrecorded(partition.tp, batch.epoch)
+            parts.books.unrecorded(partition.tp, batch.epoch)
         else:
-            parts.recorded()
+            parts.books.recorded()
         return True

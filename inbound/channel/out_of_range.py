@@ -109,7 +109,7 @@ class OutOfRange:
         else:
             mark = self._parts.schedule.advance(partition, move.target)
             if mark is not None:
-                self._parts.committer.submit(Pending(self._parts, partition, mark))
+                self._parts.committer.submit(Pending(self._parts.commits, partition, mark))
             self._parts.schedule.settle(partition)
 
     # -- where to read on ----------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class OutOfRange:
         return _Move(start, commit=partition.position.given_start == error.offset)
 
     def _after_cut(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move | None:
-        choice, position = self._parts.config.on_truncation, partition.position
+        choice, position = self._parts.settings.now.on_truncation, partition.position
         committed, given = position.advanced, position.given_start
         if error.cut is not None and committed is not None and committed <= error.cut and given is None:
             target = position.delivered if position.delivered <= error.cut else committed
@@ -165,7 +165,7 @@ class OutOfRange:
         to = f"--to-offset {error.cut}" if known else "--to-earliest"
         tp = partition.tp
         return (
-            f"To read what stands there now: `inbound offsets reset --group {self._parts.config.group} --topic {tp.topic}:"
+            f"To read what stands there now: `inbound offsets reset --group {self._parts.settings.now.group} --topic {tp.topic}:"
             f"{tp.partition} {to} --execute`; or set on_truncation to earliest or latest. Neither needs a restart"
         )
 
@@ -209,7 +209,7 @@ class OutOfRange:
             self._note("revert", partition, from_=partition.position.delivered, to=target, reason="truncation")
 
     def _note(self, kind: str, partition: Partition, **facts: Any) -> None:
-        self._parts.note(kind, partition.tp, partition.fence.epoch, **facts)
+        self._parts.books.note(kind, partition.tp, partition.fence.epoch, **facts)
 
     def _say(self, partition: Partition, offset: int, text: str, level: int = logging.ERROR) -> None:
         self._parts.journal.note(

@@ -72,7 +72,7 @@ class Outcomes:
             parts.schedule.put_back(partition, partition.rest_until or parts.clock.now())
         else:
             partition.quiet.idle_since = parts.clock.now()
-            parts.schedule.await_records(partition, partition.quiet.idle_since + parts.config.idle_time)
+            parts.schedule.await_records(partition, partition.quiet.idle_since + parts.settings.now.idle_time)
 
     def commit(self, partition: Partition, offset: int, batch: Batch | None = None, size: int = 0) -> None:
         """Have what is before `offset` committed; the caller passes the partition on. `size`: of the batch's records, in bytes."""
@@ -85,7 +85,7 @@ class Outcomes:
         mark = parts.schedule.advance(partition, offset)
         if mark is None:
             return
-        pending = Pending(parts, partition, mark)
+        pending = Pending(parts.commits, partition, mark)
         if batch is not None:
             pending.of_batch, server = batch.first_offset, server_of(partition)
             if hears_of_commits(server):  # else its records need not be kept until then
@@ -95,7 +95,7 @@ class Outcomes:
 
     def limit(self, partition: Partition) -> int:
         """Return how many records may be on their way to the commit when the next batch is handed out."""
-        config, advanced, position = self._parts.config, partition.position.advanced, partition.position.delivered
+        config, advanced, position = self._parts.settings.now, partition.position.advanced, partition.position.delivered
         kept = partition.kept_bytes
         if (
             position < partition.failure.isolate_until
@@ -129,13 +129,13 @@ class Outcomes:
         epoch = partition.fence.epoch
         if outcome.skipped is not None:
             low, high = outcome.skipped
-            self._parts.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
+            self._parts.books.note("skip", partition.tp, epoch, from_=low, to=high, reason="processor")
             self._parts.journal.note(
                 "skipped", f"the processor skipped offsets {low} to {high - 1}", partition.tp, offset=low, epoch=epoch
             )
         elif outcome.reverted_from is not None:
             self._parts.meters.reverts.add(reason)
-            self._parts.note(
+            self._parts.books.note(
                 "revert", partition.tp, epoch, from_=outcome.reverted_from, to=outcome.position, reason=reason
             )
             partition.failure.reverted(outcome.position)

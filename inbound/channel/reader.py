@@ -41,7 +41,7 @@ class Reader:
         self._parts = parts
         self._connect = connect
         self._client: LogClient | None = None
-        self.topics = Topics(lambda: parts.config, parts.journal, self._command, on_topics)
+        self.topics = Topics(lambda: parts.settings.now, parts.journal, self._command, on_topics)
         self._lock = threading.Lock()
         self._opening: deque[Partition] = deque()
         self._jumps: deque[Partition] = deque()
@@ -69,7 +69,7 @@ class Reader:
 
     def open(self, partition: Partition) -> None:
         """Begin to read a partition that was just claimed; where the processor is to say from where, it is asked first."""
-        if self._parts.gives_starts and not partition.position.placed:
+        if self._parts.service.gives_starts and not partition.position.placed:
             partition.position.delivered = partition.committed or 0
             self._parts.schedule.start(partition)  # to a worker, and from there to here again
             return
@@ -201,7 +201,7 @@ class Reader:
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
             longest = POLL_WHILE_EXPECTING
-        wait, wake = min(longest, seconds, self._parts.config.reader.idle_wait), self._parts.schedule.read_soon
+        wait, wake = min(longest, seconds, self._parts.settings.now.reader.idle_wait), self._parts.schedule.read_soon
         try:
             polled = self._client.poll(0.0, wake) if idle else self._client.poll(wait)
         except BaseException as error:  # but for the first, a defect: what it had in hand is lost, and passed
@@ -281,7 +281,7 @@ class Reader:
             if partition.position.given_start is not None:
                 partition.position.delivered = partition.position.given_start
             else:
-                latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
+                latest = self._parts.settings.now.auto_offset_reset == "latest" and not partition.added_later
                 partition.position.delivered = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
@@ -302,7 +302,7 @@ class Reader:
             # next owner begin at a later end, and everything between would be lost.
             mark = self._parts.schedule.advance(partition, partition.position.delivered)
             if mark is not None:
-                self._parts.committer.submit(Pending(self._parts, partition, mark, first=True))
+                self._parts.committer.submit(Pending(self._parts.commits, partition, mark, first=True))
         for partition in outside:  # at the end, as the client may raise: it tells of these with the next poll, too
             self._set_outside(partition.tp, Outside(partition.position.delivered))
 
@@ -312,7 +312,9 @@ class Reader:
             "jumped", f"on_claim begins at offset {given}; the group's commit is {committed}", partition.tp,
             offset=given, epoch=partition.fence.epoch,
         )  # fmt: skip
-        self._parts.note("reset", partition.tp, partition.fence.epoch, old=committed, new=given, reason="on_claim")
+        self._parts.books.note(
+            "reset", partition.tp, partition.fence.epoch, old=committed, new=given, reason="on_claim"
+        )
 
     def _read_from_position(self, partitions: list[Partition]) -> None:
         if not partitions:

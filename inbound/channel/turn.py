@@ -36,9 +36,9 @@ class Turns:
         self._outcomes = Outcomes(parts, reader)
         self._delivery = Delivery(parts, reader, failures, self._callbacks, self._outcomes)
         self._out_of_range = OutOfRange(parts, reader, failures)
-        self._asynchronous = parts.asynchronous
-        self._gives_starts = parts.gives_starts
-        self._has_room = parts.has_room
+        self._asynchronous = parts.service.asynchronous
+        self._gives_starts = parts.service.gives_starts
+        self._has_room = parts.service.has_room
 
     async def serve(self, partition: Partition) -> tuple[float, float]:
         """Serve a partition that was taken, for one turn, and pass it on.
@@ -50,7 +50,7 @@ class Turns:
         room: int | None = None
         landed = partition.position.landed_order
         if partition.served_by is None:
-            partition.served_by = parts.processor
+            partition.served_by = parts.service.processor
         if partition.fate is Fate.DROP:
             if not partition.position.settled:  # each commit is refused, or has landed: that is told before
                 parts.schedule.settle(partition)
@@ -66,7 +66,7 @@ class Turns:
                 await self._terminate(partition)
             else:
                 parts.schedule.settle(partition)
-        elif partition.served_by is not parts.processor and not await self._hand_over(partition):
+        elif partition.served_by is not parts.service.processor and not await self._hand_over(partition):
             pass  # it comes back when what the one before wants committed is
         elif partition.unclear is not None:
             if partition.failure.held is None:
@@ -131,7 +131,7 @@ class Turns:
                 parts.schedule.settle(partition)
                 return False
         partition.handing_over = False
-        partition.served_by = parts.processor
+        partition.served_by = parts.service.processor
         self._begin_anew(partition)
         return True
 
@@ -145,7 +145,7 @@ class Turns:
         partition.position.take_deferred()
         self._parts.schedule.void_handle(partition)  # what the one before finishes from now on is read again
         if partition.committed is not None and partition.position.delivered != partition.committed:
-            self._parts.note(
+            self._parts.books.note(
                 "revert", partition.tp, partition.fence.epoch, from_=partition.position.delivered, to=partition.committed,
                 reason="successor",
             )  # fmt: skip
@@ -218,7 +218,7 @@ class Turns:
         if partition.quiet.idle_told or not self._has_begun(partition):
             parts.schedule.await_records(partition, NEVER)
             return
-        due = partition.quiet.idle_since + parts.config.idle_time
+        due = partition.quiet.idle_since + parts.settings.now.idle_time
         if now < due:
             parts.schedule.await_records(partition, due)
             return
@@ -275,7 +275,7 @@ class Turns:
         await self._callbacks.guard(
             partition, "on_exception", lambda: server_of(partition).on_exception(partition.tp, error)
         )
-        parts.note("lost", partition.tp, partition.fence.epoch)
+        parts.books.note("lost", partition.tp, partition.fence.epoch)
         parts.schedule.leave(partition)
         parts.evaluate()
 

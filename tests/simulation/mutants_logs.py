@@ -100,7 +100,7 @@ class _Forgets:
 
     def submit(self, pending: Pending) -> None:
         self._plant.bite()
-        pending.parts.schedule.landed(pending.partition, pending.mark, ())
+        pending.channel.schedule.landed(pending.partition, pending.mark, ())
 
 
 def _cut_read_on_once_the_log_has_grown(plant: Plant) -> None:
