@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from inbound.channel.books import Books
 from inbound.channel.commit import ChannelCommits, Pending
 from inbound.channel.committer import Committer
-from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
+from inbound.channel.composition import reader_of, turns_of
+from inbound.channel.failure_policy import DeadLetters, describe
 from inbound.channel.partition import Handle, Partition, Place
 from inbound.channel.partition_status import partition_status
 from inbound.channel.parts import Parts
-from inbound.channel.reader import Reader
 from inbound.channel.schedule import Schedule
 from inbound.channel.service import Service
 from inbound.channel.settings import Settings
@@ -129,17 +129,11 @@ class InboundKafkaChannel:
             ),
             evaluate=self._evaluate,
         )  # fmt: skip
-        self.reader = Reader(self.parts, outside.connect, self._evaluate)
-        failures = FailurePolicy(
-            settings=self.parts.settings, clock=clock, service=self.parts.service, books=books, journal=journal,
-            dead_letters=outside.dead_letters,
-        )  # fmt: skip
-        self._turns = turns = Turns(self.parts, self.reader, failures)
-        self._event_loop = _async_worker(self.parts, turns, loop) if loop is not None else None
+        self.reader = reader_of(self.parts, outside.connect, self._evaluate)
+        self._turns = turns_of(self.parts, self.reader, outside.dead_letters)
+        self._event_loop = _async_worker(clock, schedule, self._turns, loop) if loop is not None else None
         self.workers: list[Worker | AsyncWorker] = (
-            [self._event_loop]
-            if self._event_loop
-            else [Worker(self.parts, self.reader, turns) for _ in range(config.workers + 1)]
+            [self._event_loop] if self._event_loop else [self._make_worker() for _ in range(config.workers + 1)]
         )
         #: Polls, where the workers do not: an event loop must not wait for a client.
         self._helper: list[Driver] = []
@@ -167,6 +161,9 @@ class InboundKafkaChannel:
         #: Set when it leaves its group although the process goes on.
         self.removed = False
         self._opened = False
+
+    def _make_worker(self) -> Worker:
+        return Worker(schedule=self.parts.schedule, reader=self.reader, turns=self._turns)
 
     def read_apart(self, wake: Callable[[], None]) -> None:
         """Have somebody else step `reader`, who is woken by that; no worker polls. Before the parts' first step."""
@@ -288,7 +285,7 @@ class InboundKafkaChannel:
         for driver in [d for d in self.drivers if not d.stopping][count:]:
             driver.stop()
         for _ in range(count - at_work):
-            worker = Worker(self.parts, self.reader, self._turns)
+            worker = self._make_worker()
             driver = Driver(f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock)
             self._worker_number += 1
             self.workers = [*self.workers, worker]
@@ -412,7 +409,7 @@ class InboundKafkaChannel:
         """Return a snapshot. Any thread."""
         parts, membership = self.parts, self.membership
         held = sorted(parts.schedule.held(), key=lambda p: p.tp)
-        totals = dict(parts.totals)
+        totals = dict(parts.consumed)
         return ChannelStatus(
             name=self.name,
             group=parts.settings.now.group,
@@ -487,7 +484,7 @@ def _loop_wakeup(new_loop: Callable[[], asyncio.AbstractEventLoop] | None) -> Lo
     return LoopWakeup((new_loop or new_event_loop)())
 
 
-def _async_worker(parts: Parts, turns: Turns, loop: LoopWakeup) -> AsyncWorker:
+def _async_worker(clock: Clock, schedule: Schedule, turns: Turns, loop: LoopWakeup) -> AsyncWorker:
     from inbound.channel.async_worker import AsyncWorker
 
-    return AsyncWorker(parts, turns, loop)
+    return AsyncWorker(clock=clock, schedule=schedule, turns=turns, wakeup=loop)

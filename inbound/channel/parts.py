@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from inbound.channel.books import Books
 from inbound.channel.commit import ChannelCommits
 from inbound.channel.committer import Committer
+from inbound.channel.delivery import Consumed
 from inbound.channel.partition import Partition
 from inbound.channel.schedule import Schedule
 from inbound.channel.service import Service
@@ -22,14 +23,6 @@ from inbound.meters import Meters
 from inbound.mirroring import Mirror
 from inbound.pausing import Pausing
 from inbound.topic_partition import TopicPartition
-
-
-@dataclass(slots=True)
-class Consumed:
-    """What one partition amounted to in this process, over all the times that it was held."""
-
-    records: int = 0
-    batches: int = 0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -54,7 +47,8 @@ class Parts:
     commits: ChannelCommits
     #: Ask the controller to look at this channel's partitions again.
     evaluate: Callable[[], None]
-    totals: dict[TopicPartition, Consumed] = field(default_factory=dict)
+    #: What each partition that was ever held amounted to.
+    consumed: dict[TopicPartition, Consumed] = field(default_factory=dict)
 
     def adopt(self, partition: Partition) -> None:
         """Take in a partition that was just claimed.
