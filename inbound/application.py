@@ -227,7 +227,7 @@ class Application:
         self._watching.stop()
         self._changes.stop()
         for channel in self.channels:
-            channel.parts.stopping.set()
+            channel.parts.service.stopping.set()
         self._changes.join(5.0)
         self._intake.stop(DRAIN, at_once=at_once)
         if self.coordination.alive:

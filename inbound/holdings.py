@@ -56,7 +56,7 @@ class Holdings:
         self._tasks = tasks
         self._reader = reader
         self._dead_sessions = dead_sessions
-        self.ownership = Ownership(parts.zk, parts.config.group, parts.consumer_id)
+        self.ownership = Ownership(parts.zk, parts.settings.now.group, parts.consumer_id)
         #: Set when the group is being left: nothing is claimed any more.
         self.leaving = False
         #: Why partitions are being claimed, and given up, for the journal.
@@ -309,21 +309,21 @@ class Holdings:
                 f"(id {claim.topic_id}, before {claim.former}; the commit was {claim.old})", tp,
                 offset=0, epoch=claim.fence.epoch, level=logging.WARNING, old=claim.old,
             )  # fmt: skip
-            parts.note(
+            parts.books.note(
                 "reset", tp, claim.fence.epoch, old=claim.old, new=0, reason="topic created anew",
                 topic_id=claim.topic_id, former=claim.former,
             )  # fmt: skip
         if claim.reset is not None:
             self._tell_reset(partition, claim.reset)
         which = {"topic_id": claim.topic_id} if claim.topic_id is not None else {}
-        degrades = {"on_failure": "degrade"} if parts.degrade else {}
-        parts.note(
+        degrades = {"on_failure": "degrade"} if parts.books.degrade else {}
+        parts.books.note(
             "claimed",
             tp,
             claim.fence.epoch,
             position=claim.offset,
             session=claim.fence.session,
-            window=parts.config.max_uncommitted_records,
+            window=parts.settings.now.max_uncommitted_records,
             **which,
             **degrades,
         )
@@ -348,7 +348,7 @@ class Holdings:
             "reset", f"reset {name} has moved the group's offset from {before} to {reset.new}", tp,
             offset=reset.new, epoch=epoch, old=reset.old, command=reset.command,
         )  # fmt: skip
-        parts.note(
+        parts.books.note(
             "reset",
             tp,
             epoch,
@@ -360,7 +360,7 @@ class Holdings:
         )
 
         def on_reset() -> object:
-            return (partition.served_by or parts.processor).on_reset(tp, reset.old, reset.new)
+            return (partition.served_by or parts.service.processor).on_reset(tp, reset.old, reset.new)
 
         partition.callbacks.append(on_reset)
 
@@ -408,7 +408,7 @@ class Holdings:
                 "released", f"released, {self.why_released(partition.tp)}; the commit is {partition.committed}", partition.tp,
                 offset=partition.committed, epoch=partition.fence.epoch,
             )  # fmt: skip
-            self._parts.note("released", partition.tp, partition.fence.epoch)
+            self._parts.books.note("released", partition.tp, partition.fence.epoch)
         if partition.place is not Place.ABANDONED:  # else it is gone when its callback has ended
             self._parts.schedule.leave(partition)
         self._parts.evaluate()

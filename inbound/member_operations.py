@@ -42,7 +42,7 @@ class MemberOperations:
         members = sorted(m.consumer_id for m in found.membership.members)
         message = f"{channel}: {text} (member {mine})"
         return Done(
-            channel, found.parts.config.group, operation.verb.value, mine, changed, message, members,
+            channel, found.parts.settings.now.group, operation.verb.value, mine, changed, message, members,
             sorted({pause.holder for pause in found.parts.pausing.pauses}),
         )  # fmt: skip
 
@@ -71,7 +71,7 @@ class MemberOperations:
         )
 
     def _rate(self, channel: InboundKafkaChannel, operation: Operation) -> tuple[bool, str]:
-        processor, rate = channel.parts.processor, operation.per_second
+        processor, rate = channel.parts.service.processor, operation.per_second
         if not paces(type(processor)):
             raise BadOperationError(
                 f"channel {channel.name}: a {type(processor).__name__} has no read rate that could be set; "

@@ -164,7 +164,7 @@ class GroupMembership:
         for partition in self._parts.schedule.held():
 
             def on_exception(partition: Partition = partition) -> object:
-                return (partition.served_by or self._parts.processor).on_exception(partition.tp, error)
+                return (partition.served_by or self._parts.service.processor).on_exception(partition.tp, error)
 
             partition.callbacks.append(on_exception)
         self._parts.schedule.hurry_all()
@@ -238,7 +238,7 @@ class GroupMembership:
         await self.resets.look(topics)
         closed = self.resets.closed
         said = self.report.said()
-        reads = tuple(sorted({*topics, *(self._parts.config.topics or ())}))
+        reads = tuple(sorted({*topics, *(self._parts.settings.now.topics or ())}))
         try:
             await self.membership.publish(reads, said.as_dict() if said is not None else None)
         except IdNodeTooLargeError as error:

@@ -10,19 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from inbound.channel.partition import Fate, Partition, Place
-from inbound.config import OffsetsConfig
+from inbound.channel.schedule import Schedule
+from inbound.clock import Clock
+from inbound.config import ChannelConfig, OffsetsConfig
+from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.driver import Driver, Wakeup
 from inbound.errors import BrokerUnavailableError
 from inbound.instruments import Kinds
+from inbound.journal import Journal
 from inbound.kafka.mirror_base import FAILURES, Asked, Connect, Kind, MirrorClient, MirrorStatus, Refusal
 from inbound.kafka.mirror_plan import ANSWER_WAIT, RELEASED_KEPT, Held, MirrorPlan
 from inbound.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from inbound.channel.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +45,24 @@ class _Target:
 class Mirror:
     """The mirroring part of one channel: see `inbound.driver.Part`. It is there, and does nothing, where none is wanted."""
 
-    def __init__(self, parts: Parts, connect: Connect | None) -> None:
-        """Connects to nothing yet. Without `connect` there is nothing to mirror to."""
-        self._parts = parts
+    def __init__(
+        self,
+        config: ChannelConfig,
+        *,
+        name: str,
+        clock: Clock,
+        zk: ZooKeeper,
+        schedule: Schedule,
+        journal: Journal,
+        connect: Connect | None,
+    ) -> None:
+        """Connects to nothing yet. Without `connect` there is nothing to mirror to. `name` is the channel's."""
+        self._name = name
+        self._group = config.group
+        self._clock = clock
+        self._zk = zk
+        self._schedule = schedule
+        self._journal = journal
         self._connect = connect
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
@@ -64,7 +79,7 @@ class Mirror:
         self._success_at: float | None = None
         #: Its thread; none where there has been nothing to mirror to, and where somebody else steps it.
         self.drivers: tuple[Driver, ...] = ()
-        self.configure(parts.config.offsets)
+        self.configure(config.offsets)
 
     # -- what lands: by the committer and the controller -------------------------------------------------------------------
 
@@ -82,7 +97,7 @@ class Mirror:
         with self._lock:
             if self._target is None:
                 return
-            self._target.plan.claimed(self._parts.clock.now())
+            self._target.plan.claimed(self._clock.now())
             if offset is not None:
                 self._note(self._target, partition, offset)
         self.wakeup.set()
@@ -94,7 +109,7 @@ class Mirror:
                 self._target.plan.forget(partition.tp)
 
     def _note(self, target: _Target, partition: Partition, offset: int) -> bool:
-        now = self._parts.clock.now()
+        now = self._clock.now()
         self._noted[partition.tp] = partition, now
         return target.plan.note(partition.tp, offset, now)
 
@@ -102,14 +117,14 @@ class Mirror:
 
     def configure(self, config: OffsetsConfig) -> None:
         """Mirror to another group from now on, or to none; what is held goes to a new one at once."""
-        group = config.kafka_group(self._parts.config.group)
+        group = config.kafka_group(self._group)
         with self._lock:
             before = self._target
             if group == (before.group if before is not None else None):
                 return
             self._target = None
             if group is not None and self._connect is not None:
-                self._target = _Target(group, self._connect, MirrorPlan(self._parts.clock.now()))
+                self._target = _Target(group, self._connect, MirrorPlan(self._clock.now()))
         self.wakeup.set()
 
     def reconnect(self, connect: Connect) -> None:
@@ -117,21 +132,21 @@ class Mirror:
         with self._lock:
             self._connect = connect
             if self._target is not None:
-                self._target.plan.try_again(self._parts.clock.now())
+                self._target.plan.try_again(self._clock.now())
                 self._target = _Target(self._target.group, connect, self._target.plan)
         self.wakeup.set()
 
     def start(self) -> None:
         """Start the thread, if there is something to mirror to and it does not run."""
         if self._target is not None and not self.drivers:
-            driver = Driver(f"{self._parts.name}-mirror", self, self.wakeup, self._parts.clock)
+            driver = Driver(f"{self._name}-mirror", self, self.wakeup, self._clock)
             driver.start()
             self.drivers = (driver,)
 
     def finish(self) -> None:
         """Send what has landed by now without collecting, for at most `LAST` seconds from the first call on. Never waits."""
         if self._finish_by is None:
-            self._finish_by = self._parts.clock.now() + LAST
+            self._finish_by = self._clock.now() + LAST
         self.wakeup.set()
 
     @property
@@ -143,7 +158,7 @@ class Mirror:
         """Finish, and end the thread and the client. Waits for what is left of `LAST` seconds at most."""
         self.finish()
         for driver in self.drivers:
-            left = max(0.0, (self._finish_by or 0.0) - self._parts.clock.now())
+            left = max(0.0, (self._finish_by or 0.0) - self._clock.now())
             self._finished.wait(left)
             driver.stop()
             driver.thread.join(0.2)
@@ -151,7 +166,7 @@ class Mirror:
             self._drop_client()  # else it waits for a broker, within its limits, and then ends
         target = self._target
         if target is not None and (waiting := target.plan.waiting):
-            self._parts.journal.note(
+            self._journal.note(
                 "mirror-behind", f"the last commits of {waiting} partitions are not in Kafka group {target.group}; ZooKeeper has "
                 "them, and whoever claims the partitions sends them", group=target.group, partitions=waiting,
             )  # fmt: skip
@@ -160,7 +175,7 @@ class Mirror:
 
     def run_once(self) -> float | None:
         """Take in an answer, and send what is due. May wait for a broker while it connects."""
-        now = self._parts.clock.now()
+        now = self._clock.now()
         if self._asked is not None and not self._take(now):
             return self._answer_by()
         target = self._target
@@ -173,7 +188,7 @@ class Mirror:
         due = self._send(target, now)
         if self._asked is not None:
             return self._answer_by()
-        if self._finish_by is not None and (due > self._parts.clock.now() or now >= self._finish_by):
+        if self._finish_by is not None and (due > self._clock.now() or now >= self._finish_by):
             self._finished.set()
             self._drop_client()
             return None
@@ -200,17 +215,17 @@ class Mirror:
         try:
             if self._client is None:
                 self._client = target, target.connect(target.group)
-            if self._finish_by is not None and self._parts.clock.now() >= self._finish_by:
+            if self._finish_by is not None and self._clock.now() >= self._finish_by:
                 self._drop_client()  # connecting took so long that nobody waits any more
                 return now
             asked = self._client[1].send(offsets, self.wakeup.set)
         except BrokerUnavailableError as error:
             self._failed(target, Refusal(Kind.UNREACHABLE, str(error)))
         except Exception as error:  # whatever a client raises, it must not be tried again a second later for ever
-            log.debug("channel %s: where the mirror failed", self._parts.name, exc_info=True)
+            log.debug("channel %s: where the mirror failed", self._name, exc_info=True)
             self._failed(target, Refusal(Kind.OTHER, f"{type(error).__name__}: {error}"))
         else:
-            now = self._parts.clock.now()  # connecting took time
+            now = self._clock.now()  # connecting took time
             self._asked = target, asked, now + ANSWER_WAIT
             self._take(now)
         with self._lock:
@@ -239,7 +254,7 @@ class Mirror:
 
     def _failed(self, target: _Target, refusal: Refusal) -> None:
         with self._lock:
-            target.plan.failed(refusal, self._parts.clock.now())
+            target.plan.failed(refusal, self._clock.now())
         self._count(refusal.kind)
         self._tell(target)
 
@@ -250,16 +265,15 @@ class Mirror:
 
     def _held(self) -> Held:
         """Return what may be sent: what another may have claimed by now is not, for its offset may be a newer one."""
-        parts = self._parts
         commits, doubtful = {}, set()
         certain: dict[int, bool] = {}
-        for partition in parts.schedule.held():
+        for partition in self._schedule.held():
             session = partition.fence.session
             if partition.fate is Fate.DROP:
                 doubtful.add(partition.tp)
                 continue
             if session not in certain:
-                certain[session] = parts.zk.certain(session)
+                certain[session] = self._zk.certain(session)
             if not certain[session]:
                 doubtful.add(partition.tp)
             elif partition.committed is not None:
@@ -268,7 +282,7 @@ class Mirror:
 
     def _lost(self) -> set[TopicPartition]:
         """Return what is not held any more and was not released, of that of which an offset may still wait."""
-        oldest = self._parts.clock.now() - RELEASED_KEPT
+        oldest = self._clock.now() - RELEASED_KEPT
         with self._lock:
             self._noted = {
                 tp: (partition, at)
@@ -279,7 +293,7 @@ class Mirror:
 
     def _tell(self, target: _Target) -> None:
         """Say what is wrong, once, and when it is over."""
-        problem, note, group = target.plan.problem, self._parts.journal.note, target.group
+        problem, note, group = target.plan.problem, self._journal.note, target.group
         kind = problem.kind if problem is not None else None
         if kind is target.plan.told or (kind is Kind.COORDINATOR and target.plan.failures < PASSING):
             return
@@ -322,7 +336,7 @@ class Mirror:
             waiting=waiting,
             offsets_total=self._offsets,
             failures=self._failures.counts(),
-            last_success_age=None if success is None else max(0.0, self._parts.clock.now() - success),
+            last_success_age=None if success is None else max(0.0, self._clock.now() - success),
         )
 
 

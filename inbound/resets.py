@@ -150,7 +150,7 @@ class Resets:
     async def _abandon_late(self, partition: Partition) -> None:
         """Abandon a partition that has not drained in time, and take its owner node down all the same."""
         try:
-            await self._tasks.sleep(self._parts.config.shutdown_timeout)
+            await self._tasks.sleep(self._parts.settings.now.shutdown_timeout)
             while self._must_go(partition):
                 connection = self._parts.zk.connection
                 if connection is not None and connection.session.id == partition.fence.session:
@@ -181,7 +181,7 @@ class Resets:
                     epoch=partition.fence.epoch, level=logging.ERROR,
                 )  # fmt: skip
                 await self._tasks.sleep(AFTER_ERROR)
-        self._parts.note("released", partition.tp, partition.fence.epoch, abandoned=True)
+        self._parts.books.note("released", partition.tp, partition.fence.epoch, abandoned=True)
         self._parts.evaluate()
 
     # -- for people --------------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class RunningChannels:
         channel.parts.journal.note("reconfigured", f"goes on with other settings ({keys}), and keeps its partitions")
 
     def _give_options(self, channel: InboundKafkaChannel, planned: PlannedChannel) -> None:
-        processor, ref = channel.parts.processor, planned.subscriber
+        processor, ref = channel.parts.service.processor, planned.subscriber
         try:
             if isinstance(processor, Reconfigurable):
                 processor.reconfigure(planned.options, ref.generation if ref is not None else None)
@@ -189,7 +189,7 @@ class RunningChannels:
         running = self._running[name]
         channel = running.channel
         channel.removed = True
-        channel.parts.stopping.set()
+        channel.parts.service.stopping.set()
         running.overdue = self._clock.now() + running.planned.config.shutdown_timeout
         tasks = self._tasks if running.coordination is None else running.coordination.tasks
         running.leaving = tasks.spawn(self._leave(running), f"leaving of {name}")
@@ -282,7 +282,7 @@ def open_processor(channel: InboundKafkaChannel) -> None:
         channel.open()
     except Exception as error:
         log.debug("channel %s: where open failed", channel.name, exc_info=True)
-        raise ConfigError(_not_opened(channel, type(channel.parts.processor), error)) from None
+        raise ConfigError(_not_opened(channel, type(channel.parts.service.processor), error)) from None
 
 
 def _not_opened(channel: InboundKafkaChannel, processor: type[BatchEventProcessor], error: Exception) -> str:

@@ -183,7 +183,7 @@ class Sections:
         else:
             self._change_ledgers(owner.config.model_copy(update={"ledger": config.ledger}))
         for channel in owner.running.channels:
-            channel.parts.degrade = config.ledger.on_failure == "degrade"
+            channel.parts.books.degrade = config.ledger.on_failure == "degrade"
 
     def _change_ledgers(self, config: Config) -> None:
         ledgers = self._owner.make_ledgers(config)

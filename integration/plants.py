@@ -110,8 +110,8 @@ class FullDisk:
 
 
 def _ledger(stage: Stage, name: str) -> Tell:
-    parts: Any = stage.running(name).parts
-    parts.ledger = FullDisk(parts.ledger)
+    books: Any = stage.running(name).parts.books
+    books.ledger = FullDisk(books.ledger)
     stage.publish(name)
     return stage.cause(name)
 

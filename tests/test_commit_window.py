@@ -333,13 +333,13 @@ def test_of_two_commits_that_come_in_the_wrong_order_the_newer_one_counts() -> N
     stage.work()
     older = partition.position.advance(7)
     newer = partition.position.advance(MANY)
-    parts.committer.submit(Pending(parts, partition, newer))
-    parts.committer.submit(Pending(parts, partition, older))
+    parts.committer.submit(Pending(parts.commits, partition, newer))
+    parts.committer.submit(Pending(parts.commits, partition, older))
     stage.world.run(1)
     late = partition.position.advance(MANY)
-    parts.committer.submit(Pending(parts, partition, late))
+    parts.committer.submit(Pending(parts.commits, partition, late))
     stage.world.run(1)
-    parts.committer.submit(Pending(parts, partition, older))
+    parts.committer.submit(Pending(parts.commits, partition, older))
     stage.world.run(1)
     assert stage.world.commits() == {0: MANY}
 
@@ -352,10 +352,10 @@ def test_a_commit_that_comes_while_a_newer_one_is_in_flight_is_not_sent_after_it
     stage.world.run(1)
     older = partition.position.advance(7)
     newer = partition.position.advance(MANY)
-    parts.committer.submit(Pending(parts, partition, newer))
+    parts.committer.submit(Pending(parts.commits, partition, newer))
     parts.committer.run_once()
     in_flight = parts.committer._call is not None
-    parts.committer.submit(Pending(parts, partition, older))
+    parts.committer.submit(Pending(parts.commits, partition, older))
     stage.world.run(1)
     assert (in_flight, stage.world.commits(), partition.position.settled) == (True, {0: MANY}, True)
 
@@ -369,12 +369,12 @@ def test_a_commit_that_comes_late_does_not_make_a_newer_one_forget_that_it_went_
     stage.world.run(1)
     older = partition.position.advance(7)
     newer = partition.position.advance(MANY)
-    committer.submit(Pending(parts, partition, newer))
+    committer.submit(Pending(parts.commits, partition, newer))
     committer.run_once()
     assert committer._call is not None
     committer._call.fail(ZkAmbiguousError("the connection was lost"))
     committer.run_once()
-    committer.submit(Pending(parts, partition, older))
+    committer.submit(Pending(parts.commits, partition, older))
     waits = committer._queue[partition]
     assert (waits.offset, waits.unanswered, waits.unread) == (MANY, MANY, True)
 
@@ -386,7 +386,7 @@ def test_a_closed_channel_has_nothing_more_sent() -> None:
     stage.consumer.channel.close()
     parts = stage.consumer.channel.parts
     parts.committer.run_once()
-    assert (parts.committer.waiting(parts), stage.settled()[1:]) == (0, [])
+    assert (parts.committer.waiting(parts.commits), stage.settled()[1:]) == (0, [])
 
 
 def test_a_closed_channel_has_nothing_sent_again_that_was_in_flight() -> None:
@@ -400,7 +400,7 @@ def test_a_closed_channel_has_nothing_sent_again_that_was_in_flight() -> None:
     channel.close()
     call.fail(ZkAmbiguousError("the connection was lost"))
     committer.run_once()
-    assert committer.waiting(channel.parts) == 0
+    assert committer.waiting(channel.parts.commits) == 0
 
 
 def test_a_callback_that_is_set_on_the_processor_itself_is_told_of_commits() -> None:
@@ -433,7 +433,7 @@ def test_a_round_sends_each_partition_once_however_fast_new_commits_come(monkeyp
     for offset in range(1, 5):
         for partition in partitions:
             partition.position.delivered = offset
-            committer.submit(Pending(parts, partition, partition.position.advance(offset)))
+            committer.submit(Pending(parts.commits, partition, partition.position.advance(offset)))
         due = committer.run_once()
         world.ensemble.deliver_all()
     assert parts.commits.transactions - sent_before == 2

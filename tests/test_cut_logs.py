@@ -262,7 +262,7 @@ def test_a_hold_ends_when_the_configuration_says_what_to_do(world: World, choice
     cut(world, 4, grown=10)
     world.run(3)
     channel = world.consumers["a"].channel
-    channel.parts.config = channel.parts.config.model_copy(update={"on_truncation": choice})
+    channel.parts.settings.now = channel.parts.settings.now.model_copy(update={"on_truncation": choice})
     channel.try_again()
     world.run(3)
     publish(world, 1)

@@ -224,7 +224,7 @@ def test_what_is_held_is_tried_again_when_asked_for(world: World) -> None:
     publish(world, 1)
     consumer = world.join("a", Closing(answer=answer), on_error={"max_attempts": 1})
     world.run(4)
-    config = consumer.channel.parts.config
+    config = consumer.channel.parts.settings.now
     answers.append(lambda batch: BatchResponse.advance())
     consumer.channel.configure(config.model_copy(update={"on_error": OnErrorConfig(max_attempts=9)}))
     consumer.channel.try_again()

@@ -224,7 +224,7 @@ def test_a_mirror_is_turned_on_and_off_while_the_channel_runs() -> None:
 
     seen = []
     for offsets in (OffsetsConfig(mirror="kafka", group="other"), OffsetsConfig(), OffsetsConfig(mirror="kafka")):
-        channel.configure(channel.parts.config.model_copy(update={"offsets": offsets}))
+        channel.configure(channel.parts.settings.now.model_copy(update={"offsets": offsets}))
         world.kafka.publish("orders", 0, [b"x"])
         world.run(3)
         seen.append({group: of[TopicPartition("orders", 0)] for group, of in sorted(world.groups.offsets.items())})
@@ -297,8 +297,10 @@ def test_a_broker_that_is_connected_to_for_ever_holds_up_neither_commits_nor_the
         return world.groups.connect(group)
 
     before = world.groups.open_clients
-    parts.clock = SystemClock()
-    mirror = Mirror(parts, connect)
+    mirror = Mirror(
+        parts.settings.now, name=parts.name, clock=SystemClock(), zk=parts.zk, schedule=parts.schedule,
+        journal=parts.journal, connect=connect,
+    )  # fmt: skip
     mirror.start()
     (partition,) = parts.schedule.held()
     mirror.landed(partition, 5)

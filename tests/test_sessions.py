@@ -240,7 +240,7 @@ def test_a_stop_during_an_outage_commits_what_was_processed_once_zookeeper_is_ba
     a = world.consumers["a"]
     recording(world, "a").on_batch = lambda batch: world.ensemble.cut_off("a")
     world.run(1)
-    a.channel.parts.stopping.set()
+    a.channel.parts.service.stopping.set()
     a.controller.close()
     left = a.tasks.spawn(a.channel.membership.leave_group(), "leave")
     world.run(12)

@@ -37,7 +37,7 @@ DISPLAY = {
     "inbound.ledger.kafka": "the same in the records of a topic",
     "inbound.ledger.housekeeping": "the age of files, whose times are the file system's: for how long they are kept",
     "inbound.ledger.shipping": "the same at a URI",
-    "inbound.channel.parts": "between when the ledger could not be written; where that lies in a run, its numbers say",
+    "inbound.channel.kafka_channel": "between when the ledger could not be written; where that lies in a run, its numbers say",
     "inbound.controller.reset_offset.commands": "when a reset was cancelled, as its status shows it",
     "inbound.controller.reset_offset.reconciler": "the times of a reset's conditions",
     "inbound.controller.reset_offset.controller": "how old finished resets are, which are kept for a week",

@@ -15,8 +15,9 @@ from typing import Any
 
 from inbound.channel.leader import Lead
 from inbound.channel.partition import Partition, Place
-from inbound.channel.parts import Parts
+from inbound.channel.schedule import Schedule
 from inbound.channel.turn import Turns
+from inbound.clock import Clock
 from inbound.driver import Wakeup
 
 #: No longer than this, in seconds, passes without a look around.
@@ -59,8 +60,16 @@ class AsyncWorker:
     #: Callbacks share its thread: one that does not let go of it holds up all of them, and counts as stuck.
     in_callback = False
 
-    def __init__(self, parts: Parts, turns: Turns, wakeup: LoopWakeup) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        schedule: Schedule,
+        turns: Turns,
+        wakeup: LoopWakeup,
+    ) -> None:
+        self._clock = clock
+        self._schedule = schedule
         self._turns = turns
         self._wakeup = wakeup
         self._loop = wakeup.loop
@@ -71,7 +80,7 @@ class AsyncWorker:
         """Begin a turn for each due partition, and run the loop until there is something new for us to do."""
         self._wakeup.heard()
         due = self._begin_turns()
-        clock = self._parts.clock
+        clock = self._clock
         self._run_loop(max(0.0, min(due - clock.now(), LONGEST_WAIT)))
         if self._defects:
             raise self._defects.pop(0)
@@ -79,7 +88,7 @@ class AsyncWorker:
 
     def _begin_turns(self) -> float:
         while True:
-            partition = self._parts.schedule.take(self)
+            partition = self._schedule.take(self)
             if not isinstance(partition, Partition):
                 assert not isinstance(partition, Lead)  # another thread polls
                 return partition
@@ -98,7 +107,7 @@ class AsyncWorker:
                 self._loop.stop()
         finally:
             del self._under_way[partition]
-            self._parts.schedule.end_turn(self)  # CPU time of one turn among many cannot be told
+            self._schedule.end_turn(self)  # CPU time of one turn among many cannot be told
 
     def _run_loop(self, seconds: float) -> None:
         timer = self._loop.call_later(seconds, self._loop.stop)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from inbound.channel.partition import Partition
-from inbound.channel.parts import Parts
+from inbound.channel.schedule import Schedule
+from inbound.channel.settings import Settings
 from inbound.errors import UnreadableBatchError
 from inbound.journal import Journal
 from inbound.kafka.base import LogClient
@@ -63,8 +64,14 @@ class Stream:
 class Throttle:
     """Pauses what has enough read ahead, resumes what ran low. For the one thread that uses the client."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        schedule: Schedule,
+    ) -> None:
+        self._settings = settings
+        self._schedule = schedule
         self._fetch_bytes = 0
         self.buffered = 0  # bytes that all buffers take in memory, as of the last turn
 
@@ -85,7 +92,7 @@ class Throttle:
         busy partition may take a quarter of it; when it is crowded, each is held to its share. So stalled partitions never
         keep the others from being read, and all together stay within the bound, with eight partitions as with a thousand.
         """
-        settings = self._parts.config.reader
+        settings = self._settings.now.reader
         if not streams:
             return
         room = (settings.prefetch_bytes - client.held_bytes) // 2
@@ -102,8 +109,8 @@ class Throttle:
         # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
         # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
         # cannot hand out must not keep a partition from being read.
-        full = self._parts.schedule.full and self.buffered >= 2 * room
-        channel_paused = self._parts.schedule.paused or full
+        full = self._schedule.full and self.buffered >= 2 * room
+        channel_paused = self._schedule.paused or full
         for tp, stream in streams.items():
             size, held = stream.partition.buffer.size, channel_paused or stream.partition.failure.held is not None
             if not stream.paused and (size >= limit or held):

@@ -9,8 +9,11 @@ from inspect import isawaitable
 from inbound.channel.answer import Outcome, decide
 from inbound.channel.failure_policy import describe
 from inbound.channel.partition import Partition
-from inbound.channel.parts import Parts
+from inbound.channel.service import Service
+from inbound.clock import Clock
 from inbound.errors import BadResponseError
+from inbound.journal import Journal
+from inbound.meters import Meters
 
 log = logging.getLogger(__name__)
 
@@ -18,8 +21,18 @@ log = logging.getLogger(__name__)
 class Callbacks:
     """Runs a processor's callbacks, other than on_next_batch, for partitions that are running. By whoever has them."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        journal: Journal,
+        meters: Meters,
+        service: Service,
+    ) -> None:
+        self._clock = clock
+        self._journal = journal
+        self._meters = meters
+        self._service = service
 
     async def run_waiting(self, partition: Partition) -> None:
         """Run those that wait for the partition to be in somebody's hands."""
@@ -30,10 +43,10 @@ class Callbacks:
 
     async def guard(self, partition: Partition, name: str, callback: Callable[[], object]) -> object:
         """Run a callback whose failure changes nothing but must be seen. Returns its answer, None if it failed."""
-        partition.totals.other_call = name, self._parts.clock.now()
+        partition.totals.other_call = name, self._clock.now()
         try:
             answer = callback()
-            if self._parts.asynchronous and isawaitable(answer):
+            if self._service.asynchronous and isawaitable(answer):
                 answer = await answer
             return answer
         except GeneratorExit:
@@ -61,9 +74,9 @@ class Callbacks:
             return None
 
     def _failed(self, partition: Partition, name: str, error: BaseException) -> None:
-        self._parts.meters.failed(error)
+        self._meters.failed(error)
         partition.failure.last_error = describe(error)
-        self._parts.journal.note(
+        self._journal.note(
             "callback-failed", f"{name} failed: {partition.failure.last_error}; the partition goes on", partition.tp,
             offset=partition.position.delivered, epoch=partition.fence.epoch, level=logging.ERROR,
         )  # fmt: skip

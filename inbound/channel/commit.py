@@ -1,23 +1,47 @@
-"""One commit on its way, and what a channel's commits have come to."""
+"""One commit on its way, and a channel as the committer knows it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from inbound.channel.books import Books
 from inbound.channel.partition import Partition
-from inbound.channel.parts import Parts
+from inbound.channel.schedule import Schedule
 from inbound.channel.window import Mark
 from inbound.coordinators.nodes import encode_offset
+from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.zookeeper import Check, Create, Node, Op, SetData
+from inbound.journal import Journal
+from inbound.meters import Meters
+from inbound.mirroring import Mirror
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch
+
+
+@dataclass(eq=False, kw_only=True)
+class ChannelCommits:
+    """Where one channel's commits go and are told of, and what they have come to. For the committer, which serves many."""
+
+    paths: GroupPaths
+    books: Books
+    schedule: Schedule
+    mirror: Mirror
+    meters: Meters
+    journal: Journal
+    #: Ask the controller to look at the channel's partitions again.
+    evaluate: Callable[[], None]
+    #: Written by the committer, read by any thread.
+    landed: int = 0
+    fenced: int = 0
+    transactions: int = 0  # that carried one of them
 
 
 @dataclass(eq=False)
 class Pending:
     """The newest commit of a partition, on its way."""
 
-    parts: Parts  # of the channel that the partition is of
+    channel: ChannelCommits
     partition: Partition
     mark: Mark
     of_batch: int | None = None  # where the batch began that was answered for last; None: the commit is no batch's own
@@ -53,7 +77,7 @@ class Pending:
         self.to_tell = older.to_tell + self.to_tell
 
     def ops(self) -> list[Op]:
-        tp, paths = self.partition.tp, self.parts.paths
+        tp, paths = self.partition.tp, self.channel.paths
         path, data = paths.offset(*tp), encode_offset(self.offset)
         write: Op = Create(path, data) if self.create else SetData(path, data)
         return [self._guard(paths.epoch(*tp)), write]
@@ -62,7 +86,7 @@ class Pending:
         """Return about how many bytes it takes in a transaction."""
         info = self.partition.info
         moved = info is not None and info.leader_epoch != self.leader_epoch
-        paths = 100 + 2 * len(self.parts.paths.offset(*self.partition.tp))
+        paths = 100 + 2 * len(self.channel.paths.offset(*self.partition.tp))
         return paths + (len(info.encode()) if info and moved else 0)
 
     def _guard(self, path: str) -> Op:

@@ -23,9 +23,8 @@ from functools import partial
 from weakref import WeakSet
 
 from inbound.channel.answer import retry_wait
-from inbound.channel.commit import Pending
+from inbound.channel.commit import ChannelCommits, Pending
 from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.parts import Parts
 from inbound.clock import Clock
 from inbound.coordinators.claim import current
 from inbound.coordinators.zookeeper import (
@@ -63,7 +62,7 @@ class Committer:
         self.wakeup = Wakeup()
         self._lock = threading.Lock()
         self._queue: dict[Partition, Pending] = {}
-        self._closed: WeakSet[Parts] = WeakSet()  # of channels of which nothing is sent any more
+        self._closed: WeakSet[ChannelCommits] = WeakSet()  # of channels of which nothing is sent any more
         self._group: list[Pending] = []  # in the transaction that is in flight
         self._call: Call[list[Stat | None]] | None = None
         self._sent_over = 0  # the connection's generation
@@ -102,11 +101,11 @@ class Committer:
         else:
             waiting.to_tell = pending.to_tell + waiting.to_tell  # it was never sent: nothing else is known by it
 
-    def forget(self, parts: Parts) -> None:
+    def forget(self, channel: ChannelCommits) -> None:
         """Send nothing more for a channel that is closed: its ledger is, too. Any thread."""
         with self._lock:
-            self._closed.add(parts)
-            for partition in [p for p, pending in self._queue.items() if pending.parts is parts]:
+            self._closed.add(channel)
+            for partition in [p for p, pending in self._queue.items() if pending.channel is channel]:
                 del self._queue[partition]
 
     def run_once(self) -> float | None:
@@ -159,8 +158,8 @@ class Committer:
         self._in_round.update(pending.partition for pending in group)
         if not left and not self._alone:  # else the round goes on
             self._end_round(now)
-        for parts in {pending.parts for pending in group}:
-            parts.commits.transactions += 1
+        for channel in {pending.channel for pending in group}:
+            channel.transactions += 1
         connection = self._zk.connection
         self._sent_over = connection.generation if connection is not None else 0
         self._call = self._zk.transaction(ops)
@@ -223,7 +222,7 @@ class Committer:
     def _record(self, group: list[Pending]) -> bool:
         """Write `done` for the group, with one fsync for each channel. False: nothing may be sent now."""
         held = []
-        for parts, of_channel in _by_channel(group):
+        for channel, of_channel in _by_channel(group):
             entries = [
                 Done(
                     *p.partition.tp,
@@ -237,16 +236,16 @@ class Committer:
             ]
             try:
                 if entries:
-                    parts.ledger.done(entries)
+                    channel.books.ledger.done(entries)
             except LedgerError as error:
-                parts.ledger_trouble(error, "going on" if parts.degrade else "commits wait for it")
-                if not parts.degrade:
+                channel.books.trouble(error, "going on" if channel.books.degrade else "commits wait for it")
+                if not channel.books.degrade:
                     held += of_channel
                     continue
                 for entry in entries:
-                    parts.unrecorded(TopicPartition(entry.topic, entry.partition), entry.epoch)
+                    channel.books.unrecorded(TopicPartition(entry.topic, entry.partition), entry.epoch)
             else:
-                parts.recorded()
+                channel.books.recorded()
             for pending in of_channel:
                 pending.recorded = True
         for pending in held:
@@ -277,14 +276,14 @@ class Committer:
         except InboundError as error:
             # It may have landed. The same offsets are sent again once the session is verified; until then they wait.
             transient = isinstance(error, TransientError)
-            for parts, of_channel in _by_channel(group):
-                parts.journal.note(
+            for channel, of_channel in _by_channel(group):
+                channel.journal.note(
                     "commit-waits",
                     f"a commit of {len(of_channel)} partitions waits: {error}",
                     level=logging.INFO if transient else logging.ERROR,
                     partitions=len(of_channel),
                 )
-                parts.evaluate()
+                channel.evaluate()
             for pending in group:
                 if call.sent_in is not None:
                     pending.unanswered, pending.unanswered_in = pending.offset, call.sent_in
@@ -295,8 +294,8 @@ class Committer:
             self._refusals = 0
             self._renewed(group, stats)
             self._settle_landed(group, stats)
-            for parts, of_channel in _by_channel(group):
-                with parts.schedule.at_once():  # while workers compute, each wait for its lock takes milliseconds
+            for channel, of_channel in _by_channel(group):
+                with channel.schedule.at_once():  # while workers compute, each wait for its lock takes milliseconds
                     for pending in of_channel:
                         self._landed(pending)
 
@@ -305,7 +304,7 @@ class Committer:
         for index, pending in enumerate(group):
             stat = stats[2 * index]
             if stat is not None:
-                pending.parts.schedule.raise_epoch(pending.partition, stat.version)
+                pending.channel.schedule.raise_epoch(pending.partition, stat.version)
 
     def _refused(self, group: list[Pending], refused: RefusedError) -> None:
         culprit = group[refused.index // 2]
@@ -323,7 +322,7 @@ class Committer:
         else:
             self._discard(culprit, refused=True)
             group.remove(culprit)
-            culprit.parts.evaluate()
+            culprit.channel.evaluate()
         self._send_again(group)
         if self._refusals >= 2 and group:
             with self._lock:
@@ -345,7 +344,7 @@ class Committer:
         wait = retry_wait(pending.failures)
         pending.not_before = self._clock.now() + wait
         partition.commit_problem = why
-        pending.parts.journal.note(
+        pending.channel.journal.note(
             "commit-waits", f"the commit of offset {pending.offset} waits: {why}; the commits of other partitions go on, this "
             f"one is tried again in {wait:.0f} s", partition.tp, offset=pending.offset, epoch=partition.fence.epoch,
             level=logging.ERROR,
@@ -355,7 +354,7 @@ class Committer:
     def _read_epochs(self, group: list[Pending]) -> float | None:
         """Find out about all of these in one round; they are sent, or dropped, when the answers are there."""
         self._group = group
-        self._epochs = [self._zk.get(p.parts.paths.epoch(*p.partition.tp)) for p in group]
+        self._epochs = [self._zk.get(p.channel.paths.epoch(*p.partition.tp)) for p in group]
         for call in self._epochs:
             call.when_done(self.wakeup.set)
         return min((call.deadline for call in self._epochs if call.deadline is not None), default=None)
@@ -366,7 +365,7 @@ class Committer:
         self._refusals = 0
         kept = []
         for pending, call in zip(group, calls, strict=True):
-            parts, partition = pending.parts, pending.partition
+            channel, partition = pending.channel, pending.partition
             try:
                 node = call.result()
             except ZkNodeError as error:
@@ -375,13 +374,13 @@ class Committer:
             except InboundError:
                 kept.append(pending)  # sent again, and judged by that
                 continue
-            fence = current(partition.fence, parts.paths.epoch(*partition.tp), node)
+            fence = current(partition.fence, channel.paths.epoch(*partition.tp), node)
             if fence is None:
                 self._discard(pending, refused=True)
-                parts.evaluate()
+                channel.evaluate()
                 continue
             # Our own, from a commit whose answer did not come.
-            parts.schedule.raise_epoch(partition, fence.epoch)
+            channel.schedule.raise_epoch(partition, fence.epoch)
             pending.unread = False
             # Requests of a session that has ended are refused: only those of this one can still come.
             pending.epoch = node if pending.unanswered_in == partition.fence.session else None
@@ -389,7 +388,7 @@ class Committer:
         self._send_again(kept)
 
     def _landed(self, pending: Pending) -> None:
-        parts, partition = pending.parts, pending.partition
+        channel, partition = pending.channel, pending.partition
         partition.commit_problem = None
         if partition.info is not None:
             info = partition.info
@@ -397,24 +396,24 @@ class Committer:
             if info.leader_epoch != pending.leader_epoch:
                 info = replace(info, leader_epoch=pending.leader_epoch)
             partition.info = info
-        parts.mirror.landed(partition, pending.offset)
-        parts.commits.landed += 1
-        parts.meters.commit_seconds.observe(self._clock.now() - pending.since)
+        channel.mirror.landed(partition, pending.offset)
+        channel.landed += 1
+        channel.meters.commit_seconds.observe(self._clock.now() - pending.since)
         if not pending.first:
             partition.totals.commits += 1
         told = [partial(on_batch_processed, server, batch) for server, batch in pending.to_tell]
-        parts.schedule.landed(partition, pending.mark, told)
+        channel.schedule.landed(partition, pending.mark, told)
         if pending.first:
-            parts.schedule.start(partition)
+            channel.schedule.start(partition)
 
     def _discard(self, pending: Pending, *, refused: bool) -> None:
         """The partition is not ours any more: its commit is dropped, its records are another's to read."""
-        parts, partition = pending.parts, pending.partition
+        channel, partition = pending.channel, pending.partition
         with self._lock:
             newer = self._queue.pop(partition, None)
         if refused and partition.fate is not Fate.DROP:
-            parts.commits.fenced += 1
-            parts.journal.note(
+            channel.fenced += 1
+            channel.journal.note(
                 "fenced", f"lost: the commit of offset {pending.offset} was refused, the epoch moved on; its new owner reads on "
                 "from the last commit", partition.tp, offset=pending.offset, epoch=partition.fence.epoch, level=logging.WARNING,
             )  # fmt: skip
@@ -423,44 +422,44 @@ class Committer:
         if pending.unanswered is not None:
             outcomes[pending.unanswered] = "unknown"
         epoch = partition.fence.epoch
-        self._settle_in_ledger(parts, [Settled(*partition.tp, epoch, *item) for item in sorted(outcomes.items())])
-        parts.schedule.refused(partition)
+        self._settle_in_ledger(channel, [Settled(*partition.tp, epoch, *item) for item in sorted(outcomes.items())])
+        channel.schedule.refused(partition)
 
     def _settle_landed(self, group: list[Pending], stats: list[Stat | None]) -> None:
         """Say that commits have landed, before anybody acts on it: their partitions' next lines come behind."""
-        told: dict[Parts, list[Settled]] = {}
+        told: dict[ChannelCommits, list[Settled]] = {}
         for pending, moved, stat in zip(group, stats[::2], stats[1::2], strict=True):
             # Whoever claims next comes after the epoch that it was moved to.
             epoch = pending.partition.fence.epoch if moved is None else moved.version
             settled = Settled(*pending.partition.tp, epoch, pending.offset, "landed", stat.mzxid if stat else None)
-            told.setdefault(pending.parts, []).append(settled)
-        for parts, entries in told.items():
-            self._settle_in_ledger(parts, entries)
+            told.setdefault(pending.channel, []).append(settled)
+        for channel, entries in told.items():
+            self._settle_in_ledger(channel, entries)
 
-    def _settle_in_ledger(self, parts: Parts, entries: list[Settled]) -> None:
+    def _settle_in_ledger(self, channel: ChannelCommits, entries: list[Settled]) -> None:
         try:
-            parts.ledger.settled(entries)
+            channel.books.ledger.settled(entries)
         except LedgerError as error:  # the commit stands; the ledger lacks the word, and says so by its absence
-            parts.ledger_trouble(error, "going on" if parts.degrade else "commits wait for it")
+            channel.books.trouble(error, "going on" if channel.books.degrade else "commits wait for it")
 
     def _requeue(self, group: list[Pending]) -> None:
         """Put commits before those that wait; of one partition the newer one stays."""
         with self._lock:
-            again = [pending for pending in group if pending.parts not in self._closed]
+            again = [pending for pending in group if pending.channel not in self._closed]
             waiting, self._queue = self._queue, {pending.partition: pending for pending in again}
             for pending in waiting.values():
                 self._put(pending)
 
-    def waiting(self, parts: Parts) -> int:
+    def waiting(self, channel: ChannelCommits) -> int:
         """Return how many partitions of a channel have commits that have not landed. Any thread."""
         with self._lock:
-            return len({p.partition for p in (*self._queue.values(), *self._group) if p.parts is parts})
+            return len({p.partition for p in (*self._queue.values(), *self._group) if p.channel is channel})
 
 
-def _by_channel(group: Iterable[Pending]) -> list[tuple[Parts, list[Pending]]]:
-    found: dict[Parts, list[Pending]] = {}
+def _by_channel(group: Iterable[Pending]) -> list[tuple[ChannelCommits, list[Pending]]]:
+    found: dict[ChannelCommits, list[Pending]] = {}
     for pending in group:
-        found.setdefault(pending.parts, []).append(pending)
+        found.setdefault(pending.channel, []).append(pending)
     return list(found.items())
 
 

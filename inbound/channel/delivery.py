@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from inspect import isawaitable
 
 from inbound.channel.answer import decide
+from inbound.channel.books import Books
 from inbound.channel.buffer import Chunk, Cut, record_size
 from inbound.channel.callbacks import Callbacks
 from inbound.channel.failure_policy import FailurePolicy
 from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.parts import Consumed, Parts
 from inbound.channel.reader import Reader
+from inbound.channel.schedule import Schedule
+from inbound.channel.service import Service
+from inbound.channel.settings import Settings
+from inbound.clock import Clock
+from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.errors import BadResponseError, LedgerError, PartitionLostError
+from inbound.journal import Journal
 from inbound.ledger.base import Range
+from inbound.meters import Meters
+from inbound.pausing import Pausing
 from inbound.processors.batch import Batch
+from inbound.topic_partition import TopicPartition
 
 #: How long a partition rests when the ledger could not take its `begun`.
 LEDGER_RETRY = 1.0
@@ -29,18 +39,50 @@ DOUBT_RETRY = 1.0
 NO_EFFORT = (0.0, 0.0)
 
 
+@dataclass(slots=True)
+class Consumed:
+    """What one partition amounted to in this process, over all the times that it was held."""
+
+    records: int = 0
+    batches: int = 0
+
+
 class Delivery:
     """Delivers batches of running partitions. Called by the turn that has the partition."""
 
     def __init__(
-        self, parts: Parts, reader: Reader, failures: FailurePolicy, callbacks: Callbacks, outcomes: Outcomes
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        zk: ZooKeeper,
+        journal: Journal,
+        meters: Meters,
+        books: Books,
+        service: Service,
+        schedule: Schedule,
+        pausing: Pausing,
+        consumed: dict[TopicPartition, Consumed],
+        reader: Reader,
+        failures: FailurePolicy,
+        callbacks: Callbacks,
+        outcomes: Outcomes,
     ) -> None:
-        self._parts = parts
+        self._settings = settings
+        self._clock = clock
+        self._zk = zk
+        self._journal = journal
+        self._meters = meters
+        self._books = books
+        self._service = service
+        self._schedule = schedule
+        self._pausing = pausing
+        self._consumed = consumed
         self._reader = reader
         self._failures = failures
         self._callbacks = callbacks
         self._outcomes = outcomes
-        self._asynchronous = parts.asynchronous
+        self._asynchronous = service.asynchronous
 
     def room(self, partition: Partition) -> int | None:
         """Ask the processor how many records it takes now; None: any number. 0 also where that fails, and it rests then."""
@@ -54,7 +96,7 @@ class Delivery:
         except GeneratorExit:
             raise
         except BaseException as error:
-            self._parts.meters.failed(error)
+            self._meters.failed(error)
             partition.rest_until = self._failures.room_failed(partition, error)
             return 0
         partition.no_room = room == 0
@@ -62,13 +104,13 @@ class Delivery:
 
     def note_finished(self, partition: Partition) -> None:
         """What the processor finished after it had answered is to be committed now, also when the partition rests."""
-        offset = self._parts.schedule.take_finished(partition)
+        offset = self._schedule.take_finished(partition)
         if offset is not None and offset <= partition.position.delivered:  # else reading was moved back since
-            partition.position.defer_commit(offset, self._parts.clock.now())
+            partition.position.defer_commit(offset, self._clock.now())
 
     def cut(self, partition: Partition, room: int | None) -> Cut | None:
         """Take the next batch out of the buffer, of at most `room` records; None: nothing is there."""
-        settings = self._parts.config.reader
+        settings = self._settings.now.reader
         isolated = partition.position.delivered < partition.failure.isolate_until
         max_records = 1 if isolated else settings.max_batch_records
         if room is not None:
@@ -78,13 +120,13 @@ class Delivery:
         if cut is not None:
             partition.max_bytes = None
             if cut.size > settings.max_batch_bytes:
-                self._parts.journal.note(
+                self._journal.note(
                     "large", f"the record at offset {cut.records[0].offset} has {record_size(cut.records[0])} bytes, more than "
                     f"max_batch_bytes ({settings.max_batch_bytes}); it is delivered alone", partition.tp,
                     offset=cut.records[0].offset, epoch=partition.fence.epoch, level=logging.WARNING,
                 )  # fmt: skip
             if self._reader.some_paused:
-                self._parts.schedule.read_soon()  # there is room again
+                self._schedule.read_soon()  # there is room again
         return cut
 
     async def deliver(self, partition: Partition, cut: Cut) -> tuple[float, float]:
@@ -93,7 +135,7 @@ class Delivery:
         Returns:
             CPU seconds of this thread, and seconds passed, inside on_next_batch.
         """
-        parts, position, totals = self._parts, partition.position, partition.totals
+        position, totals = partition.position, partition.totals
         tp, records = partition.tp, cut.records
         if type(records) is list:  # what a processor takes out of one would be lost
             records = tuple(records)
@@ -103,10 +145,10 @@ class Delivery:
         partition.batch = batch
         # Right before the call, by this thread, by the clock: a flag that another thread sets would be stale when a
         # stopped process goes on after its session has expired.
-        certain = parts.zk.certain(partition.fence.session) and parts.pausing.allows()
+        certain = self._zk.certain(partition.fence.session) and self._pausing.allows()
         if partition.fate is Fate.DROP or not certain:
             partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
-            parts.note(
+            self._books.note(
                 "withheld", tp, batch.epoch, first=batch.first_offset, next=batch.next_offset, records=len(cut.records)
             )
             self.wait_for_certainty(partition)
@@ -115,18 +157,18 @@ class Delivery:
         position.hand_out(batch.first_offset, batch.next_offset, len(cut.records))
         totals.batches += 1
         totals.records += len(cut.records)
-        totals.last_batch_at = wall = parts.clock.wall()
+        totals.last_batch_at = wall = self._clock.wall()
         if cut.records:
-            parts.meters.handed_over(wall, cut.records[0].timestamp)
-        consumed = parts.totals.get(tp) or parts.totals.setdefault(tp, Consumed())
+            self._meters.handed_over(wall, cut.records[0].timestamp)
+        consumed = self._consumed.get(tp) or self._consumed.setdefault(tp, Consumed())
         consumed.records += len(cut.records)
         consumed.batches += 1
         held, reason = partition.failure.held, "processor"
-        began, cpu = parts.clock.now(), time.thread_time()
+        began, cpu = self._clock.now(), time.thread_time()
         totals.batch_since = began
         try:
-            callback, spans = server_of(partition).on_next_batch, parts.tracing.spans
-            response: object = callback(batch) if spans is None else spans.call(parts.consumer, batch, callback)
+            callback, spans = server_of(partition).on_next_batch, self._service.tracing.spans
+            response: object = callback(batch) if spans is None else spans.call(self._service.consumer, batch, callback)
             if self._asynchronous and isawaitable(response):
                 response = await response
             outcome = decide(
@@ -136,19 +178,19 @@ class Delivery:
             raise  # the loop itself is gone
         except BaseException as error:
             reason = "error"
-            parts.meters.failed(error)
+            self._meters.failed(error)
             batch.records = records  # the processor may have put others there
             outcome = await self._failures.failed(partition, batch, error)
             if partition.failure.held is not held:
-                parts.meters.holds.add("record")
+                self._meters.holds.add("record")
         else:
             partition.failure.attempts = 0
             partition.failure.last_error = None
-        ended = parts.clock.now()
+        ended = self._clock.now()
         effort = time.thread_time() - cpu, ended - began
-        parts.meters.batch_seconds.observe(effort[1])
+        self._meters.batch_seconds.observe(effort[1])
         totals.batch_since = None
-        if partition.place is Place.ABANDONED and not parts.stopping.is_set():  # a reset did not wait for it
+        if partition.place is Place.ABANDONED and not self._service.stopping.is_set():  # a reset did not wait for it
             lost = PartitionLostError(*tp, "given up while its call did not end; its answer counts no more")
             await self._callbacks.guard(partition, "on_exception", lambda: server_of(partition).on_exception(tp, lost))
         position.delivered = batch.next_offset
@@ -157,23 +199,22 @@ class Delivery:
 
     def wait_for_certainty(self, partition: Partition) -> None:
         """In doubt: look again soon. (It is hurried when verified, but that may have been just before this.)"""
-        self._parts.schedule.put_back(partition, self._parts.clock.now() + DOUBT_RETRY)
+        self._schedule.put_back(partition, self._clock.now() + DOUBT_RETRY)
 
     def _begin(self, partition: Partition, batch: Batch, cut: Cut) -> bool:
         """Write `begun`; False if the batch must not be handed out."""
-        parts = self._parts
         entry = Range(
             *partition.tp, batch.epoch, batch.first_offset, batch.next_offset, len(batch), partition.position.advanced
         )
         try:
-            parts.ledger.begun(entry)
+            self._books.ledger.begun(entry)
         except LedgerError as error:
-            parts.ledger_trouble(error, "going on" if parts.degrade else "nothing is handed out")
-            if not parts.degrade:
+            self._books.trouble(error, "going on" if self._books.degrade else "nothing is handed out")
+            if not self._books.degrade:
                 partition.buffer.put_back(Chunk(cut.records, cut.next_offset, cut.size))
-                parts.schedule.put_back(partition, parts.clock.now() + LEDGER_RETRY)
+                self._schedule.put_back(partition, self._clock.now() + LEDGER_RETRY)
                 return False
-            parts.unrecorded(partition.tp, batch.epoch)
+            self._books.unrecorded(partition.tp, batch.epoch)
         else:
-            parts.recorded()
+            self._books.recorded()
         return True

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from inbound.channel.answer import Outcome, decide, retry_wait
 from inbound.channel.partition import Partition, Place
 from inbound.channel.schedule import NEVER
+from inbound.channel.settings import Settings
 from inbound.clock import Clock
-from inbound.config import ChannelConfig
 from inbound.errors import BadResponseError, ProcessorError
 from inbound.journal import Journal
 from inbound.processors.base import BatchEventProcessor
@@ -41,26 +41,38 @@ def describe(error: BaseException) -> str:
 
 
 class Served(Protocol):
-    """What the policy needs of who runs a processor: `inbound.channel.parts.Parts`, or a replay's own."""
+    """The processor, and of what kind it is: `inbound.channel.service.Service`, or a replay's own."""
 
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def config(self) -> ChannelConfig: ...
     @property
     def processor(self) -> BatchEventProcessor: ...
     @property
-    def journal(self) -> Journal: ...
-    @property
     def asynchronous(self) -> bool: ...
+
+
+class Notes(Protocol):
+    """What goes into the ledger: `inbound.channel.books.Books`, or a replay's own."""
+
     def note(self, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None: ...
 
 
 class FailurePolicy:
     """The channel's `on_error`. Called by workers."""
 
-    def __init__(self, parts: Served, dead_letters: DeadLetters | None) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        service: Served,
+        books: Notes,
+        journal: Journal,
+        dead_letters: DeadLetters | None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._service = service
+        self._books = books
+        self._journal = journal
         self._dead_letters = dead_letters
 
     async def failed(self, partition: Partition, batch: Batch, error: BaseException) -> Outcome:
@@ -85,7 +97,7 @@ class FailurePolicy:
             )  # fmt: skip
             failure.attempts = 0
             return answer
-        limit = self._parts.config.on_error.max_attempts
+        limit = self._settings.now.on_error.max_attempts
         if limit and failure.attempts >= limit:
             if len(batch) > 1:
                 # Find the record to blame: the batch again, one record at a time, each with attempts of its own. So an
@@ -115,7 +127,7 @@ class FailurePolicy:
             return NEVER
         failure.attempts, failure.failing = failure.attempts + 1, None
         failure.last_error = describe(error)
-        limit = self._parts.config.on_error.max_attempts
+        limit = self._settings.now.on_error.max_attempts
         if limit and failure.attempts >= limit:
             failure.held = (
                 f"on_claim failed {failure.attempts} times: {failure.last_error}. Nothing is read before it says where "
@@ -130,7 +142,7 @@ class FailurePolicy:
             f"nothing is read, asked again in {wait:.0f} s",
         )  # fmt: skip
         log.debug("%s: where it failed", partition.tp, exc_info=error)
-        return self._parts.clock.now() + wait
+        return self._clock.now() + wait
 
     def room_failed(self, partition: Partition, error: BaseException) -> float:
         """Return when to ask again after `room` failed, as clock time."""
@@ -142,14 +154,14 @@ class FailurePolicy:
             partition, "failed", partition.position.delivered, logging.ERROR,
             f"room failed, attempt {failure.attempts}: {failure.last_error}; nothing is delivered, asked again in {wait:.0f} s",
         )  # fmt: skip
-        return self._parts.clock.now() + wait
+        return self._clock.now() + wait
 
     def hold_unclear(self, partition: Partition, told: str) -> None:
         """Hold a partition whose commit may be about another topic of that name: the ids cannot be compared."""
         partition.failure.held = (
             f"the commit {partition.committed} is about topic id {partition.topic_id}, the brokers name {told}: whether that "
             "is one topic cannot be told. Say where to go on with `inbound offsets reset --group "
-            f"{self._parts.config.group} --topic {partition.tp.topic}:{partition.tp.partition}`: at {partition.committed} if "
+            f"{self._settings.now.group} --topic {partition.tp.topic}:{partition.tp.partition}`: at {partition.committed} if "
             "it is, at the earliest offset if the topic was created anew"
         )
         self.hold(partition, "out-of-range", partition.committed)
@@ -158,8 +170,8 @@ class FailurePolicy:
 
     async def _ask(self, partition: Partition, batch: Batch, error: Exception) -> Outcome | None:
         try:
-            response: object = (partition.served_by or self._parts.processor).on_exception(partition.tp, error)
-            if self._parts.asynchronous and isawaitable(response):
+            response: object = (partition.served_by or self._service.processor).on_exception(partition.tp, error)
+            if self._service.asynchronous and isawaitable(response):
                 response = await response
             if response is None:
                 return None
@@ -179,7 +191,7 @@ class FailurePolicy:
     async def _give_up(self, partition: Partition, batch: Batch) -> Outcome:
         """One record fails for good: do with it what `on_error.then` says."""
         failure = partition.failure
-        then = self._parts.config.on_error.then
+        then = self._settings.now.on_error.then
         offset = batch.records[0].offset
         why = failure.last_error or "unknown"
         if then == "hold":
@@ -193,7 +205,7 @@ class FailurePolicy:
             problem = None
             try:
                 send = partial(self._dead_letters, batch.topic, batch.partition, batch.records, why)
-                if self._parts.asynchronous:  # it waits for a broker, and the loop's other partitions need not
+                if self._service.asynchronous:  # it waits for a broker, and the loop's other partitions need not
                     import asyncio
 
                     await asyncio.get_running_loop().run_in_executor(None, send)
@@ -217,7 +229,7 @@ class FailurePolicy:
             partition, "dead-lettered" if then == "dead-letter" else "skipped", offset, logging.ERROR,
             f"the record at offset {offset} is given up ({then}): {why}",
         )  # fmt: skip
-        self._parts.note(
+        self._books.note(
             "skip",
             partition.tp,
             partition.fence.epoch,
@@ -234,9 +246,7 @@ class FailurePolicy:
         self._say(partition, "held", offset, logging.ERROR, f"held: {partition.failure.held}", cause=cause)
 
     def _say(self, partition: Partition, kind: str, offset: int | None, level: int, text: str, **facts: Any) -> None:
-        self._parts.journal.note(
-            kind, text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level, **facts
-        )
+        self._journal.note(kind, text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level, **facts)
 
 
 def _commit_after(partition: Partition, batch: Batch) -> int | None:

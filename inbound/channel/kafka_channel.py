@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
-from inbound.channel.commit import Pending
+from inbound.channel.books import Books
+from inbound.channel.commit import ChannelCommits, Pending
 from inbound.channel.committer import Committer
-from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
-from inbound.channel.partition import Fate, Handle, Partition, Place
+from inbound.channel.composition import reader_of, turns_of
+from inbound.channel.failure_policy import DeadLetters, describe
+from inbound.channel.partition import Handle, Partition, Place
+from inbound.channel.partition_status import partition_status
 from inbound.channel.parts import Parts
-from inbound.channel.reader import Reader
 from inbound.channel.schedule import Schedule
+from inbound.channel.service import Service
+from inbound.channel.settings import Settings
 from inbound.channel.turn import Turns
 from inbound.channel.worker import Worker
 from inbound.clock import Clock
@@ -28,14 +32,18 @@ from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.tasks import Tasks
 from inbound.driver import Driver, Wakeup
 from inbound.errors import LedgerError
+from inbound.journal import Journal
 from inbound.kafka.base import LogClient
 from inbound.kafka.mirror_base import Connect
 from inbound.ledger.base import Ledger
 from inbound.membership import GroupMembership
+from inbound.meters import Meters
+from inbound.mirroring import Mirror
+from inbound.pausing import Pausing
 from inbound.processors.base import BatchEventProcessor, Context, TopicWriter, is_async, no_topics, paces
 from inbound.processors.batch import Batch
-from inbound.processors.spans import NO_TRACING, Tracing
-from inbound.status import ChannelStatus, PartitionStatus, ThreadStatus, stalled
+from inbound.processors.spans import NO_TRACING, Consumer, Tracing
+from inbound.status import ChannelStatus, ThreadStatus
 
 if TYPE_CHECKING:
     import asyncio
@@ -93,31 +101,39 @@ class InboundKafkaChannel:
         workers = Wakeup(config.workers + 1) if loop is None else loop
         # On an event loop any number of turns are under way at a time.
         schedule = Schedule(outside.clock, workers.set, config.workers if loop is None else sys.maxsize)
+        clock, zk, paths = outside.clock, outside.controller.zk, GroupPaths(config.group)
+        journal, meters = Journal(name, config.group, clock.wall), Meters()
+        books = Books(outside.ledger, journal, meters, clock, degrade=outside.degrade)
+        mirror = Mirror(
+            config, name=name, clock=clock, zk=zk, schedule=schedule, journal=journal, connect=outside.connect_mirror
+        )
         self.parts = Parts(
             name=name,
-            config=config,
+            settings=Settings(config),
             consumer_id=consumer_id,
-            clock=outside.clock,
-            zk=outside.controller.zk,
-            ledger=outside.ledger,
-            degrade=outside.degrade,
-            processor=processor,
-            paths=GroupPaths(config.group),
+            clock=clock,
+            zk=zk,
+            paths=paths,
+            journal=journal,
+            meters=meters,
+            books=books,
+            service=Service(processor, Consumer(config.group, consumer_id), journal, outside.tracing),
             schedule=schedule,
+            pausing=Pausing(zk, schedule),
+            mirror=mirror,
             worker_wakeup=workers,
             committer=outside.committer,
+            commits=ChannelCommits(
+                paths=paths, books=books, schedule=schedule, mirror=mirror, meters=meters, journal=journal,
+                evaluate=self._evaluate,
+            ),
             evaluate=self._evaluate,
-            connect_mirror=outside.connect_mirror,
-            tracing=outside.tracing,
-        )
-        self.reader = Reader(self.parts, outside.connect, self._evaluate)
-        failures = FailurePolicy(self.parts, outside.dead_letters)
-        self._turns = turns = Turns(self.parts, self.reader, failures)
-        self._event_loop = _async_worker(self.parts, turns, loop) if loop is not None else None
+        )  # fmt: skip
+        self.reader = reader_of(self.parts, outside.connect, self._evaluate)
+        self._turns = turns_of(self.parts, self.reader, outside.dead_letters)
+        self._event_loop = _async_worker(clock, schedule, self._turns, loop) if loop is not None else None
         self.workers: list[Worker | AsyncWorker] = (
-            [self._event_loop]
-            if self._event_loop
-            else [Worker(self.parts, self.reader, turns) for _ in range(config.workers + 1)]
+            [self._event_loop] if self._event_loop else [self._make_worker() for _ in range(config.workers + 1)]
         )
         #: Polls, where the workers do not: an event loop must not wait for a client.
         self._helper: list[Driver] = []
@@ -146,11 +162,14 @@ class InboundKafkaChannel:
         self.removed = False
         self._opened = False
 
+    def _make_worker(self) -> Worker:
+        return Worker(schedule=self.parts.schedule, reader=self.reader, turns=self._turns)
+
     def read_apart(self, wake: Callable[[], None]) -> None:
         """Have somebody else step `reader`, who is woken by that; no worker polls. Before the parts' first step."""
         self.parts.schedule.read_apart(wake)
         if self._event_loop is None:
-            del self.workers[self.parts.config.workers :]
+            del self.workers[self.parts.settings.now.workers :]
 
     def _evaluate(self) -> None:
         self._outside.controller.evaluate(self.membership)
@@ -167,20 +186,20 @@ class InboundKafkaChannel:
         """Open the processor; whatever it raises comes through, for it cannot do its work."""
         parts = self.parts
         context = self._context = self._make_context(self._options)
-        self._complete(lambda: parts.processor.open(context))
+        self._complete(lambda: parts.service.processor.open(context))
         self._opened = True
 
     def _make_context(self, options: object) -> Context:
         parts = self.parts
         return Context(
             channel=self.name,
-            group=parts.config.group,
+            group=parts.settings.now.group,
             consumer_id=parts.consumer_id,
             options=options,
-            stopping=parts.stopping,
+            stopping=parts.service.stopping,
             log=logging.getLogger(f"inbound.processor.{self.name}"),
             clock=parts.clock,
-            shutdown_timeout=parts.config.shutdown_timeout,
+            shutdown_timeout=parts.settings.now.shutdown_timeout,
             commit=self._commit,
             open_topic=self._outside.open_topic,
             tracing=self._outside.tracing,
@@ -191,7 +210,7 @@ class InboundKafkaChannel:
             partition = batch.claim.partition
             mark = self.parts.schedule.finish(batch.claim, offset)
             if mark is not None:
-                self.parts.committer.submit(Pending(self.parts, partition, mark))
+                self.parts.committer.submit(Pending(self.parts.commits, partition, mark))
 
     def _complete(self, callback: Callable[[], object]) -> None:
         """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""
@@ -238,13 +257,13 @@ class InboundKafkaChannel:
         """
         parts, context = self.parts, self._make_context(options)
         self._complete(lambda: processor.open(context))
-        self._former.append(parts.processor)
-        parts.processor, self._context, self._options = processor, context, options
+        self._former.append(parts.service.processor)
+        parts.service.processor, self._context, self._options = processor, context, options
         parts.schedule.serve_with(processor)
 
     def configure(self, config: ChannelConfig) -> None:
         """Go by another configuration, of which only the keys differ that parts look at each time, and `workers`."""
-        self.parts.config = config
+        self.parts.settings.now = config
         self._context.shutdown_timeout = config.shutdown_timeout
         self.parts.mirror.configure(config.offsets)
         if self.drivers:  # else somebody steps the parts
@@ -266,7 +285,7 @@ class InboundKafkaChannel:
         for driver in [d for d in self.drivers if not d.stopping][count:]:
             driver.stop()
         for _ in range(count - at_work):
-            worker = Worker(self.parts, self.reader, self._turns)
+            worker = self._make_worker()
             driver = Driver(f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock)
             self._worker_number += 1
             self.workers = [*self.workers, worker]
@@ -306,7 +325,7 @@ class InboundKafkaChannel:
         """Look at how the subscription does that this channel serves, if it does. Controller's thread."""
         report = self.membership.report
         if report.serves is not None and self._opened:
-            report.refresh(self.parts.said("status"))
+            report.refresh(self.parts.service.said("status"))
 
     def abandon(self) -> None:
         """Give up whatever has not drained: not committed, and where it hangs is logged."""
@@ -336,7 +355,7 @@ class InboundKafkaChannel:
         else:
             where = "its last commit could not be written"
         self.parts.journal.note(
-            "abandoned", f"abandoned after shutdown_timeout ({self.parts.config.shutdown_timeout:.0f} s){why}; offsets from "
+            "abandoned", f"abandoned after shutdown_timeout ({self.parts.settings.now.shutdown_timeout:.0f} s){why}; offsets from "
             f"{partition.committed} on are read again elsewhere: {where}", partition.tp,
             offset=partition.committed, epoch=partition.fence.epoch, level=logging.ERROR,
         )  # fmt: skip
@@ -354,7 +373,7 @@ class InboundKafkaChannel:
             if driver not in busy:
                 driver.join(5.0)
         self.reader.close()
-        parts.committer.forget(parts)
+        parts.committer.forget(parts.commits)
         parts.mirror.close()
         if self._event_loop is None:
             self._close_processors()
@@ -365,13 +384,13 @@ class InboundKafkaChannel:
             self._close_processors()
             self._event_loop.close()
         try:
-            parts.ledger.close()
+            parts.books.ledger.close()
         except LedgerError as error:
             log.error("channel %s: its ledger lacks the mark of a clean end: %s", self.name, error)
 
     def _close_processors(self) -> None:
         if self._opened:
-            for processor in (*self._former, self.parts.processor):
+            for processor in (*self._former, self.parts.service.processor):
                 self._close_processor(processor)
 
     def _close_processor(self, processor: BatchEventProcessor) -> None:
@@ -382,7 +401,7 @@ class InboundKafkaChannel:
             log.debug("channel %s: where it failed", self.name, exc_info=True)
 
     def _not_sent(self) -> int:
-        return self._not_sent_by_former + sum(p.not_sent for p in (*self._former, self.parts.processor))
+        return self._not_sent_by_former + sum(p.not_sent for p in (*self._former, self.parts.service.processor))
 
     # -- status ------------------------------------------------------------------------------------------------------
 
@@ -390,10 +409,10 @@ class InboundKafkaChannel:
         """Return a snapshot. Any thread."""
         parts, membership = self.parts, self.membership
         held = sorted(parts.schedule.held(), key=lambda p: p.tp)
-        totals = dict(parts.totals)
+        totals = dict(parts.consumed)
         return ChannelStatus(
             name=self.name,
-            group=parts.config.group,
+            group=parts.settings.now.group,
             consumer_id=parts.consumer_id,
             coordinator=described(self._coordinator.registration()),
             registered=membership.registered,
@@ -402,57 +421,31 @@ class InboundKafkaChannel:
             share=membership.plan.share,
             notices=list(membership.plan.notices),
             bad_nodes=membership.holdings.backoff.problems(),
-            partitions=[self._partition_status(p) for p in held],
+            partitions=[partition_status(p, parts) for p in held],
             abandoned=sorted(str(p.tp) for p in parts.schedule.abandoned()),
             records_total=sum(t.records for t in totals.values()),
             batches_total=sum(t.batches for t in totals.values()),
             commits_total=parts.commits.landed,
-            commits_waiting=parts.committer.waiting(parts),
+            commits_waiting=parts.committer.waiting(parts.commits),
             commits_fenced_total=parts.commits.fenced,
             not_sent_total=self._not_sent() if self._opened else 0,
-            processor=dict(parts.said("status")) if self._opened else {},
-            max_read_rate=parts.processor.max_read_rate if self._opened else None,
-            paced=paces(type(parts.processor)),
+            processor=dict(parts.service.said("status")) if self._opened else {},
+            max_read_rate=parts.service.processor.max_read_rate if self._opened else None,
+            paced=paces(type(parts.service.processor)),
             left_to_others=[str(tp) for tp in membership.set_aside.partitions()],
             zk_transactions_total=parts.commits.transactions,
             consumed={str(tp): t.records for tp, t in sorted(totals.items())},
             kafka_problem=self.reader.problem,
-            ledger_problem=parts.ledger_problem,
-            provable=not parts.not_provable,
+            ledger_problem=parts.books.problem,
+            provable=not parts.books.not_provable,
             paused=list(parts.pausing.pauses),
             resets=membership.resets.status(),
             subscriber=membership.report.status(),
             removed=self.removed,
-            buffer_limit_bytes=parts.config.reader.prefetch_bytes,
+            buffer_limit_bytes=parts.settings.now.reader.prefetch_bytes,
             meters=parts.meters.status(),
-            ledger=parts.ledger.status(),
+            ledger=parts.books.ledger.status(),
             mirror=parts.mirror.status(),
-        )
-
-    def _partition_status(self, partition: Partition) -> PartitionStatus:
-        return PartitionStatus(
-            topic=partition.tp.topic,
-            partition=partition.tp.partition,
-            place=partition.place.value,
-            leaving=partition.fate is not Fate.KEEP,
-            epoch=partition.fence.epoch,
-            position=partition.position.delivered,
-            committed=partition.committed,
-            high_watermark=partition.position.high_watermark,
-            lag=partition.lag,
-            buffered_bytes=partition.buffer.size,
-            records_total=partition.totals.records,
-            batches_total=partition.totals.batches,
-            commits_total=partition.totals.commits,
-            attempts=partition.failure.attempts,
-            held=partition.failure.held,
-            last_error=partition.failure.last_error,
-            last_batch_at=partition.totals.last_batch_at,
-            in_doubt=not self.parts.zk.certain(partition.fence.session),
-            paused=self.parts.schedule.paused,
-            cause=partition.stall.cause,
-            cause_since=partition.stall.cause_since,
-            stalled=stalled(partition.stall.cause, partition.stall.since),
         )
 
     def threads(self) -> list[ThreadStatus]:
@@ -491,7 +484,7 @@ def _loop_wakeup(new_loop: Callable[[], asyncio.AbstractEventLoop] | None) -> Lo
     return LoopWakeup((new_loop or new_event_loop)())
 
 
-def _async_worker(parts: Parts, turns: Turns, loop: LoopWakeup) -> AsyncWorker:
+def _async_worker(clock: Clock, schedule: Schedule, turns: Turns, loop: LoopWakeup) -> AsyncWorker:
     from inbound.channel.async_worker import AsyncWorker
 
-    return AsyncWorker(parts, turns, loop)
+    return AsyncWorker(clock=clock, schedule=schedule, turns=turns, wakeup=loop)

@@ -11,14 +11,18 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple, TypeAlias
 
-from inbound.channel.commit import Pending
+from inbound.channel.books import Books
+from inbound.channel.commit import ChannelCommits, Pending
+from inbound.channel.committer import Committer
 from inbound.channel.failure_policy import FailurePolicy
 from inbound.channel.partition import Partition
-from inbound.channel.parts import Parts
 from inbound.channel.position import ReadTo
 from inbound.channel.reader import Reader
-from inbound.channel.schedule import NEVER
+from inbound.channel.schedule import NEVER, Schedule
+from inbound.channel.settings import Settings
 from inbound.errors import OffsetOutOfRangeError, UnreadableBatchError
+from inbound.journal import Journal
+from inbound.meters import Meters
 
 
 class _Move(NamedTuple):
@@ -56,8 +60,26 @@ def known_cut(partition: Partition) -> int | None:
 class OutOfRange:
     """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
 
-    def __init__(self, parts: Parts, reader: Reader, failures: FailurePolicy) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        journal: Journal,
+        meters: Meters,
+        books: Books,
+        schedule: Schedule,
+        committer: Committer,
+        commits: ChannelCommits,
+        reader: Reader,
+        failures: FailurePolicy,
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._meters = meters
+        self._books = books
+        self._schedule = schedule
+        self._committer = committer
+        self._commits = commits
         self._reader = reader
         self._failures = failures
 
@@ -69,13 +91,13 @@ class OutOfRange:
             partition.buffer.jump()
             self._reader.jump(partition)
             partition.problem = None
-            self._parts.schedule.await_records(partition, NEVER)
+            self._schedule.await_records(partition, NEVER)
         else:
             error.faced = True
             partition.failure.held = error.what
             self._failures.hold(partition, "read-fails", error.offset)
-            self._parts.meters.holds.add("unreadable")
-            self._parts.schedule.put_back(partition, NEVER)
+            self._meters.holds.add("unreadable")
+            self._schedule.put_back(partition, NEVER)
 
     def _move(self, partition: Partition, error: OffsetOutOfRangeError) -> None:
         """Have it read where `on_truncation` says, or hold it.
@@ -85,18 +107,18 @@ class OutOfRange:
         """
         move = self._after_cut(partition, error) if error.is_cut else self._after_retention(partition, error)
         if move is None:
-            self._parts.meters.holds.add("truncation")
-            self._parts.schedule.put_back(partition, NEVER)  # `problem` stays: it is faced again when the hold ends
+            self._meters.holds.add("truncation")
+            self._schedule.put_back(partition, NEVER)  # `problem` stays: it is faced again when the hold ends
             return
         back = move.target < partition.position.delivered
         if back:
-            self._parts.meters.reverts.add("truncation")
+            self._meters.reverts.add("truncation")
         if error.is_cut:
             read = partition.position.read
             partition.position.read = None if move.commit or read is None else ReadTo(move.target, read.leader_epoch)
         if error.is_cut and (move.commit or back):  # of what was handed out, only what is committed counts
             partition.position.take_deferred()
-            self._parts.schedule.void_handle(partition)
+            self._schedule.void_handle(partition)
         partition.position.given_start = None
         partition.position.delivered, partition.failure.isolate_until = move.target, 0
         partition.position.go_back(move.target)
@@ -105,12 +127,12 @@ class OutOfRange:
         # Not earlier: the reader would go on at the old position meanwhile, and find the same problem again.
         partition.problem = None
         if not move.commit:
-            self._parts.schedule.await_records(partition, NEVER)
+            self._schedule.await_records(partition, NEVER)
         else:
-            mark = self._parts.schedule.advance(partition, move.target)
+            mark = self._schedule.advance(partition, move.target)
             if mark is not None:
-                self._parts.committer.submit(Pending(self._parts, partition, mark))
-            self._parts.schedule.settle(partition)
+                self._committer.submit(Pending(self._commits, partition, mark))
+            self._schedule.settle(partition)
 
     # -- where to read on ----------------------------------------------------------------------------------------------
 
@@ -128,7 +150,7 @@ class OutOfRange:
         return _Move(start, commit=partition.position.given_start == error.offset)
 
     def _after_cut(self, partition: Partition, error: OffsetOutOfRangeError) -> _Move | None:
-        choice, position = self._parts.config.on_truncation, partition.position
+        choice, position = self._settings.now.on_truncation, partition.position
         committed, given = position.advanced, position.given_start
         if error.cut is not None and committed is not None and committed <= error.cut and given is None:
             target = position.delivered if position.delivered <= error.cut else committed
@@ -165,7 +187,7 @@ class OutOfRange:
         to = f"--to-offset {error.cut}" if known else "--to-earliest"
         tp = partition.tp
         return (
-            f"To read what stands there now: `inbound offsets reset --group {self._parts.config.group} --topic {tp.topic}:"
+            f"To read what stands there now: `inbound offsets reset --group {self._settings.now.group} --topic {tp.topic}:"
             f"{tp.partition} {to} --execute`; or set on_truncation to earliest or latest. Neither needs a restart"
         )
 
@@ -209,9 +231,7 @@ class OutOfRange:
             self._note("revert", partition, from_=partition.position.delivered, to=target, reason="truncation")
 
     def _note(self, kind: str, partition: Partition, **facts: Any) -> None:
-        self._parts.note(kind, partition.tp, partition.fence.epoch, **facts)
+        self._books.note(kind, partition.tp, partition.fence.epoch, **facts)
 
     def _say(self, partition: Partition, offset: int, text: str, level: int = logging.ERROR) -> None:
-        self._parts.journal.note(
-            "out-of-range", text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level
-        )
+        self._journal.note("out-of-range", text, partition.tp, offset=offset, epoch=partition.fence.epoch, level=level)

@@ -8,14 +8,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from inbound.channel.back_pressure import Outside, Stream, Throttle
+from inbound.channel.books import Books
 from inbound.channel.buffer import Chunk
-from inbound.channel.commit import Pending
+from inbound.channel.commit import ChannelCommits, Pending
+from inbound.channel.committer import Committer
 from inbound.channel.log_watch import Watching
 from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.parts import Parts
 from inbound.channel.position import ReadTo, read_to
+from inbound.channel.schedule import Schedule
+from inbound.channel.service import Service
+from inbound.channel.settings import Settings
 from inbound.channel.topics import Topics
+from inbound.clock import Clock
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
+from inbound.journal import Journal
 from inbound.kafka.base import LogClient, LogRange, Poll
 from inbound.topic_partition import TopicPartition
 
@@ -37,11 +43,21 @@ IDLE_AFTER, IDLE_LOOK = 1.0, 2.0
 class Reader:
     """Fills the partitions' buffers. Stepped by who leads (see `inbound.channel.leader`); other threads ask what says so below."""
 
-    def __init__(self, parts: Parts, connect: Callable[[], LogClient], on_topics: Callable[[], None]) -> None:
-        self._parts = parts
+    def __init__(
+        self, *, settings: Settings, clock: Clock, journal: Journal, books: Books, service: Service, schedule: Schedule,
+        committer: Committer, commits: ChannelCommits, connect: Callable[[], LogClient], on_topics: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._clock = clock
+        self._journal = journal
+        self._books = books
+        self._service = service
+        self._schedule = schedule
+        self._committer = committer
+        self._commits = commits
         self._connect = connect
         self._client: LogClient | None = None
-        self.topics = Topics(lambda: parts.config, parts.journal, self._command, on_topics)
+        self.topics = Topics(settings, journal, self._command, on_topics)
         self._lock = threading.Lock()
         self._opening: deque[Partition] = deque()
         self._jumps: deque[Partition] = deque()
@@ -52,7 +68,7 @@ class Reader:
         self._some_outside = False  # positions that cannot be read on from are to be judged
         self._reading = False  # whether a partition is fetched
         self._ask_at = 0.0
-        self._throttle = Throttle(parts)
+        self._throttle = Throttle(settings=settings, schedule=schedule)
         self._expecting_until = 0.0
         self.some_paused = False  # whether partitions have enough read ahead: they wait for room in their buffers
         self._active_at = 0.0  # when something came, or was asked for, last
@@ -65,13 +81,13 @@ class Reader:
 
     def expect(self) -> None:
         """Partitions are about to be claimed."""
-        self._expecting_until = self._parts.clock.now() + EXPECTING
+        self._expecting_until = self._clock.now() + EXPECTING
 
     def open(self, partition: Partition) -> None:
         """Begin to read a partition that was just claimed; where the processor is to say from where, it is asked first."""
-        if self._parts.gives_starts and not partition.position.placed:
+        if self._service.gives_starts and not partition.position.placed:
             partition.position.delivered = partition.committed or 0
-            self._parts.schedule.start(partition)  # to a worker, and from there to here again
+            self._schedule.start(partition)  # to a worker, and from there to here again
             return
         with self._lock:
             self._expecting_until = 0.0
@@ -99,7 +115,7 @@ class Reader:
 
     def _command(self) -> None:
         self._look_soon = True
-        self._parts.schedule.read_soon()
+        self._schedule.read_soon()
 
     def stream_of(self, partition: Partition) -> Stream | None:
         """Return what the reader keeps of a partition; None while it does not read it. Any thread, for looking only."""
@@ -120,7 +136,7 @@ class Reader:
 
     def run_once(self, seconds: float = MAX_POLL) -> float | None:
         """Do what is due, and take in what has come, waiting for it no longer than that. Returns when to do so again."""
-        now = self._parts.clock.now()
+        now = self._clock.now()
         if self._other is not None:
             self._let_go()
         if now < self._retry_at:
@@ -137,12 +153,12 @@ class Reader:
             self._unavailable(error)
             return self._retry_at
         if self.problem is not None and self._client is not None and self._client.reachable():
-            self._parts.journal.note("broker-back", "Kafka answers again")
+            self._journal.note("broker-back", "Kafka answers again")
             self.problem = None
         if self._reading:
-            return min(self.topics.due, now + IDLE_LOOK) if left_alone else self._parts.clock.now()
+            return min(self.topics.due, now + IDLE_LOOK) if left_alone else self._clock.now()
         waiting = self._streams or self._opening or self.topics.asking  # what is being opened waits for an answer
-        return min(self.topics.due, self._parts.clock.now() + MAX_POLL) if waiting else self.topics.due
+        return min(self.topics.due, self._clock.now() + MAX_POLL) if waiting else self.topics.due
 
     def _look_around(self, now: float) -> None:
         """Do what is to be done between two polls, for all partitions."""
@@ -157,7 +173,7 @@ class Reader:
             self._open_new()
             self._apply_jumps()
             self._throttle.apply(self._client, self._streams, self._may_be_read)
-            self.watching.look(self._client, self._streams, now, self._parts.schedule.read_soon)
+            self.watching.look(self._client, self._streams, now, self._schedule.read_soon)
             paused = sum(stream.paused for stream in self._streams.values())
             self.some_paused, self._reading = bool(paused), paused < len(self._streams)
             self.watching.look_at_ends(self._streams, now, self._ask_ranges)
@@ -189,7 +205,7 @@ class Reader:
         self._read({tp: (stream.partition, stream.next_offset) for tp, stream in self._streams.items()})
         self._client.pause([tp for tp, stream in self._streams.items() if stream.paused])
         if self._reconnected:
-            self._parts.journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
+            self._journal.note("reconnected", "Kafka is read with the new settings; partitions stay")
         self._read_on = self._reconnected = False
 
     def _poll(self, now: float, seconds: float) -> bool:
@@ -201,7 +217,7 @@ class Reader:
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
             longest = POLL_WHILE_EXPECTING
-        wait, wake = min(longest, seconds, self._parts.config.reader.idle_wait), self._parts.schedule.read_soon
+        wait, wake = min(longest, seconds, self._settings.now.reader.idle_wait), self._schedule.read_soon
         try:
             polled = self._client.poll(0.0, wake) if idle else self._client.poll(wait)
         except BaseException as error:  # but for the first, a defect: what it had in hand is lost, and passed
@@ -210,15 +226,15 @@ class Reader:
             raise
         told = polled.fetched or polled.out_of_range or polled.diverged or polled.failed
         if told or (idle and not polled.will_wake):
-            self._active_at = self._parts.clock.now()
+            self._active_at = self._clock.now()
         self._feed(polled)
         self.watching.look_at_leaders(self._client, now)
         return polled.will_wake
 
     def _unavailable(self, error: BrokerUnavailableError) -> None:
-        self._retry_at = self._parts.clock.now() + RETRY
+        self._retry_at = self._clock.now() + RETRY
         if self.problem is None:
-            self._parts.journal.note("broker-away", f"{error}; trying again every {RETRY} s", level=logging.WARNING)
+            self._journal.note("broker-away", f"{error}; trying again every {RETRY} s", level=logging.WARNING)
         self.problem = str(error)
 
     # -- which partitions --------------------------------------------------------------------------------------------
@@ -268,7 +284,7 @@ class Reader:
             partition.position.delivered, partition.position.given_start = partition.committed or 0, None
         self._read_from_position(known)
         for partition in known:
-            self._parts.schedule.start(partition)
+            self._schedule.start(partition)
         ranges = self._ask_ranges([p.tp for p in unknown])
         resolved = []
         for partition in unknown:
@@ -281,7 +297,7 @@ class Reader:
             if partition.position.given_start is not None:
                 partition.position.delivered = partition.position.given_start
             else:
-                latest = self._parts.config.auto_offset_reset == "latest" and not partition.added_later
+                latest = self._settings.now.auto_offset_reset == "latest" and not partition.added_later
                 partition.position.delivered = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
@@ -291,7 +307,7 @@ class Reader:
             if partition.position.given_start is not None:
                 self._note_start(partition)
             if not limits.start <= partition.position.delivered <= limits.end:
-                self._parts.schedule.start(partition)  # not committed: the worker will be told why
+                self._schedule.start(partition)  # not committed: the worker will be told why
                 outside.append(partition)
                 continue
             partition.position.given_start = None
@@ -300,19 +316,19 @@ class Reader:
                 partition.position.read = read_to(partition.position.delivered, partition.info.leader_epoch)
             # Committed before the first batch. With `latest`, a crash before the first commit would else let the
             # next owner begin at a later end, and everything between would be lost.
-            mark = self._parts.schedule.advance(partition, partition.position.delivered)
+            mark = self._schedule.advance(partition, partition.position.delivered)
             if mark is not None:
-                self._parts.committer.submit(Pending(self._parts, partition, mark, first=True))
+                self._committer.submit(Pending(self._commits, partition, mark, first=True))
         for partition in outside:  # at the end, as the client may raise: it tells of these with the next poll, too
             self._set_outside(partition.tp, Outside(partition.position.delivered))
 
     def _note_start(self, partition: Partition) -> None:
         given, committed = partition.position.given_start, partition.committed
-        self._parts.journal.note(
+        self._journal.note(
             "jumped", f"on_claim begins at offset {given}; the group's commit is {committed}", partition.tp,
             offset=given, epoch=partition.fence.epoch,
         )  # fmt: skip
-        self._parts.note("reset", partition.tp, partition.fence.epoch, old=committed, new=given, reason="on_claim")
+        self._books.note("reset", partition.tp, partition.fence.epoch, old=committed, new=given, reason="on_claim")
 
     def _read_from_position(self, partitions: list[Partition]) -> None:
         if not partitions:
@@ -326,7 +342,7 @@ class Reader:
     def _read(self, wanted: Mapping[TopicPartition, tuple[Partition, int]]) -> None:
         """Have the client read these partitions from these positions, and hold the log against what is known of it."""
         assert self._client is not None
-        self._active_at = self._parts.clock.now()
+        self._active_at = self._clock.now()
         # Also where a processor goes on behind what was read, as the log may have been cut before that: see `_diverged`.
         self._client.read(
             {tp: position for tp, (_, position) in wanted.items()},
@@ -336,7 +352,7 @@ class Reader:
     def _ask_ranges(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
         """Ask for the logs' limits, but not again and again while a broker does not answer: the others are read on."""
         assert self._client is not None
-        now = self._parts.clock.now()
+        now = self._clock.now()
         if not partitions or now < self._ask_at:
             return {}
         try:
@@ -344,7 +360,7 @@ class Reader:
         except BrokerUnavailableError as error:
             self._ask_at = now + ASK_AGAIN
             text = f"{error}; asking again in {ASK_AGAIN:.0f} s"
-            self._parts.journal.note("broker-silent", text, level=logging.WARNING)
+            self._journal.note("broker-silent", text, level=logging.WARNING)
             return {}
 
     def _apply_jumps(self) -> None:
@@ -381,7 +397,7 @@ class Reader:
 
     def _feed(self, poll: Poll) -> None:
         ready, again = [], dict[TopicPartition, tuple[Partition, int]]()
-        now = self._parts.clock.now()
+        now = self._clock.now()
         for tp, fetched in poll.fetched.items():
             stream = self._streams.get(tp)
             if stream is None or stream.generation != stream.partition.buffer.generation:
@@ -402,16 +418,16 @@ class Reader:
             # The next client may read it: it is asked for with other bounds, perhaps.
             if self._other is not None or stream is None or stream.generation != stream.partition.buffer.generation:
                 continue
-            if stream.is_to_be_fetched_again(unreadable, self._parts.journal):
+            if stream.is_to_be_fetched_again(unreadable, self._journal):
                 again[tp] = (stream.partition, stream.next_offset)
                 continue
             stream.partition.problem = unreadable
             ready.append(stream.partition)
         for tp, error in poll.failed.items():
             if (stream := self._streams.get(tp)) is not None:
-                stream.fails(error, self._parts.journal)
+                stream.fails(error, self._journal)
         if ready:  # before anything is asked of the client, which may raise: nobody else makes them due
-            self._parts.schedule.feed(ready)
+            self._schedule.feed(ready)
         for tp, offset in poll.out_of_range.items():
             self._set_outside(tp, Outside(offset))
         for tp, end in poll.diverged.items():
@@ -464,7 +480,7 @@ class Reader:
             partition.problem = OffsetOutOfRangeError(*tp, outside.offset, *limits, cut=outside.cut)
             ready.append(partition)
         if ready:
-            self._parts.schedule.hurry(ready)
+            self._schedule.hurry(ready)
         self._some_outside = any(stream.outside is not None for stream in found.values())
 
     def _is_same_topic(self, stream: Stream) -> bool:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from inbound.channel.partition import Partition
-from inbound.config import ChannelConfig
+from inbound.channel.settings import Settings
 from inbound.coordinators.topic_ids import same_topic
 from inbound.journal import Journal
 from inbound.kafka.base import LogClient, TopicMeta
@@ -22,10 +22,10 @@ class Topics:
     """Refreshed by the thread that polls, read by any."""
 
     def __init__(
-        self, config: Callable[[], ChannelConfig], journal: Journal, look_soon: Callable[[], None], on_change: Callable[[], None]
+        self, settings: Settings, journal: Journal, look_soon: Callable[[], None], on_change: Callable[[], None]
     ) -> None:  # fmt: skip
         """`look_soon` has `refresh` called soon; `on_change` is called when an answer differs, or was asked for."""
-        self._config = config
+        self._settings = settings
         self._journal = journal
         self._look_soon = look_soon
         self._on_change = on_change
@@ -78,7 +78,7 @@ class Topics:
             answer = None
         if now < self.due and answer is None:
             return
-        config = self._config()
+        config = self._settings.now
         found = dict(client.topics(config.topics or (), config.topics_pattern))
         self.due = now + (METADATA_INTERVAL if found else RETRY)
         missing = set(config.topics or ()) - set(found)

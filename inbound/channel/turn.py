@@ -10,35 +10,68 @@ running, and this turn has it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import isawaitable
 
+from inbound.channel.books import Books
 from inbound.channel.callbacks import Callbacks
 from inbound.channel.delivery import NO_EFFORT, Delivery
 from inbound.channel.failure_policy import FailurePolicy
 from inbound.channel.out_of_range import OutOfRange, Problem, due_problem
 from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
-from inbound.channel.schedule import NEVER
+from inbound.channel.schedule import NEVER, Schedule
+from inbound.channel.service import Service
+from inbound.channel.settings import Settings
+from inbound.clock import Clock
+from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.errors import BadResponseError, PartitionLostError
+from inbound.meters import Meters
+from inbound.pausing import Pausing
 from inbound.processors.batch import is_offset
 
 
 class Turns:
     """Serves partitions. Knows nothing of a single turn, so any number of them may be under way."""
 
-    def __init__(self, parts: Parts, reader: Reader, failures: FailurePolicy) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        zk: ZooKeeper,
+        meters: Meters,
+        books: Books,
+        service: Service,
+        schedule: Schedule,
+        pausing: Pausing,
+        evaluate: Callable[[], None],
+        reader: Reader,
+        failures: FailurePolicy,
+        callbacks: Callbacks,
+        outcomes: Outcomes,
+        delivery: Delivery,
+        out_of_range: OutOfRange,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._zk = zk
+        self._meters = meters
+        self._books = books
+        self._service = service
+        self._schedule = schedule
+        self._pausing = pausing
+        self._evaluate = evaluate
         self._reader = reader
         self._failures = failures
-        self._callbacks = Callbacks(parts)
-        self._outcomes = Outcomes(parts, reader)
-        self._delivery = Delivery(parts, reader, failures, self._callbacks, self._outcomes)
-        self._out_of_range = OutOfRange(parts, reader, failures)
-        self._asynchronous = parts.asynchronous
-        self._gives_starts = parts.gives_starts
-        self._has_room = parts.has_room
+        self._callbacks = callbacks
+        self._outcomes = outcomes
+        self._delivery = delivery
+        self._out_of_range = out_of_range
+        self._asynchronous = service.asynchronous
+        self._gives_starts = service.gives_starts
+        self._has_room = service.has_room
 
     async def serve(self, partition: Partition) -> tuple[float, float]:
         """Serve a partition that was taken, for one turn, and pass it on.
@@ -46,14 +79,13 @@ class Turns:
         Returns:
             CPU seconds of this thread, and seconds passed, inside on_next_batch.
         """
-        parts = self._parts
         room: int | None = None
         landed = partition.position.landed_order
         if partition.served_by is None:
-            partition.served_by = parts.processor
+            partition.served_by = self._service.processor
         if partition.fate is Fate.DROP:
             if not partition.position.settled:  # each commit is refused, or has landed: that is told before
-                parts.schedule.settle(partition)
+                self._schedule.settle(partition)
                 return NO_EFFORT
             await self._tell_lost(partition)
             return NO_EFFORT
@@ -65,35 +97,35 @@ class Turns:
             if partition.position.settled:
                 await self._terminate(partition)
             else:
-                parts.schedule.settle(partition)
-        elif partition.served_by is not parts.processor and not await self._hand_over(partition):
+                self._schedule.settle(partition)
+        elif partition.served_by is not self._service.processor and not await self._hand_over(partition):
             pass  # it comes back when what the one before wants committed is
         elif partition.unclear is not None:
             if partition.failure.held is None:
                 self._failures.hold_unclear(partition, partition.unclear)
-                parts.meters.holds.add("topic")
-            parts.schedule.put_back(partition, NEVER)
-        elif partition.position.deferred is not None and partition.position.commit_due <= parts.clock.now():
+                self._meters.holds.add("topic")
+            self._schedule.put_back(partition, NEVER)
+        elif partition.position.deferred is not None and partition.position.commit_due <= self._clock.now():
             self._commit_deferred(partition)
-        elif (parts.schedule.paused or partition.quiet.paused_since is not None) and await self._is_paused(partition):
-            parts.schedule.put_back(partition, NEVER)
+        elif (self._schedule.paused or partition.quiet.paused_since is not None) and await self._is_paused(partition):
+            self._schedule.put_back(partition, NEVER)
         elif (problem := due_problem(partition)) is not None:
             await self._face_problem(partition, problem)
         elif partition.failure.held is not None:
-            parts.schedule.put_back(partition, NEVER)
-        elif not (parts.zk.certain(partition.fence.session) and parts.pausing.allows()):
+            self._schedule.put_back(partition, NEVER)
+        elif not (self._zk.certain(partition.fence.session) and self._pausing.allows()):
             self._delivery.wait_for_certainty(partition)
-        elif parts.clock.now() < partition.rest_until:
-            parts.schedule.put_back(partition, partition.rest_until)
+        elif self._clock.now() < partition.rest_until:
+            self._schedule.put_back(partition, partition.rest_until)
         elif self._gives_starts and not partition.position.placed:
             await self._place(partition)
         elif partition.buffer and not partition.position.is_open(limit := self._outcomes.limit(partition)):
-            parts.schedule.settle(partition, within=limit)
+            self._schedule.settle(partition, within=limit)
         elif self._has_room and partition.buffer and (room := self._delivery.room(partition)) == 0:
-            if partition.rest_until > parts.clock.now():  # it failed
-                parts.schedule.put_back(partition, partition.rest_until)
+            if partition.rest_until > self._clock.now():  # it failed
+                self._schedule.put_back(partition, partition.rest_until)
             else:
-                parts.schedule.await_commit(partition, landed)  # news of the reader make it due, too
+                self._schedule.await_commit(partition, landed)  # news of the reader make it due, too
         elif (cut := self._delivery.cut(partition, room)) is not None:
             return await self._delivery.deliver(partition, cut)
         else:
@@ -107,31 +139,30 @@ class Turns:
             partition.buffer.jump()  # what had been taken out of it is read again
             self._reader.jump(partition)
         if partition.place in (Place.RUNNING, Place.ABANDONED):
-            self._parts.schedule.put_back(partition, self._parts.clock.now() + 1.0)
+            self._schedule.put_back(partition, self._clock.now() + 1.0)
 
     async def _hand_over(self, partition: Partition) -> bool:
         """Let the channel's processor of now serve the partition. Returns False if the turn has passed it on for that.
 
         The one before hears what it would hear at a release, and what it does not have committed then is read again.
         """
-        parts = self._parts
         if not partition.position.settled:
-            parts.schedule.settle(partition)
+            self._schedule.settle(partition)
             return False
         if not partition.handing_over and self._has_begun(partition):
             commit = await self._last_commit(partition)
             partition.handing_over = True
             if partition.place is Place.ABANDONED or partition.fate is not Fate.KEEP:
                 if commit is not None:
-                    partition.position.defer_commit(commit, parts.clock.now())
-                parts.schedule.put_back(partition, parts.clock.now())
+                    partition.position.defer_commit(commit, self._clock.now())
+                self._schedule.put_back(partition, self._clock.now())
                 return False
             if commit is not None:
                 self._outcomes.commit(partition, commit)
-                parts.schedule.settle(partition)
+                self._schedule.settle(partition)
                 return False
         partition.handing_over = False
-        partition.served_by = parts.processor
+        partition.served_by = self._service.processor
         self._begin_anew(partition)
         return True
 
@@ -143,9 +174,9 @@ class Turns:
         partition.quiet.idle_since, partition.quiet.idle_told = None, False
         partition.quiet.paused_since = None  # the new one is told, too
         partition.position.take_deferred()
-        self._parts.schedule.void_handle(partition)  # what the one before finishes from now on is read again
+        self._schedule.void_handle(partition)  # what the one before finishes from now on is read again
         if partition.committed is not None and partition.position.delivered != partition.committed:
-            self._parts.note(
+            self._books.note(
                 "revert", partition.tp, partition.fence.epoch, from_=partition.position.delivered, to=partition.committed,
                 reason="successor",
             )  # fmt: skip
@@ -165,12 +196,11 @@ class Turns:
         offset = partition.position.take_deferred()
         if offset is not None:
             self._outcomes.commit(partition, offset)
-        self._parts.schedule.put_back(partition, self._parts.clock.now())
+        self._schedule.put_back(partition, self._clock.now())
 
     async def _place(self, partition: Partition) -> None:
         """Ask the processor where this claim begins. The reader holds its answer against the log, and goes on there."""
-        parts = self._parts
-        partition.totals.other_call = "on_claim", parts.clock.now()
+        partition.totals.other_call = "on_claim", self._clock.now()
         try:
             answer: object = server_of(partition).on_claim(partition.tp, partition.committed)
             if self._asynchronous and isawaitable(answer):
@@ -183,23 +213,22 @@ class Turns:
         except GeneratorExit:
             raise
         except BaseException as error:
-            parts.meters.failed(error)
+            self._meters.failed(error)
             partition.rest_until = self._failures.claim_failed(partition, error)
             if partition.failure.held is not None:
-                parts.meters.holds.add("on_claim")
-            parts.schedule.put_back(partition, partition.rest_until)
+                self._meters.holds.add("on_claim")
+            self._schedule.put_back(partition, partition.rest_until)
             return
         finally:
             partition.totals.other_call = None
         partition.failure.attempts, partition.failure.last_error = 0, None
-        if parts.schedule.to_reader(partition):
+        if self._schedule.to_reader(partition):
             partition.position.given_start, partition.position.placed = answer, True
             self._reader.open(partition)
 
     async def _is_paused(self, partition: Partition) -> bool:
         """Whether the channel is paused; the processor is told once when that begins and once when it ends."""
-        parts = self._parts
-        paused, since, now = parts.schedule.paused, partition.quiet.paused_since, parts.clock.now()
+        paused, since, now = self._schedule.paused, partition.quiet.paused_since, self._clock.now()
         if paused and since is None:
             partition.quiet.paused_since = now
             await self._callbacks.guard(partition, "on_pause", lambda: server_of(partition).on_pause(partition.tp))
@@ -211,37 +240,35 @@ class Turns:
         return paused
 
     async def _idle(self, partition: Partition) -> None:
-        parts = self._parts
-        now = parts.clock.now()
+        now = self._clock.now()
         if partition.quiet.idle_since is None:
             partition.quiet.idle_since = now
         if partition.quiet.idle_told or not self._has_begun(partition):
-            parts.schedule.await_records(partition, NEVER)
+            self._schedule.await_records(partition, NEVER)
             return
-        due = partition.quiet.idle_since + parts.config.idle_time
+        due = partition.quiet.idle_since + self._settings.now.idle_time
         if now < due:
-            parts.schedule.await_records(partition, due)
+            self._schedule.await_records(partition, due)
             return
         partition.quiet.idle_told = True
         outcome = await self._callbacks.answer(partition, "on_idle", lambda: server_of(partition).on_idle(partition.tp))
         if outcome is None:
-            parts.schedule.await_records(partition, NEVER)
+            self._schedule.await_records(partition, NEVER)
         else:
             self._outcomes.apply(partition, outcome, None, None)
 
     async def _terminate(self, partition: Partition) -> None:
         """Tell the processor that the partition goes, commit what it says, and pass it on for release."""
-        parts = self._parts
         if not self._has_begun(partition):
-            parts.schedule.give_up(partition)
+            self._schedule.give_up(partition)
             return
         # Who was told that it goes, to another processor, is not told again.
         commit = partition.position.take_deferred() if partition.handing_over else await self._last_commit(partition)
         if commit is None:
-            parts.schedule.give_up(partition)
+            self._schedule.give_up(partition)
         else:
             self._outcomes.commit(partition, commit)
-            parts.schedule.settle(partition, last=True)
+            self._schedule.settle(partition, last=True)
 
     def _has_begun(self, partition: Partition) -> bool:
         """Whether a batch can have been handed out: not before the log has been found to hold what on_claim gave.
@@ -269,15 +296,14 @@ class Turns:
         return outcome.commit
 
     async def _tell_lost(self, partition: Partition) -> None:
-        parts = self._parts
         await self._callbacks.run_waiting(partition)  # a commit that landed before is told all the same
         error = PartitionLostError(*partition.tp, f"lost: {partition.why_lost}")
         await self._callbacks.guard(
             partition, "on_exception", lambda: server_of(partition).on_exception(partition.tp, error)
         )
-        parts.note("lost", partition.tp, partition.fence.epoch)
-        parts.schedule.leave(partition)
-        parts.evaluate()
+        self._books.note("lost", partition.tp, partition.fence.epoch)
+        self._schedule.leave(partition)
+        self._evaluate()
 
     async def _face_problem(self, partition: Partition, error: Problem) -> None:
         # An offset in its answer is ignored: the log decides.

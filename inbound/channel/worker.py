@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from inbound.channel.leader import NEVER, Lead
 from inbound.channel.partition import Partition
-from inbound.channel.parts import Parts
 from inbound.channel.reader import Reader
+from inbound.channel.schedule import Schedule
 from inbound.channel.turn import Turns
 
 T = TypeVar("T")
@@ -22,8 +22,14 @@ AT_ONCE = 0.0
 class Worker:
     """Polls and serves partitions, one thing at a time: see `inbound.driver.Part`."""
 
-    def __init__(self, parts: Parts, reader: Reader, turns: Turns) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        *,
+        schedule: Schedule,
+        reader: Reader,
+        turns: Turns,
+    ) -> None:
+        self._schedule = schedule
         self._reader = reader
         self._turns = turns
         #: The partition that is being served; None between turns.
@@ -31,7 +37,7 @@ class Worker:
 
     def run_once(self) -> float | None:
         """Poll, or serve one due partition for one turn: its callbacks, and at most one batch."""
-        step = self._parts.schedule.take(self)
+        step = self._schedule.take(self)
         if isinstance(step, Partition):
             self._serve(step)
         elif isinstance(step, Lead):
@@ -41,7 +47,7 @@ class Worker:
         return AT_ONCE
 
     def _lead(self, step: Lead) -> None:
-        schedule = self._parts.schedule
+        schedule = self._schedule
         try:
             due = self._reader.run_once(step.seconds)
         except BaseException:
@@ -61,7 +67,7 @@ class Worker:
             raise
         finally:
             self._serving = None
-            self._parts.schedule.end_turn(self, cpu, elapsed, failed=failed)
+            self._schedule.end_turn(self, cpu, elapsed, failed=failed)
 
     @property
     def in_callback(self) -> bool:

@@ -59,7 +59,7 @@ def answers(
     tp = question.tp
     asked = [c for c in channels if question.channel in (None, c.name)]
     concerned = [c for c in asked if c.parts.schedule.get(tp) is not None or c.parts.journal.of(tp)]
-    reading = [c for c in asked if tp.topic in c.reader.topics.found or tp.topic in c.parts.config.topics]
+    reading = [c for c in asked if tp.topic in c.reader.topics.found or tp.topic in c.parts.settings.now.topics]
     return [_answer(c, detector, question) for c in concerned or reading]
 
 
@@ -70,7 +70,7 @@ def _answer(channel: InboundKafkaChannel, detector: StallDetector, question: Que
     claimed = parts.journal.last(tp, "claimed")
     answer: dict[str, Any] = {
         "channel": channel.name,
-        "group": parts.config.group,
+        "group": parts.settings.now.group,
         "consumer": parts.consumer_id,
         "topic": tp.topic,
         "partition": tp.partition,

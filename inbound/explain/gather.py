@@ -59,7 +59,7 @@ class View:
             and parts.zk.certain(connection.session.id)
             and not parts.schedule.paused
             and not self._channel.membership.resets.closed
-            and (parts.ledger_problem is None or parts.degrade)
+            and (parts.books.problem is None or parts.books.degrade)
             and self._channel.reader.problem is None
             and not self._silent()
         )
@@ -68,7 +68,7 @@ class View:
     def calm(self) -> bool:
         """Whether what is idle in an undisturbed channel stays so until somebody touches it."""
         reader = self._channel.reader
-        waits = self._channel.opened and bool(self._parts.said("waits"))
+        waits = self._channel.opened and bool(self._parts.service.said("waits"))
         return not (waits or reader.watching.unled or reader.some_paused) and self._parts.pausing.allows()
 
     def facts(self, partition: Partition, progress: Progress) -> Facts:
@@ -82,7 +82,7 @@ class View:
     def waits(self, tp: TopicPartition) -> tuple[str, str] | None:
         """Return what the processor says that a partition waits for."""
         if self._waits is None:
-            self._waits = self._parts.said("waits") if self._channel.opened else {}
+            self._waits = self._parts.service.said("waits") if self._channel.opened else {}
         return self._waits.get(tp)
 
     def nothing_to_read(self, partition: Partition) -> bool:
@@ -168,7 +168,7 @@ class View:
         paused = [pause.told(self._channel.name) for pause in parts.pausing.pauses] if parts.schedule.paused else []
         return ChannelFacts(
             name=self._channel.name,
-            group=parts.config.group,
+            group=parts.settings.now.group,
             consumer=parts.consumer_id,
             pauses=tuple(paused),
             resets=tuple(
@@ -177,15 +177,15 @@ class View:
             ),
             kafka_problem=reader.problem,
             kafka_refused=reader.problem is not None and bool(_REFUSED.search(reader.problem)),
-            ledger_problem=parts.ledger_problem,
-            degrade=parts.degrade,
-            workers=parts.config.workers,
-            event_loop=parts.asynchronous,
+            ledger_problem=parts.books.problem,
+            degrade=parts.books.degrade,
+            workers=parts.settings.now.workers,
+            event_loop=parts.service.asynchronous,
             busy=tuple(sorted(busy, key=lambda of: -of[1])),
-            prefetch=(reader.buffered, parts.config.reader.prefetch_bytes),
+            prefetch=(reader.buffered, parts.settings.now.reader.prefetch_bytes),
             fullest=tuple(fullest[:3]),
             silent=self._silent(),
-            commits_waiting=parts.committer.waiting(parts),
+            commits_waiting=parts.committer.waiting(parts.commits),
         )
 
     def _session(self, partition: Partition) -> SessionFacts:

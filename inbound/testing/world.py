@@ -111,7 +111,7 @@ class Consumer:
     @property
     def on_truncation(self) -> str:
         """What it does about logs that are cut below the commit."""
-        return self.channel.parts.config.on_truncation
+        return self.channel.parts.settings.now.on_truncation
 
 
 class World:
@@ -172,7 +172,7 @@ class World:
 
         def connect() -> FakeLogClient:
             log_clients.append(self.kafka.client())
-            log_clients[-1].max_decompressed_bytes = channel.parts.config.reader.max_decompressed_bytes
+            log_clients[-1].max_decompressed_bytes = channel.parts.settings.now.reader.max_decompressed_bytes
             return log_clients[-1]
 
         coordinator = coordinator or DynamicCoordinator()
@@ -202,7 +202,7 @@ class World:
         parts, polling = channel.parts, Wakeup()
         consumer.log_clients, consumer.connect = log_clients, connect
         consumer.parts, consumer.wakeups = [controller, committer], [wakeup, committer.wakeup]
-        if not leads or parts.asynchronous:
+        if not leads or parts.service.asynchronous:
             channel.read_apart(polling.set)
             consumer.parts.insert(1, channel.reader)
             consumer.wakeups.insert(1, polling)
@@ -225,7 +225,7 @@ class World:
     def leave(self, name: str, *, within: float = 30.0) -> None:
         """Stop a consumer in good order."""
         consumer = self.consumers[name]
-        consumer.channel.parts.stopping.set()
+        consumer.channel.parts.service.stopping.set()
         consumer.controller.close()
         call = consumer.tasks.spawn(consumer.channel.membership.leave_group(), "leave")
         self.run_until(lambda: call.done, within=within)

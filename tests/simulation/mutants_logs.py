@@ -82,12 +82,11 @@ def _recreation_begins_a_topic_each_time(plant: Plant) -> None:
 
 def _cut_moves_in_memory_only(plant: Plant) -> None:
     def face(original: Original, self: OutOfRange, partition: Partition, error: OffsetOutOfRangeError) -> None:
-        parts = self._parts
-        committer, parts.committer = parts.committer, _Forgets(plant)  # type: ignore[assignment]
+        committer, self._committer = self._committer, _Forgets(plant)  # type: ignore[assignment]
         try:
             original(self, partition, error)
         finally:
-            parts.committer = committer
+            self._committer = committer
 
     plant.around(OutOfRange, "face", face)
 
@@ -100,7 +99,7 @@ class _Forgets:
 
     def submit(self, pending: Pending) -> None:
         self._plant.bite()
-        pending.parts.schedule.landed(pending.partition, pending.mark, ())
+        pending.channel.schedule.landed(pending.partition, pending.mark, ())
 
 
 def _cut_read_on_once_the_log_has_grown(plant: Plant) -> None:
@@ -114,7 +113,7 @@ def _cut_read_on_once_the_log_has_grown(plant: Plant) -> None:
         partition.problem = None
         partition.buffer.jump()
         self._reader.jump(partition)
-        self._parts.schedule.await_records(partition, schedule.NEVER)
+        self._schedule.await_records(partition, schedule.NEVER)
 
     def read(
         original: Original,

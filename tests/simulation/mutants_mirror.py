@@ -23,7 +23,7 @@ def _doubtful_is_held(plant: Plant) -> None:
         found: Held = original(self)
         if found.doubtful:
             plant.bite()
-        partitions = self._parts.schedule.held()
+        partitions = self._schedule.held()
         return Held({p.tp: p.committed for p in partitions if p.committed is not None}, frozenset())
 
     plant.around(Mirror, "_held", held)
@@ -59,7 +59,7 @@ def _before_it_landed(plant: Plant) -> None:
     def submit(original: Original, self: Committer, pending: Pending) -> None:
         if pending.offset is not None:
             plant.bite()
-            pending.parts.mirror.landed(pending.partition, pending.offset)
+            pending.channel.mirror.landed(pending.partition, pending.offset)
         original(self, pending)
 
     plant.around(Committer, "submit", submit)

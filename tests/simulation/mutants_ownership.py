@@ -90,8 +90,8 @@ def _first_position_not_committed(plant: Plant) -> None:
     def submit(original: Original, self: Committer, pending: Pending) -> None:
         if pending.first:
             plant.bite()
-            pending.parts.schedule.landed(pending.partition, pending.mark, ())
-            pending.parts.schedule.start(pending.partition)
+            pending.channel.schedule.landed(pending.partition, pending.mark, ())
+            pending.channel.schedule.start(pending.partition)
         else:
             original(self, pending)
 
@@ -113,10 +113,10 @@ def _results_have_no_epoch(plant: Plant) -> None:
     _claims_while_the_old_call_runs(plant)
 
     def submit(original: Original, self: Committer, pending: Pending) -> None:
-        now = pending.parts.schedule.get(pending.partition.tp)
+        now = pending.channel.schedule.get(pending.partition.tp)
         if now is not None and now is not pending.partition:
             plant.bite()
-            pending = Pending(pending.parts, now, now.position.advance(pending.offset))
+            pending = Pending(pending.channel, now, now.position.advance(pending.offset))
         original(self, pending)
 
     plant.around(Committer, "submit", submit)

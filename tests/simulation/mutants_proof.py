@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inbound.channel.parts import Parts
+from inbound.channel.books import Books
 from inbound.ledger.memory import MemoryLedger
 from inbound.proof import chain, judge
 from inbound.proof.claims import Claim
@@ -112,13 +112,13 @@ def _gaps_unsaid(plant: Plant) -> None:
 
 
 def _successors_unsaid(plant: Plant) -> None:
-    def note(original: Original, self: Parts, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
+    def note(original: Original, self: Books, kind: str, tp: TopicPartition, epoch: int, **facts: Any) -> None:
         if facts.get("reason") == "successor":
             plant.bite()
         else:
             original(self, kind, tp, epoch, **facts)
 
-    plant.around(Parts, "note", note)
+    plant.around(Books, "note", note)
 
 
 def _handed_out_is_processed(plant: Plant) -> None:

@@ -93,7 +93,7 @@ def _half_taken_back(plant: Plant) -> None:
 def _reconnects_at_the_commit(plant: Plant) -> None:
     def reconnect(original: Original, self: Reader, connect: Callable[[], Any]) -> None:
         original(self, connect)
-        for partition in self._parts.schedule.held():
+        for partition in self._schedule.held():
             if partition.buffer:
                 plant.bite()
                 partition.buffer.jump()

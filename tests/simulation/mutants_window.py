@@ -31,7 +31,7 @@ def _older_stands_for_newer(plant: Plant) -> None:
             original(self, pending)
             return
         plant.bite()
-        pending.parts.schedule.landed(pending.partition, pending.mark, ())
+        pending.channel.schedule.landed(pending.partition, pending.mark, ())
 
     plant.around(Committer, "_put", put)
 

@@ -22,6 +22,7 @@ from inbound.channel.buffer import Chunk, Cut
 from inbound.channel.failure_policy import DeadLetters, FailurePolicy, describe
 from inbound.channel.partition import Partition
 from inbound.channel.position import Position
+from inbound.channel.settings import Settings
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
 from inbound.coordinators.claim import Fence
@@ -41,7 +42,7 @@ _ALL = 2**62
 
 @dataclass(eq=False)
 class ReplayParts:
-    """What an attempt is made of; see `inbound.channel.failure_policy.Served`."""
+    """What an attempt is made of; also what its failure policy is given: see `Served` and `Notes` there."""
 
     clock: Clock
     config: ChannelConfig
@@ -106,7 +107,10 @@ class UnitRun:
         self._unit = unit
         self._source = source
         self._reading = reading
-        self._failures = FailurePolicy(parts, dead_letters)
+        self._failures = FailurePolicy(
+            settings=Settings(parts.config), clock=parts.clock, service=parts, books=parts, journal=parts.journal,
+            dead_letters=dead_letters,
+        )  # fmt: skip
         self._has_room = has_room(type(parts.processor))
         self._tells_processed = type(parts.processor).on_batch_processed is not BatchEventProcessor.on_batch_processed
         loop = asyncio.get_running_loop() if parts.asynchronous else None

@@ -329,7 +329,7 @@ class Reloading:
         """The process begins to end."""
         self._threads.ended = True
         for running in self.running.all():
-            running.channel.parts.stopping.set()
+            running.channel.parts.service.stopping.set()
 
     def leave(self) -> list[Call[None]]:
         """Let each channel leave its group, after `stop`."""
@@ -475,6 +475,6 @@ def _running(spec: Spec) -> tuple[object, ...]:
 
 def _spec_of(channel: InboundKafkaChannel) -> tuple[object, ...]:
     """Return the same of a channel that runs."""
-    config, processor = channel.parts.config, channel.parts.processor
+    config, processor = channel.parts.settings.now, channel.parts.service.processor
     version = getattr(getattr(processor, "options", None), "version", None)
     return config.group, tuple(config.topics or ()), config.reader.max_batch_records, config.reader.client, version

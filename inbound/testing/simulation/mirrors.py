@@ -117,9 +117,13 @@ class Mirrors:
         judge.say(f"{process} sends {', '.join(f'{tp} {offset}' for tp, offset in request.offsets.items())} to Kafka")
         before, since = self._under_way.get(process, (None, -1.0))
         if before is not None:
-            if before.answer is None and now < since + ANSWER_WAIT and not consumer.channel.parts.stopping.is_set():
+            if (
+                before.answer is None
+                and now < since + ANSWER_WAIT
+                and not consumer.channel.parts.service.stopping.is_set()
+            ):
                 judge.violated(f"{process} sends offsets to Kafka while a request of its own is on its way")
-            elif now < since + EVERY * 0.99 and not consumer.channel.parts.stopping.is_set():
+            elif now < since + EVERY * 0.99 and not consumer.channel.parts.service.stopping.is_set():
                 judge.violated(f"{process} sends offsets to Kafka again after {now - since:.3f} s")
         if now < self._refused.get(process, float("-inf")) + LIVE_GROUP_AGAIN:
             judge.violated(f"{process} sends offsets to a Kafka group again that has members")

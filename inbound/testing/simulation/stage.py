@@ -158,7 +158,7 @@ class Stage:
 
     def staying(self) -> list[Consumer]:
         """Return those that live, and are not on their way out."""
-        return [c for c in self.living() if not c.channel.parts.stopping.is_set()]
+        return [c for c in self.living() if not c.channel.parts.service.stopping.is_set()]
 
     def pick(self, consumers: Sequence[Consumer], action: Action) -> Consumer:
         """Return the process that an action is about."""
@@ -318,7 +318,7 @@ class Stage:
     def leave(self, consumer: Consumer) -> None:
         """Let a process leave in good order; it takes its time."""
         further = self.reloading.get(consumer.name)
-        consumer.channel.parts.stopping.set()
+        consumer.channel.parts.service.stopping.set()
         if further is not None:
             further.stop()
         if consumer.name in self.controllers:
