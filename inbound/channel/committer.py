@@ -25,6 +25,7 @@ from weakref import WeakSet
 from inbound.channel.answer import retry_wait
 from inbound.channel.commit import ChannelCommits, Pending
 from inbound.channel.partition import Fate, Partition, Place
+from inbound.channel.refusals import READ_ALL, Refusal, meaning
 from inbound.clock import Clock
 from inbound.coordinators.claim import current
 from inbound.coordinators.zookeeper import (
@@ -190,9 +191,7 @@ class Committer:
                     # 1. It was marked; 2. a newer one was sent; 3. it was handed in; 4. the newer one has landed.
                     del self._queue[partition]
                 elif (
-                    partition.fence.session == session
-                    and pending.not_before <= now
-                    and partition not in self._in_round
+                    partition.fence.session == session and pending.not_before <= now and partition not in self._in_round
                 ):
                     ready.append(pending)
             group = self._choose(ready)
@@ -308,23 +307,21 @@ class Committer:
 
     def _refused(self, group: list[Pending], refused: RefusedError) -> None:
         culprit = group[refused.index // 2]
-        if refused.index % 2:
-            if refused.reason == ("NodeExists" if culprit.create else "NoNode"):
-                culprit.create = not culprit.create  # somebody deleted, or made, the offset node
-            else:
-                group.remove(culprit)
-                self._set_apart(culprit, f"{refused}; make the folder of the topic's offsets again")
-            self._send_again(group)
-            return
-        self._refusals += 1
-        if culprit.unanswered_in is not None:
-            culprit.unread, culprit.epoch = True, None  # the one before has landed, or what was read was an old view
+        what = meaning(culprit, refused)
+        if what is Refusal.OTHER_WRITE:
+            culprit.create = not culprit.create
+        elif what is Refusal.READ_EPOCH:
+            culprit.unread, culprit.epoch = True, None
         else:
-            self._discard(culprit, refused=True)
             group.remove(culprit)
+        if what is Refusal.APART:
+            self._set_apart(culprit, f"{refused}; make the folder of the topic's offsets again")
+        elif what is Refusal.LOST:
+            self._discard(culprit, refused=True)
             culprit.channel.evaluate()
         self._send_again(group)
-        if self._refusals >= 2 and group:
+        self._refusals += what in (Refusal.READ_EPOCH, Refusal.LOST)
+        if self._refusals >= READ_ALL and group:
             with self._lock:
                 waiting = [pending for pending in self._queue.values() if not pending.failures]
                 for pending in waiting:
