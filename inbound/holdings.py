@@ -72,7 +72,7 @@ class Holdings:
         #: While the group is being left: what drained partitions wait for, and whose owner nodes are gone already.
         self._together: Call[None] | None = None
         self._deleted: frozenset[TopicPartition] = frozenset()
-        self.backoff = PartitionBackoff(parts)
+        self.backoff = PartitionBackoff(clock=parts.clock, paths=parts.paths, journal=parts.journal)
         self._hearsay: dict[TopicPartition, _Hearsay] = {}
 
     # -- beliefs against nodes ---------------------------------------------------------------------------------------

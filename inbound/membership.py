@@ -71,7 +71,10 @@ class GroupMembership:
         self.holdings = Holdings(parts, tasks, reader, self.membership.dead_sessions)
         self.holdings.why = self._why_claimed
         self.holdings.why_released = self._why_released
-        self.resets = Resets(parts, tasks, self.holdings, self._changed)
+        self.resets = Resets(
+            settings=parts.settings, zk=parts.zk, paths=parts.paths, journal=parts.journal, books=parts.books,
+            schedule=parts.schedule, evaluate=parts.evaluate, tasks=tasks, holdings=self.holdings, changed=self._changed,
+        )  # fmt: skip
         #: Who came or left last, for the journal.
         self._change = "after joining the group"
         self._doubted = False
@@ -99,7 +102,10 @@ class GroupMembership:
         self._told_no_share = False
         self._told_too_large = ""
         self._notices = Notices(parts.name)
-        self.report = SubscriberReport(parts, self._look_again)
+        self.report = SubscriberReport(
+            name=parts.name, clock=parts.clock, zk=parts.zk, paths=parts.paths, schedule=parts.schedule,
+            pausing=parts.pausing, evaluate=parts.evaluate, look_again=self._look_again,
+        )  # fmt: skip
         self._waiting_for_id = False
         self._asked = False  # somebody wants the group to look at its shares
         #: What an operator had us give up.

@@ -46,16 +46,9 @@ class Mirror:
     """The mirroring part of one channel: see `inbound.driver.Part`. It is there, and does nothing, where none is wanted."""
 
     def __init__(
-        self,
-        config: ChannelConfig,
-        *,
-        name: str,
-        clock: Clock,
-        zk: ZooKeeper,
-        schedule: Schedule,
-        journal: Journal,
+        self, config: ChannelConfig, *, name: str, clock: Clock, zk: ZooKeeper, schedule: Schedule, journal: Journal,
         connect: Connect | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Connects to nothing yet. Without `connect` there is nothing to mirror to. `name` is the channel's."""
         self._name = name
         self._group = config.group

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from inbound.channel.parts import Parts
+from inbound.clock import Clock
 from inbound.coordinators.nodes import BadNodeError
+from inbound.coordinators.paths import GroupPaths
 from inbound.errors import ZkNodeError
+from inbound.journal import Journal
 from inbound.topic_partition import TopicPartition
 
 #: How soon such a partition is tried again, doubling to the longest. Seconds.
@@ -24,8 +26,10 @@ class _Backoff:
 class PartitionBackoff:
     """One channel's. Controller's thread, where nothing else is said."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, *, clock: Clock, paths: GroupPaths, journal: Journal) -> None:
+        self._clock = clock
+        self._paths = paths
+        self._journal = journal
         self._of: dict[TopicPartition, _Backoff] = {}
 
     def failed(self, tp: TopicPartition, error: BadNodeError | ZkNodeError) -> None:
@@ -34,7 +38,7 @@ class PartitionBackoff:
         Raises:
             ZkNodeError: the node is not the partition's alone.
         """
-        paths = self._parts.paths
+        paths = self._paths
         own = {path(*tp) for path in (paths.epoch, paths.owner, paths.offset)}
         if isinstance(error, ZkNodeError) and error.path not in own:
             raise error
@@ -42,9 +46,9 @@ class PartitionBackoff:
             return  # it is held, and was looked at with the others
         backoff = self._of.setdefault(tp, _Backoff())
         wait = min(LONGEST, SHORTEST * 2**backoff.failures)
-        backoff.failures, backoff.due = backoff.failures + 1, self._parts.clock.now() + wait
+        backoff.failures, backoff.due = backoff.failures + 1, self._clock.now() + wait
         backoff.error = str(error)
-        self._parts.journal.note(
+        self._journal.note(
             "unreadable", f"its nodes cannot be used: {error}; looking again in {wait:.0f} s", tp, level=logging.ERROR
         )
 
@@ -59,7 +63,7 @@ class PartitionBackoff:
     def rests(self, tp: TopicPartition) -> bool:
         """Whether a partition is not tried yet."""
         backoff = self._of.get(tp)
-        return backoff is not None and backoff.due > self._parts.clock.now()
+        return backoff is not None and backoff.due > self._clock.now()
 
     def problem(self, tp: TopicPartition) -> str | None:
         """Return why the nodes of a partition cannot be used, as its last try said; None if they can. Any thread.
@@ -67,7 +71,7 @@ class PartitionBackoff:
         Another member may have claimed it since: what is older than a try would be is no news.
         """
         backoff = self._of.get(tp)
-        return backoff.error if backoff is not None and self._parts.clock.now() < backoff.due + LONGEST else None
+        return backoff.error if backoff is not None and self._clock.now() < backoff.due + LONGEST else None
 
     def problems(self) -> dict[str, str]:
         """Return why nodes cannot be used, for each such partition. Any thread."""

@@ -11,15 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from inbound.channel.books import Books
 from inbound.channel.partition import Fate, Partition, Place
-from inbound.channel.parts import Parts
+from inbound.channel.schedule import Schedule
+from inbound.channel.settings import Settings
 from inbound.controller.reset_offset.command import decode
-from inbound.coordinators.paths import CommandPaths
+from inbound.coordinators.paths import CommandPaths, GroupPaths
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.watch import Watch
+from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.errors import InboundError, TransientError
 from inbound.gates import ClosedGate, Gates
 from inbound.holdings import AFTER_ERROR, RETRY, Holdings
+from inbound.journal import Journal
 from inbound.status import ResetStatus
 from inbound.topic_partition import TopicPartition
 
@@ -40,13 +44,22 @@ class _Command:
 class Resets:
     """One channel's. Controller's thread, but for `closed` and `status`."""
 
-    def __init__(self, parts: Parts, tasks: Tasks, holdings: Holdings, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, *, settings: Settings, zk: ZooKeeper, paths: GroupPaths, journal: Journal, books: Books, schedule: Schedule,
+        evaluate: Callable[[], None], tasks: Tasks, holdings: Holdings, changed: Callable[[], None],
+    ) -> None:  # fmt: skip
         """`changed` is called, by any thread, when the channel is to be looked at because of a gate."""
-        self._parts = parts
+        self._settings = settings
+        self._zk = zk
+        self._paths = paths
+        self._journal = journal
+        self._books = books
+        self._schedule = schedule
+        self._evaluate = evaluate
         self._tasks = tasks
         self._holdings = holdings
         holdings.may_be_reset = lambda partition: partition in self._stopped
-        self._gates = Gates(parts.zk, parts.paths, changed)
+        self._gates = Gates(zk, paths, changed)
         #: Topics whose gate was seen closed in this session of ZooKeeper: nobody has anything there to get back.
         self._emptied: set[str] = set()
         self._limited: set[Partition] = set()  # those whose time is running
@@ -72,7 +85,7 @@ class Resets:
 
     def waits(self, partition: Partition) -> bool:
         """Whether it has no owner node in this session, and cannot have one before its gate opens."""
-        connection = self._parts.zk.connection
+        connection = self._zk.connection
         return partition.tp.topic in self.closed and (
             connection is None or partition.fence.session != connection.session.id
         )
@@ -89,7 +102,7 @@ class Resets:
         await self._gates.look({*self._gates.known, *topics})
         closed = self._gates.closed
         if closed or self._stopped:
-            held = self._parts.schedule.held()
+            held = self._schedule.held()
             self._stopped = {p for p in held if p in self._stopped or p.tp.topic in closed}
         if not closed and not before:
             return
@@ -104,14 +117,14 @@ class Resets:
                     f"reset {gate.name} has closed the gate of topic {topic}: its partitions are given up, and taken again when it "
                     "opens"
                 )
-                self._parts.journal.note(
+                self._journal.note(
                     "reset-stops",
                     self._by_hand(gate) if gate.by_hand else text,
                     level=logging.WARNING,
                     command=gate.command,
                 )
         for topic in before.keys() - closed.keys():
-            self._parts.journal.note(
+            self._journal.note(
                 "reset-over", f"the gate of topic {topic} is open again: its partitions are taken",
                 command=before[topic].command,
             )  # fmt: skip
@@ -120,7 +133,7 @@ class Resets:
             for g in closed.values()
         }
         for command, known in self._commands.items():
-            if not known.watch.stands(self._parts.zk) and command.startswith(_COMMANDS):
+            if not known.watch.stands(self._zk) and command.startswith(_COMMANDS):
                 self._follow(command)
         self._give_up()
 
@@ -131,10 +144,10 @@ class Resets:
         does not wait for it, and a commit that lands now would not be among the old offsets that it has read. When the gate
         opens, it is either got back under its epoch (the reset has left it alone), or the epoch says that it was moved.
         """
-        connection = self._parts.zk.connection
+        connection = self._zk.connection
         if connection is None or self._holdings.leaving:
             return
-        for partition in self._parts.schedule.held():
+        for partition in self._schedule.held():
             if partition.tp.topic in self.closed and partition.fence.session == connection.session.id:
                 if partition.fate is Fate.KEEP:
                     self._holdings.release(partition)
@@ -150,9 +163,9 @@ class Resets:
     async def _abandon_late(self, partition: Partition) -> None:
         """Abandon a partition that has not drained in time, and take its owner node down all the same."""
         try:
-            await self._tasks.sleep(self._parts.settings.now.shutdown_timeout)
+            await self._tasks.sleep(self._settings.now.shutdown_timeout)
             while self._must_go(partition):
-                connection = self._parts.zk.connection
+                connection = self._zk.connection
                 if connection is not None and connection.session.id == partition.fence.session:
                     await self._abandon(partition)
                     return
@@ -176,13 +189,13 @@ class Resets:
                 log.debug("%s: %s", partition.tp, error)
                 await self._tasks.sleep(RETRY)
             except InboundError as error:
-                self._parts.journal.note(
+                self._journal.note(
                     "stuck", f"cannot be released: {error}; trying again in {AFTER_ERROR:.0f} s", partition.tp,
                     epoch=partition.fence.epoch, level=logging.ERROR,
                 )  # fmt: skip
                 await self._tasks.sleep(AFTER_ERROR)
-        self._parts.books.note("released", partition.tp, partition.fence.epoch, abandoned=True)
-        self._parts.evaluate()
+        self._books.note("released", partition.tp, partition.fence.epoch, abandoned=True)
+        self._evaluate()
 
     # -- for people --------------------------------------------------------------------------------------------------
 
@@ -196,7 +209,7 @@ class Resets:
     def _by_hand(self, gate: ClosedGate) -> str:
         return (
             f"the gate of topic {gate.topic} holds {gate.command[:60]!r}, which is no reset, so nobody opens it; write `open` "
-            f"into {self._parts.paths.gate(gate.topic)}"
+            f"into {self._paths.gate(gate.topic)}"
         )
 
     def _step(self, gate: ClosedGate) -> str:
@@ -214,7 +227,7 @@ class Resets:
         if known is None:
             return  # its gate has been opened
         try:
-            node = await known.watch.get(self._parts.zk, command)
+            node = await known.watch.get(self._zk, command)
             known.step = "its command is gone" if node is None else decode(command, node).state.value
         except InboundError as error:
             log.debug("%s: %s; read again at the next evaluation", command, error)

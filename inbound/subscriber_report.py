@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from inbound.channel.parts import Parts
+from inbound.channel.schedule import Schedule
+from inbound.clock import Clock
 from inbound.coordinators.base import GroupView
+from inbound.coordinators.paths import GroupPaths
 from inbound.coordinators.subscriber_status import NAMED, SubscriberSaid, SubscriberStatus, status_of
-from inbound.coordinators.zookeeper import Create, Node, Op, SetData
+from inbound.coordinators.zookeeper import Create, Node, Op, SetData, ZooKeeper
 from inbound.errors import InboundError
+from inbound.pausing import Pausing
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +28,17 @@ REASONS, LONGEST_REASON = NAMED, 500
 class SubscriberReport:
     """One channel's. Controller's thread, but for `refresh` (one thread), `said` and `status` (any)."""
 
-    def __init__(self, parts: Parts, look_again: Callable[[float], None]) -> None:
-        self._parts = parts
+    def __init__(
+        self, *, name: str, clock: Clock, zk: ZooKeeper, paths: GroupPaths, schedule: Schedule, pausing: Pausing,
+        evaluate: Callable[[], None], look_again: Callable[[float], None],
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._clock = clock
+        self._zk = zk
+        self._paths = paths
+        self._schedule = schedule
+        self._pausing = pausing
+        self._evaluate = evaluate
         self._look_again = look_again
         #: What this member serves; None: the channel is no subscription. Set by who makes or edits it, as a whole.
         self.serves: SubscriberSaid | None = None
@@ -49,24 +61,23 @@ class SubscriberReport:
         """
         note = status.get("subscriber_problem")
         waiting = status.get("partitions") or {} if note is None else {}  # for the subscriber: that says the note
-        parts = self._parts
-        stopped = [pause.told(parts.name) for pause in parts.pausing.pauses]
-        stopped += [f"stopped at {p.tp}: {p.failure.held}" for p in parts.schedule.held() if p.failure.held is not None]
+        stopped = [pause.told(self._name) for pause in self._pausing.pauses]
+        stopped += [f"stopped at {p.tp}: {p.failure.held}" for p in self._schedule.held() if p.failure.held is not None]
         stopped += [f"stopped at {where}: {why}" for where, why in waiting.items()]
         found = (_bounded(sorted(stopped)), None if note is None else _cut(f"the subscriber: {note}"))
-        now = parts.clock.now()
+        now = self._clock.now()
         if found != self._seen:
             self._seen, self._seen_at = found, now
         if found != self._trouble and now >= self._seen_at + STANDS:
             self._trouble = found
-            parts.evaluate()
+            self._evaluate()
 
     def status(self) -> SubscriberStatus | None:
         """Return the subscription's condition as this member sees it; None: the channel is no subscription."""
         said = self.said()
         if said is None:
             return None
-        return status_of(said, self._view_now(), connected=self._parts.zk.connection is not None)
+        return status_of(said, self._view_now(), connected=self._zk.connection is not None)
 
     async def write(self) -> None:
         """Put the condition into the group's node, if that is ours to do and it has changed. Raises nothing of ZooKeeper's."""
@@ -87,29 +98,29 @@ class SubscriberReport:
         The ids are read anew: what was last seen may still list one that died since. They are read after the node
         that is written, so that whoever joins and writes in between is either listed, or has moved the node's version on.
         """
-        said, view, paths = self.said(), self.view, self._parts.paths
+        said, view, paths = self.said(), self.view, self._paths
         if said is None or view is None:
             return
         ours = paths.member(view.me).rpartition("/")[2]
         try:
-            node = await self._parts.zk.get(paths.subscriber)
-            if set(await self._parts.zk.children(paths.ids) or ()) <= {ours}:
+            node = await self._zk.get(paths.subscriber)
+            if set(await self._zk.children(paths.ids) or ()) <= {ours}:
                 await self._put(status_of(said, replace(view, members=()), connected=True), node)
         except InboundError as error:
-            log.debug("channel %s: that the group has no member is not written: %s", self._parts.name, error)
+            log.debug("channel %s: that the group has no member is not written: %s", self._name, error)
 
     async def _tell(self, status: SubscriberStatus) -> None:
         try:
-            await self._put(status, await self._parts.zk.get(self._parts.paths.subscriber))
+            await self._put(status, await self._zk.get(self._paths.subscriber))
         except InboundError as error:
-            log.debug("channel %s: its status is not written: %s", self._parts.name, error)
-            self._look_again(self._parts.clock.now() + AGAIN)
+            log.debug("channel %s: its status is not written: %s", self._name, error)
+            self._look_again(self._clock.now() + AGAIN)
 
     async def _put(self, status: SubscriberStatus, node: Node | None) -> None:
-        path, data = self._parts.paths.subscriber, status.encode()
+        path, data = self._paths.subscriber, status.encode()
         op: Op = Create(path, data) if node is None else SetData(path, data, node.stat.version)
         if node is None or node.data != data:
-            await self._parts.zk.transaction([op])
+            await self._zk.transaction([op])
         self._written = status
 
     def _view_now(self) -> GroupView | None:
@@ -117,7 +128,7 @@ class SubscriberReport:
         view = self.view
         if view is None:
             return None
-        return replace(view, owned=view.owned | {p.tp for p in self._parts.schedule.held()})
+        return replace(view, owned=view.owned | {p.tp for p in self._schedule.held()})
 
 
 def _bounded(reasons: list[str]) -> tuple[str, ...]:

@@ -60,14 +60,7 @@ class AsyncWorker:
     #: Callbacks share its thread: one that does not let go of it holds up all of them, and counts as stuck.
     in_callback = False
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        schedule: Schedule,
-        turns: Turns,
-        wakeup: LoopWakeup,
-    ) -> None:
+    def __init__(self, *, clock: Clock, schedule: Schedule, turns: Turns, wakeup: LoopWakeup) -> None:
         self._clock = clock
         self._schedule = schedule
         self._turns = turns

@@ -64,12 +64,7 @@ class Stream:
 class Throttle:
     """Pauses what has enough read ahead, resumes what ran low. For the one thread that uses the client."""
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        schedule: Schedule,
-    ) -> None:
+    def __init__(self, *, settings: Settings, schedule: Schedule) -> None:
         self._settings = settings
         self._schedule = schedule
         self._fetch_bytes = 0

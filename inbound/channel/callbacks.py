@@ -21,14 +21,7 @@ log = logging.getLogger(__name__)
 class Callbacks:
     """Runs a processor's callbacks, other than on_next_batch, for partitions that are running. By whoever has them."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        journal: Journal,
-        meters: Meters,
-        service: Service,
-    ) -> None:
+    def __init__(self, *, clock: Clock, journal: Journal, meters: Meters, service: Service) -> None:
         self._clock = clock
         self._journal = journal
         self._meters = meters

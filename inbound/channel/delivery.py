@@ -51,23 +51,10 @@ class Delivery:
     """Delivers batches of running partitions. Called by the turn that has the partition."""
 
     def __init__(
-        self,
-        *,
-        settings: Settings,
-        clock: Clock,
-        zk: ZooKeeper,
-        journal: Journal,
-        meters: Meters,
-        books: Books,
-        service: Service,
-        schedule: Schedule,
-        pausing: Pausing,
-        consumed: dict[TopicPartition, Consumed],
-        reader: Reader,
-        failures: FailurePolicy,
-        callbacks: Callbacks,
-        outcomes: Outcomes,
-    ) -> None:
+        self, *, settings: Settings, clock: Clock, zk: ZooKeeper, journal: Journal, meters: Meters, books: Books,
+        service: Service, schedule: Schedule, pausing: Pausing, consumed: dict[TopicPartition, Consumed], reader: Reader,
+        failures: FailurePolicy, callbacks: Callbacks, outcomes: Outcomes,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._clock = clock
         self._zk = zk

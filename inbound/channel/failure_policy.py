@@ -59,15 +59,9 @@ class FailurePolicy:
     """The channel's `on_error`. Called by workers."""
 
     def __init__(
-        self,
-        *,
-        settings: Settings,
-        clock: Clock,
-        service: Served,
-        books: Notes,
-        journal: Journal,
+        self, *, settings: Settings, clock: Clock, service: Served, books: Notes, journal: Journal,
         dead_letters: DeadLetters | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._clock = clock
         self._service = service

@@ -61,18 +61,9 @@ class OutOfRange:
     """Moves such partitions on, or holds them, as `on_truncation` says. Called by the worker that has the partition."""
 
     def __init__(
-        self,
-        *,
-        settings: Settings,
-        journal: Journal,
-        meters: Meters,
-        books: Books,
-        schedule: Schedule,
-        committer: Committer,
-        commits: ChannelCommits,
-        reader: Reader,
-        failures: FailurePolicy,
-    ) -> None:
+        self, *, settings: Settings, journal: Journal, meters: Meters, books: Books, schedule: Schedule, committer: Committer,
+        commits: ChannelCommits, reader: Reader, failures: FailurePolicy,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._journal = journal
         self._meters = meters

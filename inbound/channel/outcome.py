@@ -34,18 +34,9 @@ class Outcomes:
     """Carries out what was answered for partitions that are running. By whoever has them."""
 
     def __init__(
-        self,
-        *,
-        settings: Settings,
-        clock: Clock,
-        journal: Journal,
-        meters: Meters,
-        books: Books,
-        schedule: Schedule,
-        committer: Committer,
-        commits: ChannelCommits,
-        reader: Reader,
-    ) -> None:
+        self, *, settings: Settings, clock: Clock, journal: Journal, meters: Meters, books: Books, schedule: Schedule,
+        committer: Committer, commits: ChannelCommits, reader: Reader,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._clock = clock
         self._journal = journal

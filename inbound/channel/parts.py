@@ -1,4 +1,4 @@
-"""What is shared by the parts of one channel, and by what takes part in its group."""
+"""The pieces of one channel, put together: for what takes part in its group, explains it, or changes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from inbound.topic_partition import TopicPartition
 
 @dataclass(eq=False, kw_only=True)
 class Parts:
-    """One channel's shared pieces, put together by `InboundKafkaChannel`."""
+    """One channel's pieces, made by `InboundKafkaChannel`; its working parts get theirs in `inbound.channel.composition`."""
 
     name: str
     settings: Settings

@@ -36,24 +36,10 @@ class Turns:
     """Serves partitions. Knows nothing of a single turn, so any number of them may be under way."""
 
     def __init__(
-        self,
-        *,
-        settings: Settings,
-        clock: Clock,
-        zk: ZooKeeper,
-        meters: Meters,
-        books: Books,
-        service: Service,
-        schedule: Schedule,
-        pausing: Pausing,
-        evaluate: Callable[[], None],
-        reader: Reader,
-        failures: FailurePolicy,
-        callbacks: Callbacks,
-        outcomes: Outcomes,
-        delivery: Delivery,
-        out_of_range: OutOfRange,
-    ) -> None:
+        self, *, settings: Settings, clock: Clock, zk: ZooKeeper, meters: Meters, books: Books, service: Service,
+        schedule: Schedule, pausing: Pausing, evaluate: Callable[[], None], reader: Reader, failures: FailurePolicy,
+        callbacks: Callbacks, outcomes: Outcomes, delivery: Delivery, out_of_range: OutOfRange,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._clock = clock
         self._zk = zk

@@ -22,13 +22,7 @@ AT_ONCE = 0.0
 class Worker:
     """Polls and serves partitions, one thing at a time: see `inbound.driver.Part`."""
 
-    def __init__(
-        self,
-        *,
-        schedule: Schedule,
-        reader: Reader,
-        turns: Turns,
-    ) -> None:
+    def __init__(self, *, schedule: Schedule, reader: Reader, turns: Turns) -> None:
         self._schedule = schedule
         self._reader = reader
         self._turns = turns
