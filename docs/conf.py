@@ -79,7 +79,7 @@ _INTERNAL = (
     "kafka.base.TopicMeta",
     "kafka.mirror_base.MirrorClient",
     "ledger.memory.MemoryLedger",
-    "channel.partition.ReadTo",
+    "channel.position.ReadTo",
     "processors.batch.Verb",
     "processors.spans.Tracing",
     "testing.world.Consumer",
