@@ -242,6 +242,20 @@ def test_a_cut_is_found_by_who_claims_after_a_restart(world: World, elections: i
     assert offsets(processor) == list(range(4, 14 + elections))
 
 
+def test_a_second_cut_below_the_first_is_found_though_nothing_was_read_between(world: World) -> None:
+    """The commit that is moved to where the log was cut still says under which leader what is before it was written."""
+    publish(world, 9)
+    start(world, on_truncation="latest")
+    cut(world, 4)
+    world.run(3)
+    committed = world.commits()
+    world.leave("a")
+    cut(world, 2, grown=4)
+    world.join("b", Recording(), on_truncation="latest")
+    world.run(4)
+    assert (committed, [note["cut"] for note in notes(world, "b", "truncated")]) == ({0: 4}, [2])
+
+
 def test_the_reset_that_a_hold_names_ends_it_and_everything_that_stands_there_is_read_once(world: World) -> None:
     """Without a restart; and all of it is proven."""
     publish(world, 9)

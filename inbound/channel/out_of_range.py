@@ -106,7 +106,10 @@ class OutOfRange:
             self._meters.reverts.add("truncation")
         if error.is_cut:
             read = partition.position.read
-            partition.position.read = None if move.commit or read is None else ReadTo(move.target, read.leader_epoch)
+            # What is before the cut was written under that leader, or an earlier one: it still tells of a cut below. What was
+            # published behind the cut was not.
+            known = not move.commit or (error.cut is not None and move.target <= error.cut)
+            partition.position.read = ReadTo(move.target, read.leader_epoch) if read is not None and known else None
         if error.is_cut and (move.commit or back):  # of what was handed out, only what is committed counts
             partition.position.take_deferred()
             self._schedule.void_handle(partition)
