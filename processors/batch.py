@@ -97,7 +97,8 @@ class Batch:
         self.next_offset = next_offset
         self.records = records
         self.epoch = epoch
-        self._lost = lost
+        if lost is not None:
+            self.__dict__["_lost"] = lost
         #: By what the channel knows the claim; None in a batch that was made by hand.
         self.claim = claim
 
@@ -107,12 +108,10 @@ class Batch:
 
         Your answer may not be committed, and another consumer may already be handed the same records.
         """
-        event = self._lost
-        if event is None:
-            # Made on first use, as few look at it: an Event costs as much as the rest of a batch. Two threads may come at
-            # once; `setdefault` is one step, and both get the same one.
-            event = self._lost = self.__dict__.setdefault("_event", threading.Event())
-        return event
+        # Made on first use, as few look at it: an Event costs as much as the rest of a batch. Two threads may come at once;
+        # `setdefault` is one step, and both get the same one.
+        event: threading.Event | None = self.__dict__.get("_lost")
+        return event if event is not None else self.__dict__.setdefault("_lost", threading.Event())
 
     def __len__(self) -> int:
         return len(self.records)

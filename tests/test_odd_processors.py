@@ -20,6 +20,13 @@ class Orders(BatchEventProcessor):
 """
 
 
+def importable(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `odd:Orders` be a processor with this line in its class."""
+    (folder / "odd.py").write_text(MODULE.format(line=line))
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "odd", raising=False)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -40,9 +47,7 @@ def test_what_cannot_be_meant_is_refused(
     line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was a traceback, or good until the first batch."""
-    (tmp_path / "odd.py").write_text(MODULE.format(line=line))
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    importable(line, tmp_path, monkeypatch)
     with pytest.raises(ConfigError) as refused:
         find_processor("odd:Orders")
     assert str(refused.value) == f"odd:Orders: {message}"
@@ -60,9 +65,7 @@ def test_a_processor_that_cannot_be_made_is_no_defect(
     line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`run` ended with a traceback of inbound's own."""
-    (tmp_path / "odd.py").write_text(MODULE.format(line=line))
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "odd", raising=False)
+    importable(line, tmp_path, monkeypatch)
     with pytest.raises(ConfigError) as refused:
         made("shelves", find_processor("odd:Orders").cls)
     assert str(refused.value).startswith(f"channel shelves: Orders cannot be made: {message}")
