@@ -4,6 +4,8 @@
 - Requests made without a connection wait in a queue without bound, and what is queued between the drop and its
   announcement is sent after reconnecting, maybe long after: here a request is queued only while its connection stands.
 - Answers come by way of a second thread: here on the connection's own, one switch of threads less per request.
+- Waiting for a socket makes and closes an epoll, six system calls of which each lets go of the interpreter: here it is one.
+  While callbacks compute, to get it back takes milliseconds each time, and a transaction waits six times.
 - A server that does not answer may take the whole session time for a connect: here a third of it for all servers.
 - The reconnect delay grows to an hour by default: it is capped at a second.
 - An unexpected error, or a refused authentication, ends kazoo's thread for good: here it is told and tried again.
@@ -16,10 +18,12 @@ from __future__ import annotations
 
 import inspect
 import logging
+import select
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
 import kazoo
@@ -52,6 +56,22 @@ MIN_CONNECT_TIMEOUT, MAX_CONNECT_TIMEOUT = 0.5, 2.0
 
 #: Given the connection that the request went over, and the value or the error that was its answer.
 Answered = Callable[[Connection, Any, Exception | None], None]
+
+
+def _select(
+    readers: list[socket.socket],
+    writers: list[socket.socket],
+    others: list[socket.socket],
+    seconds: float | None = None,
+) -> tuple[list[socket.socket], list[socket.socket], list[socket.socket]]:
+    """Wait until sockets can be read or written, as `select.select`, but for any number of a socket; `others` is empty."""
+    poll, wanted = select.poll(), {sock.fileno(): sock for sock in (*readers, *writers)}
+    for sock in readers:
+        poll.register(sock, select.POLLIN)
+    for sock in writers:
+        poll.register(sock, select.POLLOUT)
+    ready = [wanted[number] for number, _ in poll.poll(None if seconds is None else ceil(seconds * 1000))]
+    return [sock for sock in readers if sock in ready], [sock for sock in writers if sock in ready], []
 
 
 class KazooLink:
@@ -164,8 +184,7 @@ class KazooLink:
             self._kazoo_notify_pending = client._notify_pending
             self._kazoo_invoke = handler._invoke
             self._kazoo_create_connection = threads.create_connection
-            select = threads.select
-            known = known and handler.sasl_options is None
+            known = known and handler.sasl_options is None and callable(threads.select)
         except AttributeError:
             known = False
         if not known:
@@ -181,8 +200,7 @@ class KazooLink:
         handler._connect_loop = self._connect_loop
         client._notify_pending = self._notify_pending
         threads.create_connection = self._create_connection
-        if self.security.access.tls is not None:
-            threads.select = self.security.select(select)
+        threads.select = _select if self.security.access.tls is None else self.security.select(_select)
 
     def _create_connection(self, *arguments: Any, hostname: str, timeout: float, **options: Any) -> Any:
         connection = self._kazoo_create_connection(

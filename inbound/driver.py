@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Protocol
 
 from inbound.clock import Clock
@@ -69,9 +70,18 @@ class Driver:
 
     #: No part needs to wait longer than this without a look around.
     MAX_WAIT = 5.0
+    #: The interpreter changes hands by itself every 5 ms (`sys.getswitchinterval`), but counts these anew each time that who has
+    #: it lets go, however shortly. A thread that writes a line to a file every 100 us lets go of it for 4 us each time, which
+    #: is less than another one takes to wake: commits were seen to wait for it for seconds. So a part that is never
+    #: through lets others have it after so long, for at least so long; seconds.
+    UNBROKEN, BREATH = 0.001, 0.00005
 
-    def __init__(self, name: str, part: Part, wakeup: Wakeup, clock: Clock) -> None:
+    def __init__(
+        self, name: str, part: Part, wakeup: Wakeup, clock: Clock, let_go_at: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`let_go_at` says when the part let others have the interpreter last, by itself (clock time)."""
         self.name = name
+        self._let_go_at = let_go_at
         self._part = part
         self._wakeup = wakeup
         self._clock = clock
@@ -110,6 +120,7 @@ class Driver:
         return "".join(traceback.format_stack(frame)) if frame else "(not running)"
 
     def _run(self) -> None:
+        rested = self._clock.now()
         while not self._stopping.is_set():
             try:
                 due = self._part.run_once()
@@ -122,3 +133,7 @@ class Driver:
             wait = self.MAX_WAIT if due is None else min(due - now, self.MAX_WAIT)
             if wait > 0:
                 self._wakeup.wait(wait)
+                rested = self._clock.now()
+            elif now - max(rested, self._let_go_at()) > self.UNBROKEN:
+                self._clock.wait(self._stopping, self.BREATH)
+                rested = self._clock.now()

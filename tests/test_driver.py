@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
-from inbound.clock import SystemClock
+from inbound.clock import Flag, SystemClock
 from inbound.daemon_threads import DaemonThreads
 from inbound.driver import Driver, Wakeup
+from inbound.testing import ManualClock
 
 
 class Scripted:
@@ -169,3 +170,46 @@ def test_a_call_that_hangs_does_not_keep_the_process_from_ending() -> None:
     """`shutdown_timeout` would mean nothing otherwise."""
     done = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, check=False, timeout=20)
     assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
+
+
+class Waits(ManualClock):
+    """Time that goes on by a little with each look at it; notes for how long somebody lets others have the interpreter."""
+
+    def __init__(self, step: float) -> None:
+        super().__init__()
+        self.step = step
+        self.breaths: list[float | None] = []
+
+    def now(self) -> float:
+        self.advance(self.step)
+        return super().now()
+
+    def wait(self, event: Flag, seconds: float | None) -> bool:
+        self.breaths.append(seconds)
+        return event.is_set()
+
+
+class Busy:
+    """A part that is never through, until it has had enough steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+        self.over = threading.Event()
+
+    def run_once(self) -> float | None:
+        self.left -= 1
+        if self.left:
+            return 0.0
+        self.over.set()
+        return None
+
+
+@pytest.mark.parametrize(("by_itself", "breaths"), [(False, [Driver.BREATH] * 4), (True, [])])
+def test_a_part_that_is_never_through_lets_others_have_the_interpreter(by_itself: bool, breaths: list[float]) -> None:
+    """A step takes a quarter of the time after which it is to; not where the part has done so by itself."""
+    clock, part = Waits(Driver.UNBROKEN / 3.9), Busy(20)
+    running = Driver("part", part, Wakeup(), clock, clock.now if by_itself else lambda: 0.0)
+    running.start()
+    assert part.over.wait(5)
+    running.stop()
+    assert (running.join(5), clock.breaths) == (True, breaths)

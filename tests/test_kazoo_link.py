@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 
 import pytest
 
-from inbound.controller.kazoo_link import MOST_TOLD, KazooLink
+from inbound.controller.kazoo_link import MOST_TOLD, KazooLink, _select
 from inbound.testing.clock import ManualClock
 
 
@@ -37,3 +38,18 @@ def test_reasons_that_are_new_each_time_are_all_logged_and_not_all_kept(
         for number in range(3 * MOST_TOLD):
             link._tell("127.0.0.1:1", f"reset {number}")
     assert (len(caplog.records), len(link._told) <= MOST_TOLD) == (3 * MOST_TOLD, True)
+
+
+def test_sockets_are_waited_for_as_kazoo_does_it() -> None:
+    """One has something to read, one is silent, one was closed at the other end, which a read will tell."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    (spoken, other), (silent, silent_end), (closed, closed_end) = pairs
+    try:
+        other.send(b"x")
+        closed_end.close()
+        found = _select([spoken, silent, closed], [silent_end], [], 5.0)
+        assert (found, _select([silent], [], [], 0.001)) == (([spoken, closed], [silent_end], []), ([], [], []))
+    finally:
+        for pair in pairs:
+            for one in pair:
+                one.close()

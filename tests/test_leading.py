@@ -94,11 +94,39 @@ def test_while_callbacks_compute_a_leader_delivers_what_it_got_alone(computing: 
     assert (woken, stands_by, computing.asks("c", due=NOW), computing.woken) == (1, NOW + GRACE, NEVER, 1)
 
 
-def test_what_has_waited_for_the_grace_is_taken_however_quick_the_others_are(computing: Crew) -> None:
-    """A turn that computes a little may wait a lot."""
-    computing.asks("poll")
-    computing.takes("a", NOW + GRACE)
-    assert computing.asks("b", NOW + GRACE, due=NOW) is None
+def who_waited_is_taken(crew: Crew, turns: int) -> bool:
+    """Whether one more worker takes what has waited for the grace, beside so many turns that have just begun."""
+    crew.leading.most = turns + 1
+    crew.leading.end_lead(NOW + 9)
+    crew.leading._turns.update({number: NOW + GRACE for number in range(turns)})
+    return crew.asks("one more", NOW + GRACE, due=NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("cpu", "elapsed", "turns", "taken"),
+    [
+        (0.000_014, 0.000_015, 1, False),  # a quick one: the interpreter has no time for another
+        (0.000_014, 0.000_015, 60, False),  # all were awake: they go to rest one by one
+        (0.004, 0.01, 1, True),  # it computes a little, and waits a lot
+        (0.004, 0.01, 2, True),
+        (0.004, 0.01, 3, False),  # these use up a core
+        (0.02, 0.02, 3, True),  # code in C: three of them do not hinder each other
+        (0.007, 0.02, 3, False),  # these do
+    ],
+)
+def test_what_has_waited_for_the_grace_is_taken_where_that_helps(
+    cpu: float, elapsed: float, turns: int, taken: bool
+) -> None:
+    """Sixty awake workers that compute get half as much done as one, and keep commits waiting for the interpreter."""
+    assert who_waited_is_taken(Crew(cpu=cpu, elapsed=elapsed), turns) is taken
+
+
+def test_a_callback_that_was_interrupted_once_does_not_count_as_one_that_waits() -> None:
+    """Another thread had the interpreter for its 5 ms: of a quick callback that is hundreds of times what it takes."""
+    crew = Crew(cpu=0.000_014, elapsed=0.000_015)
+    for number in range(5000):
+        crew.leading.observe(0.000_014, 0.005 if number % 350 == 0 else 0.000_015)
+    assert crew.leading.computing
 
 
 def test_a_worker_in_a_long_turn_holds_nobody_off(computing: Crew) -> None:

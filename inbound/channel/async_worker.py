@@ -109,6 +109,10 @@ class AsyncWorker:
         finally:
             timer.cancel()
 
+    def let_go_at(self) -> float:
+        """When it let others have the interpreter last (clock time): a loop does, each time that it looks for what is ready."""
+        return self._clock.now()
+
     # -- called by the channel -----------------------------------------------------------------------------------------
 
     def complete(self, result: Awaitable[object]) -> None:

@@ -163,7 +163,7 @@ class InboundKafkaChannel:
         self._opened = False
 
     def _make_worker(self) -> Worker:
-        return Worker(schedule=self.parts.schedule, reader=self.reader, turns=self._turns)
+        return Worker(clock=self.parts.clock, schedule=self.parts.schedule, reader=self.reader, turns=self._turns)
 
     def read_apart(self, wake: Callable[[], None]) -> None:
         """Have somebody else step `reader`, who is woken by that; no worker polls. Before the parts' first step."""
@@ -237,7 +237,7 @@ class InboundKafkaChannel:
         parts = self.parts
         role = "worker-{}" if self._event_loop is None else "event-loop"
         self.drivers = [
-            Driver(f"{self.name}-{role.format(i)}", worker, parts.worker_wakeup, parts.clock)
+            Driver(f"{self.name}-{role.format(i)}", worker, parts.worker_wakeup, parts.clock, worker.let_go_at)
             for i, worker in enumerate(self.workers)
         ]
         if self._event_loop is not None:
@@ -286,7 +286,9 @@ class InboundKafkaChannel:
             driver.stop()
         for _ in range(count - at_work):
             worker = self._make_worker()
-            driver = Driver(f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock)
+            driver = Driver(
+                f"{self.name}-worker-{self._worker_number}", worker, wakeup, self.parts.clock, worker.let_go_at
+            )
             self._worker_number += 1
             self.workers = [*self.workers, worker]
             self.drivers = [*self.drivers, driver]

@@ -5,9 +5,10 @@ what it got itself, while it is in the processor's cache. Two rules say who else
 
 - While callbacks wait (for a database, a subscriber) every partition that is due wakes another worker, and the first one
   with nothing to deliver polls on: a slow partition holds back only itself.
-- While callbacks compute, nobody else wakes: Python threads share one core, and five awake workers were measured to be a
-  tenth slower than one. One worker stands by, and takes what has waited for `GRACE`, or polls when a turn has taken that long:
-  a callback that never ends keeps nobody else's records.
+- While callbacks compute, nobody else wakes: Python threads share one core. Fifty awake workers were measured to get half as
+  much done as one, and to keep commits waiting for the interpreter. One worker stands by, and goes on when a turn has taken
+  `GRACE`: a callback that never ends keeps nobody else's records. What has waited that long is taken by another worker, too,
+  where that helps: while callbacks leave a part of the core unused, or are long and do not hinder each other (code in C).
 
 There is one worker more than callbacks at a time (`most`): while all of these are slow, or hang, it polls on, so that claims are
 opened, logs' ends are known, and `explain` can say what is not delivered, and why.
@@ -24,8 +25,13 @@ from dataclasses import dataclass
 GRACE = 0.05
 #: Callbacks count as waiting while less than this part of their time is CPU time.
 COMPUTING = 0.3
-#: How fast what callbacks did longest ago is forgotten, per observation.
-MEMORY = 0.9
+#: A core is used up when callbacks that are under way use so much of it.
+USED_UP = 0.85
+#: Callbacks that take so long, in seconds, would be interrupted by others that want the interpreter: they get this part of a core
+#: only where they do not hinder each other.
+LONG, UNHINDERED = 0.005, 0.75
+#: How much of the time that callbacks took is remembered, in seconds.
+MEMORY = 0.1
 #: A poll with nobody beside it who could deliver what becomes due meanwhile waits no longer than this, in seconds.
 ALONE = 0.025
 NEVER = float("inf")
@@ -54,6 +60,7 @@ class Leading:
         self._feeding = False  # the leader itself makes partitions due, and comes back for them
         self._cpu = 0.0
         self._elapsed = 0.0
+        self._callbacks = 0.0
         self._worked_at = -NEVER  # when the last turn began
         #: Has who polls apart do so soon; None: workers lead.
         self.helper: Callable[[], None] | None = None
@@ -70,8 +77,17 @@ class Leading:
 
     def observe(self, cpu: float, elapsed: float) -> None:
         """Take note of one callback: CPU seconds of its thread, and seconds passed."""
-        self._cpu = self._cpu * MEMORY + cpu
-        self._elapsed = self._elapsed * MEMORY + elapsed
+        kept = MEMORY / (MEMORY + elapsed)
+        self._cpu = self._cpu * kept + cpu
+        self._elapsed = self._elapsed * kept + elapsed
+        self._callbacks = self._callbacks * kept + 1
+
+    @property
+    def _another_helps(self) -> bool:
+        """Whether more gets done with one more turn, beside those that are under way."""
+        used = self._cpu * len(self._turns)
+        unhindered = self._cpu > UNHINDERED * self._elapsed and self._elapsed > LONG * self._callbacks
+        return used < USED_UP * self._elapsed or unhindered
 
     # -- what a worker does next ---------------------------------------------------------------------------------------
 
@@ -89,9 +105,8 @@ class Leading:
             return self._wait(worker, now, at)
         quick = self._quick_until(now) if self.computing else None
         if quick is not None:
-            # They come back for it. What is due to be delivered waits no longer than the grace all the same, as a turn that
-            # computes a little may wait a lot.
-            until = min(quick if may_lead and self._read_at <= now else NEVER, due + GRACE)
+            # They come back for it. What is due to be delivered waits no longer than the grace, where that helps.
+            until = min(quick, due + GRACE) if self._another_helps else quick
             if until > now:
                 return self._wait(worker, now, until)
         if due <= now and not (

@@ -13,6 +13,7 @@ from inbound.channel.partition import Partition
 from inbound.channel.reader import Reader
 from inbound.channel.schedule import Schedule
 from inbound.channel.turn import Turns
+from inbound.clock import Clock
 
 T = TypeVar("T")
 #: A time that is over, on every clock.
@@ -22,12 +23,14 @@ AT_ONCE = 0.0
 class Worker:
     """Polls and serves partitions, one thing at a time: see `inbound.driver.Part`."""
 
-    def __init__(self, *, schedule: Schedule, reader: Reader, turns: Turns) -> None:
+    def __init__(self, *, clock: Clock, schedule: Schedule, reader: Reader, turns: Turns) -> None:
+        self._clock = clock
         self._schedule = schedule
         self._reader = reader
         self._turns = turns
         #: The partition that is being served; None between turns.
         self._serving: Partition | None = None
+        self._polled_at = 0.0
 
     def run_once(self) -> float | None:
         """Poll, or serve one due partition for one turn: its callbacks, and at most one batch."""
@@ -48,6 +51,7 @@ class Worker:
             schedule.fail_lead()
             raise
         schedule.end_lead(NEVER if due is None else due)
+        self._polled_at = self._clock.now()
 
     def _serve(self, partition: Partition) -> None:
         self._serving = partition
@@ -62,6 +66,10 @@ class Worker:
         finally:
             self._serving = None
             self._schedule.end_turn(self, cpu, elapsed, failed=failed)
+
+    def let_go_at(self) -> float:
+        """When it let others have the interpreter last (clock time): clients do, while they are polled."""
+        return self._polled_at
 
     @property
     def in_callback(self) -> bool:
