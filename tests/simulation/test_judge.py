@@ -62,10 +62,18 @@ class Judged:
         epoch, path = self.world.paths.epoch(*ORDERS_0), self.world.paths.offset(*ORDERS_0)
         self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("somebody", 0, "").encode()))
 
-    def handed(self, to: Consumer, epoch: int, answer: BatchResponse | None = None) -> None:
-        records = [PlainRecord(offset, value=b"x") for offset in (0, 1)]
-        given = self.judge.begins(to, Batch("orders", 0, 0, 2, records, epoch), to.processor)
+    def handed(self, to: Consumer, epoch: int, answer: BatchResponse | None = None, first: int = 0) -> None:
+        records = [PlainRecord(offset, value=b"x") for offset in (first, first + 1)]
+        given = self.judge.begins(to, Batch("orders", 0, first, first + 2, records, epoch), to.processor)
         self.judge.answers.ends(given, answer)
+
+    def commits(self, owner: Consumer, offset: int) -> None:
+        self._does(owner, SetData(self.world.paths.offset(*ORDERS_0), b"%d" % offset))
+
+    def log_is_cut(self, end: int) -> None:
+        self.judge.cut(ORDERS_0, end)
+        self.world.kafka.truncate(*ORDERS_0, end)
+        self.world.kafka.publish(*ORDERS_0, [b"new"] * 4)
 
     def _does(self, who: Consumer | None, *ops: Op) -> None:
         session = who.zk.session if who is not None else None
@@ -107,6 +115,24 @@ def test_what_was_abandoned_behind_a_gate_may_be_released_after_it_opens(closed:
     judged.claimed(judged.k1)
     judged.handed(judged.k1, epoch=2)
     assert judged.judge.violations == violations
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_who_begins_behind_a_cut_may_be_held_for_it(cut: bool) -> None:
+    """Its claim knows up to where the log was read: whoever claims next does not, and has to read."""
+    judged = Judged()
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.commits(judged.k1, 2)
+    judged.releases(judged.k1)
+    if cut:
+        judged.log_is_cut(1)
+    judged.claimed(judged.x3)
+    judged.judge.placed(judged.x3, ORDERS_0, 4)
+    judged.commits(judged.x3, 4)
+    assert judged.judge.cuts.may_hold(ORDERS_0) == cut
+    judged.handed(judged.x3, epoch=2, answer=BatchResponse.advance(), first=4)
+    judged.commits(judged.x3, 6)
+    assert not judged.judge.cuts.may_hold(ORDERS_0)
 
 
 def _reads(stage: Stage, member: Consumer) -> None:

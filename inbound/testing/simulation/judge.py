@@ -494,7 +494,7 @@ class Judge:
         known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
         known.placed, known.done = None, {offset for offset in known.done if offset < new}
         if before is None or new > before or self._nodes.is_uncommitted(tp, known.tenure):
-            self.cuts.moved(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
+            self.cuts.jumps(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
         self._nodes.written(tp)
         self.witness.reset(tp, new, known.epoch)
         return True
