@@ -117,6 +117,19 @@ def test_what_was_abandoned_behind_a_gate_may_be_released_after_it_opens(closed:
     assert judged.judge.violations == violations
 
 
+def test_a_commit_that_moves_the_epoch_on_is_no_claim_although_nobody_has_the_owner_node() -> None:
+    """It was deleted by hand, and its consumer has not made it again yet; another may be first."""
+    judged = Judged()
+    judged.owner_node_is_deleted()
+    judged.moves_epoch_on(judged.k1)
+    judged.handed(judged.k1, epoch=2, answer=BatchResponse.advance())
+    assert judged.judge.tenures() == {ORDERS_0: 1}
+    judged.claimed(judged.x3)
+    judged.handed(judged.x3, epoch=3)
+    assert judged.judge.tenures() == {ORDERS_0: 2}
+    assert judged.judge.violations == []
+
+
 @pytest.mark.parametrize("cut", [True, False])
 def test_who_begins_behind_a_cut_may_be_held_for_it(cut: bool) -> None:
     """Its claim knows up to where the log was read: whoever claims next does not, and has to read."""

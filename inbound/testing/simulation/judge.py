@@ -352,7 +352,10 @@ class Judge:
             self.witness.fenced(tp)
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
-        if who is not None and who == known.holder == known.owner and not self._is_taken(tp, commit):
+        # A claim makes the owner node, a commit does not: also where a hand has deleted it, and nobody has it.
+        owns = known.owner == who or known.disowned
+        if who is not None and who == known.holder and owns and not self._is_taken(tp, commit):
+            known.outside += [known.epoch + 1] if known.disowned else []  # the claim that comes now, as in `disowned`
             self.say(f"{who} moves {tp} on to epoch {known.epoch}")
             return
         known.tenure += 1
@@ -396,14 +399,9 @@ class Judge:
                 self._is_abandoned(known, known.current)
 
     def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
-        commit = known.commit or 0
-        # What failed alone may be on its way to the dead letters.
-        if given.position is None or given.advanced > commit or given.failed_alone:
-            given.abandoned = True
+        if known.abandons(given):
             if given.failed_alone:
                 self.witness.abandons(given.tp, given.first_record)
-            for offset, before in known.handed.items():  # what waits for its commit comes again with it
-                before.abandoned |= before.tenure == given.tenure and offset >= commit
             self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
