@@ -117,6 +117,20 @@ def test_what_was_abandoned_behind_a_gate_may_be_released_after_it_opens(closed:
     assert judged.judge.violations == violations
 
 
+def test_what_waits_for_its_commit_is_abandoned_with_a_batch_behind_it_that_failed() -> None:
+    """A reset waits no longer; whoever claims after it begins at the commit."""
+    judged = Judged()
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.handed(judged.k1, epoch=1, first=2)
+    judged.gate(b"/inbound/commands/reset-offset/r1")
+    judged.world.clock.advance(2.0)
+    judged.releases(judged.k1)
+    judged.gate(OPEN)
+    judged.claimed(judged.k1)
+    judged.handed(judged.k1, epoch=2)
+    assert judged.judge.violations == []
+
+
 def test_a_commit_that_moves_the_epoch_on_is_no_claim_although_nobody_has_the_owner_node() -> None:
     """It was deleted by hand, and its consumer has not made it again yet; another may be first."""
     judged = Judged()

@@ -80,8 +80,8 @@ class JudgedPartition:
     def abandons(self, given: HandOut) -> bool:
         """A claim that was handed that batch last lets go. Returns whether something of it was in hand, or not committed."""
         commit = self.commit or 0
-        # What failed alone may be on its way to the dead letters.
-        if given.position is not None and given.advanced <= commit and not given.failed_alone:
+        # Also of the batches before it, in the commit window. What failed alone may be on its way to the dead letters.
+        if given.position is not None and self.answered <= (given.tenure, commit) and not given.failed_alone:
             return False
         given.abandoned = True
         for offset, before in self.handed.items():  # what waits for its commit comes again with it
