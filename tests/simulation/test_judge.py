@@ -9,6 +9,7 @@ import pytest
 from inbound import Batch, BatchResponse, TopicPartition
 from inbound.coordinators.nodes import OPEN, EpochInfo
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
+from inbound.errors import OffsetOutOfRangeError
 from inbound.processors.batch import PlainRecord
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.databases import Database
@@ -24,15 +25,15 @@ ORDERS_0 = TopicPartition("orders", 0)
 class Judged:
     """Two members, of which k1 has claimed the only partition in epoch 1; then things happen one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_truncation: str = "hold") -> None:
         self.world = World(session_timeout=4.0)
         self.world.kafka.id_forms = ID_FORMS
         self.world.kafka.create_topic("orders", 1)
         self.judge = Judge(self.world, latest=False)
         self.judge.patience = 1.5
-        self.k1 = self.world.join("k1")
+        self.k1 = self.world.join("k1", on_truncation=on_truncation)
         self.world.run(4)
-        self.x3 = self.world.join("x3")
+        self.x3 = self.world.join("x3", on_truncation=on_truncation)
         self.world.run(1)
         self.world.kafka.publish("orders", 0, [b"x", b"x"])
 
@@ -62,18 +63,24 @@ class Judged:
         epoch, path = self.world.paths.epoch(*ORDERS_0), self.world.paths.offset(*ORDERS_0)
         self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("somebody", 0, "").encode()))
 
-    def handed(self, to: Consumer, epoch: int, answer: BatchResponse | None = None, first: int = 0) -> None:
-        records = [PlainRecord(offset, value=b"x") for offset in (first, first + 1)]
-        given = self.judge.begins(to, Batch("orders", 0, first, first + 2, records, epoch), to.processor)
+    def handed(
+        self, to: Consumer, epoch: int, answer: BatchResponse | None = None, *, first: int = 0, count: int = 2
+    ) -> None:
+        records = [PlainRecord(offset, value=b"x") for offset in range(first, first + count)]
+        given = self.judge.begins(to, Batch("orders", 0, first, first + count, records, epoch), to.processor)
         self.judge.answers.ends(given, answer)
 
     def commits(self, owner: Consumer, offset: int) -> None:
         self._does(owner, SetData(self.world.paths.offset(*ORDERS_0), b"%d" % offset))
 
-    def log_is_cut(self, end: int) -> None:
+    def log_is_cut(self, end: int, grows: int = 4) -> None:
         self.judge.cut(ORDERS_0, end)
         self.world.kafka.truncate(*ORDERS_0, end)
-        self.world.kafka.publish(*ORDERS_0, [b"new"] * 4)
+        self.world.kafka.publish(*ORDERS_0, [b"new"] * grows)
+
+    def is_told(self, of_cut: int, position: int) -> None:
+        error = OffsetOutOfRangeError("orders", 0, position, 0, of_cut, cut=of_cut)
+        self.judge.cuts.is_told(ORDERS_0, error)
 
     def _does(self, who: Consumer | None, *ops: Op) -> None:
         session = who.zk.session if who is not None else None
@@ -160,6 +167,21 @@ def test_who_begins_behind_a_cut_may_be_held_for_it(cut: bool) -> None:
     judged.handed(judged.x3, epoch=2, answer=BatchResponse.advance(), first=4)
     judged.commits(judged.x3, 6)
     assert not judged.judge.cuts.may_hold(ORDERS_0)
+
+
+def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:
+    """The log was cut once more after its limits were asked for, and before the processor was told."""
+    judged = Judged(on_truncation="latest")
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 4)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=4)
+    judged.commits(judged.k1, 4)
+    judged.log_is_cut(3, grows=0)
+    judged.log_is_cut(2, grows=0)
+    judged.is_told(of_cut=3, position=6)
+    judged.commits(judged.k1, 3)
+    judged.is_told(of_cut=2, position=3)
+    judged.commits(judged.k1, 2)
+    assert judged.judge.violations == []
 
 
 def _reads(stage: Stage, member: Consumer) -> None:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inbound.errors import OffsetOutOfRangeError
 from inbound.processors.batch import Record
 from inbound.testing.scene import Scene
 from inbound.topic_partition import TopicPartition
@@ -33,9 +34,8 @@ class _Cut:
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     ended: int = 0  # where it ended, after a cut, before the next one
     told: bool = False  # a processor was told that its position cannot be read on from
-    later: int | None = (
-        None  # the lowest offset at which it was cut since: who moves over the first cut need not know of it
-    )
+    #: The lowest offset at which it was cut since, or had been by then: who moves over the first cut need not know of it.
+    later: int | None = None
     jumped: bool = False  # a claim began behind the commit, over a cut: what its owner knows of the log may tell it so
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
@@ -97,9 +97,14 @@ class CutJudge:
         self.moved(tp)
         self._cuts[tp].jumped = over
 
-    def is_told(self, tp: TopicPartition) -> None:
-        """A processor is told that its position cannot be read on from."""
-        self._cuts[tp].told = True
+    def is_told(self, tp: TopicPartition, error: OffsetOutOfRangeError) -> None:
+        """A processor is told that its position cannot be read on from.
+
+        1. The log's limits are asked for; 2. it is cut once more, further down; 3. the processor is told of the first cut.
+        """
+        cut = self._cuts[tp]
+        known = error.end if error.cut is None else error.cut
+        cut.told, cut.later = True, cut.at if cut.at is not None and cut.at < known else None
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted, and its log with it."""
