@@ -169,6 +169,21 @@ def test_who_begins_behind_a_cut_may_be_held_for_it(cut: bool) -> None:
     assert not judged.judge.cuts.may_hold(ORDERS_0)
 
 
+def test_a_commit_past_a_record_that_is_given_up_goes_over_no_cut() -> None:
+    """It was read before the log was cut; then the group goes on at the log's end, once."""
+    judged = Judged(on_truncation="latest")
+    judged.judge.may_give_up = lambda tp, offset: True
+    judged.world.kafka.publish(*ORDERS_0, [b"x"])
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.commits(judged.k1, 2)
+    judged.log_is_cut(1)
+    judged.handed(judged.k1, epoch=1, first=2, count=1)
+    judged.commits(judged.k1, 3)
+    judged.is_told(of_cut=1, position=3)
+    judged.commits(judged.k1, 5)
+    assert judged.judge.violations == []
+
+
 def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:
     """The log was cut once more after its limits were asked for, and before the processor was told."""
     judged = Judged(on_truncation="latest")

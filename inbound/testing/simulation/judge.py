@@ -454,9 +454,11 @@ class Judge:
             known.done = {offset for offset in known.done if offset < new}
             self.cuts.moved(tp)
             return
-        tenure, answered = known.answered
+        answered = known.answered[1] if known.answered[0] == known.tenure else 0
+        if (last := known.current) is not None and self._given_up(last, last.first_record):
+            answered = max(answered, last.next)  # a commit that goes past what is given up goes over no cut
         sent = known.advanced[1] if known.advanced[0] == known.tenure else 0
-        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0, sent)
+        passed = self.cuts.goes_over(tp, before, new, answered, sent)
         if passed is not None:
             known.advanced, known.later = (known.tenure, new), (0, {})
             self.witness.passes_over_a_cut(tp, *passed, known.epoch)
