@@ -266,3 +266,65 @@ def test_a_database_begins_where_the_group_stands(begins: int, violations: list[
     database.next_offset(ORDERS_0)
     database.write(Batch("orders", 0, 2, 4, [PlainRecord(offset, value=b"x") for offset in (2, 3)], 3))
     assert judged.judge.violations == violations
+
+
+class Mirrored:
+    """One member, whose offsets go to a Kafka group, too; it holds the only partition, and has nothing to read."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(Plan(1, Setup(topics=(("orders", 1),), members=1, mirror=True), ()))
+        self.stage.scheduler.run(self.stage.world.clock.now() + 4.0)
+        (self.member,) = self.stage.living()
+        assert self.stage.mirrors is not None
+        self.mirrors = self.stage.mirrors
+
+    def commits(self, offset: int) -> None:
+        self._does(SetData(self.stage.paths.offset(*ORDERS_0), b"%d" % offset))
+
+    def recovers(self) -> None:
+        self._does(*self._owner_again())
+
+    def claims_again(self) -> None:
+        claim = EpochInfo(self.member.consumer_id, 0, "").encode()
+        self._does(SetData(self.stage.paths.epoch(*ORDERS_0), claim), *self._owner_again())
+
+    def sends(self, offset: int) -> None:
+        self.mirrors.send(self.member.name, "group", {ORDERS_0: offset}, lambda: None)
+
+    def _owner_again(self) -> tuple[Op, Op]:
+        owner = self.stage.paths.owner(*ORDERS_0)
+        return Delete(owner), Create(owner, self.member.consumer_id.encode(), ephemeral=True)
+
+    def _does(self, *ops: Op) -> None:
+        assert self.member.zk.session is not None
+        self.stage.ensemble.tree.transaction(ops, session=self.member.zk.session.id)
+        self.stage.world.clock.advance(1.0)
+
+
+@pytest.mark.parametrize(
+    ("again", "violations"),
+    [
+        (Mirrored.recovers, []),
+        (Mirrored.claims_again, ["{} sends orders/0 1 to Kafka, which the group's offset was not since it has it"]),
+    ],
+)
+def test_who_recovers_a_partition_sends_what_it_knew_of_it(
+    again: Callable[[Mirrored], None], violations: list[str]
+) -> None:
+    """The answer to its last commit was lost with the session. Who claims it reads the offset."""
+    mirrored = Mirrored()
+    mirrored.commits(1)
+    mirrored.commits(2)
+    again(mirrored)
+    mirrored.sends(1)
+    assert mirrored.stage.judge.violations == [text.format(mirrored.member.name) for text in violations]
+
+
+def test_a_kafka_group_is_behind_what_has_just_landed_and_not_for_long() -> None:
+    mirrored = Mirrored()
+    mirrored.commits(1)
+    mirrored.mirrors.check()
+    assert mirrored.stage.judge.violations == []
+    mirrored.stage.world.clock.advance(1.0)
+    mirrored.mirrors.check()
+    assert mirrored.stage.judge.violations == ["in the Kafka group orders/0 is at 0 instead of 1"]
