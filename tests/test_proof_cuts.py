@@ -175,6 +175,16 @@ def test_a_commit_that_waited_while_the_partition_came_to_be_held_does_not_hide_
     assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
 
 
+def test_a_held_partition_has_noted_the_cut_also_where_the_owner_before_died_with_its_last_commit() -> None:
+    """No line says that it landed; the next claim begins there, and holds."""
+    story = Story().log(14)
+    story.run("a").claim(1, at=0).batch(7).begin(2).answer(9)
+    notices(story.run("b").claim(2, at=9), cut=4, to=None, end=14)
+    story.coordination = Coordination(9, story.zxid.next(), 2, "b", cut=4)
+
+    assert (story.found(), story.proof().verdict, story.proof().missing) == ([("lost", 4, 9)], Verdict.ANOMALIES, ())
+
+
 def test_a_cut_that_was_noted_before_the_last_commit_says_nothing_of_a_later_one() -> None:
     """Nobody has noticed that one."""
     story = Story().log(14)

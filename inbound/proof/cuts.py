@@ -82,25 +82,31 @@ def as_told(claims: Iterable[Claim], coordination: Coordination) -> Coordination
     return replace(coordination, mzxid=mzxid) if same else coordination
 
 
-def noticed_at(claims: Iterable[Claim], mzxid: int | None) -> int | None:
+def noticed_at(claims: Iterable[Claim], coordination: Coordination) -> int | None:
     """Return the lowest cut that claims have noted of what is committed in ZooKeeper; None: none has.
 
-    A commit that lands while the partition is held is of what was handed out before.
+    A commit that lands while the partition is held is of what was handed out before. The owner can die before it has noted
+    that its last commit landed: then the next claim says what is committed, and no line has the number (mzxid) of that.
     """
     noted: int | None = None
+    committed: int | None = None
     landed: int | None = None
     held = False
-    for item in (item for claim in claims for item in claim.items):
-        if isinstance(item, Event):
-            cut = item.facts.get("cut") if item.kind == "truncated" else None
-            if cut is not None:
-                noted = int(cut) if noted is None else min(noted, int(cut))
-                held = item.facts.get("to") is None
-            continue
-        held &= not item.batches
-        if item.last_mzxid is not None:
-            noted, landed = noted if held else None, item.last_mzxid
-    return noted if landed == mzxid else None
+    for claim in claims:
+        if claim.known and claim.position != committed:
+            noted, committed, landed = noted if held else None, claim.position, None
+        for item in claim.items:
+            if isinstance(item, Event):
+                cut = item.facts.get("cut") if item.kind == "truncated" else None
+                if cut is not None:
+                    noted = int(cut) if noted is None else min(noted, int(cut))
+                    held = item.facts.get("to") is None
+                continue
+            held &= not item.batches
+            if item.last_mzxid is not None:
+                noted, committed, landed = noted if held else None, item.landed, item.last_mzxid
+    same = committed == coordination.committed if landed is None else landed == coordination.mzxid
+    return noted if same else None
 
 
 def _cut(event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]) -> int:

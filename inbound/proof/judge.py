@@ -99,7 +99,7 @@ def judge(
     coordination = as_told(now, coordination) if coordination is not None else None
     last, uncertain, lowest = without_cut_off(now, coordination.committed if coordination is not None else None)
     if coordination is not None and (cut := coordination.cut) is not None:
-        noticed = noticed_at(now, coordination.mzxid)
+        noticed = noticed_at(now, coordination)
         if noticed is None:
             uncertain.append(unnoticed_cut(coordination))
         elif 0 < cut < noticed:  # what is held is not looked at again: it may have been cut once more

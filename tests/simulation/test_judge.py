@@ -9,6 +9,7 @@ import pytest
 from inbound import Batch, BatchResponse, TopicPartition
 from inbound.coordinators.nodes import OPEN, EpochInfo
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
+from inbound.errors import OffsetOutOfRangeError
 from inbound.processors.batch import PlainRecord
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.databases import Database
@@ -24,15 +25,15 @@ ORDERS_0 = TopicPartition("orders", 0)
 class Judged:
     """Two members, of which k1 has claimed the only partition in epoch 1; then things happen one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_truncation: str = "hold") -> None:
         self.world = World(session_timeout=4.0)
         self.world.kafka.id_forms = ID_FORMS
         self.world.kafka.create_topic("orders", 1)
         self.judge = Judge(self.world, latest=False)
         self.judge.patience = 1.5
-        self.k1 = self.world.join("k1")
+        self.k1 = self.world.join("k1", on_truncation=on_truncation)
         self.world.run(4)
-        self.x3 = self.world.join("x3")
+        self.x3 = self.world.join("x3", on_truncation=on_truncation)
         self.world.run(1)
         self.world.kafka.publish("orders", 0, [b"x", b"x"])
 
@@ -62,10 +63,24 @@ class Judged:
         epoch, path = self.world.paths.epoch(*ORDERS_0), self.world.paths.offset(*ORDERS_0)
         self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("somebody", 0, "").encode()))
 
-    def handed(self, to: Consumer, epoch: int, answer: BatchResponse | None = None) -> None:
-        records = [PlainRecord(offset, value=b"x") for offset in (0, 1)]
-        given = self.judge.begins(to, Batch("orders", 0, 0, 2, records, epoch), to.processor)
+    def handed(
+        self, to: Consumer, epoch: int, answer: BatchResponse | None = None, *, first: int = 0, count: int = 2
+    ) -> None:
+        records = [PlainRecord(offset, value=b"x") for offset in range(first, first + count)]
+        given = self.judge.begins(to, Batch("orders", 0, first, first + count, records, epoch), to.processor)
         self.judge.answers.ends(given, answer)
+
+    def commits(self, owner: Consumer, offset: int) -> None:
+        self._does(owner, SetData(self.world.paths.offset(*ORDERS_0), b"%d" % offset))
+
+    def log_is_cut(self, end: int, grows: int = 4) -> None:
+        self.judge.cut(ORDERS_0, end)
+        self.world.kafka.truncate(*ORDERS_0, end)
+        self.world.kafka.publish(*ORDERS_0, [b"new"] * grows)
+
+    def is_told(self, of_cut: int, position: int) -> None:
+        error = OffsetOutOfRangeError("orders", 0, position, 0, of_cut, cut=of_cut)
+        self.judge.cuts.is_told(ORDERS_0, error)
 
     def _does(self, who: Consumer | None, *ops: Op) -> None:
         session = who.zk.session if who is not None else None
@@ -107,6 +122,81 @@ def test_what_was_abandoned_behind_a_gate_may_be_released_after_it_opens(closed:
     judged.claimed(judged.k1)
     judged.handed(judged.k1, epoch=2)
     assert judged.judge.violations == violations
+
+
+def test_what_waits_for_its_commit_is_abandoned_with_a_batch_behind_it_that_failed() -> None:
+    """A reset waits no longer; whoever claims after it begins at the commit."""
+    judged = Judged()
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.handed(judged.k1, epoch=1, first=2)
+    judged.gate(b"/inbound/commands/reset-offset/r1")
+    judged.world.clock.advance(2.0)
+    judged.releases(judged.k1)
+    judged.gate(OPEN)
+    judged.claimed(judged.k1)
+    judged.handed(judged.k1, epoch=2)
+    assert judged.judge.violations == []
+
+
+def test_a_commit_that_moves_the_epoch_on_is_no_claim_although_nobody_has_the_owner_node() -> None:
+    """It was deleted by hand, and its consumer has not made it again yet; another may be first."""
+    judged = Judged()
+    judged.owner_node_is_deleted()
+    judged.moves_epoch_on(judged.k1)
+    judged.handed(judged.k1, epoch=2, answer=BatchResponse.advance())
+    assert judged.judge.tenures() == {ORDERS_0: 1}
+    judged.claimed(judged.x3)
+    judged.handed(judged.x3, epoch=3)
+    assert judged.judge.tenures() == {ORDERS_0: 2}
+    assert judged.judge.violations == []
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_who_begins_behind_a_cut_may_be_held_for_it(cut: bool) -> None:
+    """Its claim knows up to where the log was read: whoever claims next does not, and has to read."""
+    judged = Judged()
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.commits(judged.k1, 2)
+    judged.releases(judged.k1)
+    if cut:
+        judged.log_is_cut(1)
+    judged.claimed(judged.x3)
+    judged.judge.placed(judged.x3, ORDERS_0, 4)
+    judged.commits(judged.x3, 4)
+    assert judged.judge.cuts.may_hold(ORDERS_0) == cut
+    judged.handed(judged.x3, epoch=2, answer=BatchResponse.advance(), first=4)
+    judged.commits(judged.x3, 6)
+    assert not judged.judge.cuts.may_hold(ORDERS_0)
+
+
+def test_a_commit_past_a_record_that_is_given_up_goes_over_no_cut() -> None:
+    """It was read before the log was cut; then the group goes on at the log's end, once."""
+    judged = Judged(on_truncation="latest")
+    judged.judge.may_give_up = lambda tp, offset: True
+    judged.world.kafka.publish(*ORDERS_0, [b"x"])
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.commits(judged.k1, 2)
+    judged.log_is_cut(1)
+    judged.handed(judged.k1, epoch=1, first=2, count=1)
+    judged.commits(judged.k1, 3)
+    judged.is_told(of_cut=1, position=3)
+    judged.commits(judged.k1, 5)
+    assert judged.judge.violations == []
+
+
+def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:
+    """The log was cut once more after its limits were asked for, and before the processor was told."""
+    judged = Judged(on_truncation="latest")
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 4)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=4)
+    judged.commits(judged.k1, 4)
+    judged.log_is_cut(3, grows=0)
+    judged.log_is_cut(2, grows=0)
+    judged.is_told(of_cut=3, position=6)
+    judged.commits(judged.k1, 3)
+    judged.is_told(of_cut=2, position=3)
+    judged.commits(judged.k1, 2)
+    assert judged.judge.violations == []
 
 
 def _reads(stage: Stage, member: Consumer) -> None:
@@ -176,3 +266,65 @@ def test_a_database_begins_where_the_group_stands(begins: int, violations: list[
     database.next_offset(ORDERS_0)
     database.write(Batch("orders", 0, 2, 4, [PlainRecord(offset, value=b"x") for offset in (2, 3)], 3))
     assert judged.judge.violations == violations
+
+
+class Mirrored:
+    """One member, whose offsets go to a Kafka group, too; it holds the only partition, and has nothing to read."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(Plan(1, Setup(topics=(("orders", 1),), members=1, mirror=True), ()))
+        self.stage.scheduler.run(self.stage.world.clock.now() + 4.0)
+        (self.member,) = self.stage.living()
+        assert self.stage.mirrors is not None
+        self.mirrors = self.stage.mirrors
+
+    def commits(self, offset: int) -> None:
+        self._does(SetData(self.stage.paths.offset(*ORDERS_0), b"%d" % offset))
+
+    def recovers(self) -> None:
+        self._does(*self._owner_again())
+
+    def claims_again(self) -> None:
+        claim = EpochInfo(self.member.consumer_id, 0, "").encode()
+        self._does(SetData(self.stage.paths.epoch(*ORDERS_0), claim), *self._owner_again())
+
+    def sends(self, offset: int) -> None:
+        self.mirrors.send(self.member.name, "group", {ORDERS_0: offset}, lambda: None)
+
+    def _owner_again(self) -> tuple[Op, Op]:
+        owner = self.stage.paths.owner(*ORDERS_0)
+        return Delete(owner), Create(owner, self.member.consumer_id.encode(), ephemeral=True)
+
+    def _does(self, *ops: Op) -> None:
+        assert self.member.zk.session is not None
+        self.stage.ensemble.tree.transaction(ops, session=self.member.zk.session.id)
+        self.stage.world.clock.advance(1.0)
+
+
+@pytest.mark.parametrize(
+    ("again", "violations"),
+    [
+        (Mirrored.recovers, []),
+        (Mirrored.claims_again, ["{} sends orders/0 1 to Kafka, which the group's offset was not since it has it"]),
+    ],
+)
+def test_who_recovers_a_partition_sends_what_it_knew_of_it(
+    again: Callable[[Mirrored], None], violations: list[str]
+) -> None:
+    """The answer to its last commit was lost with the session. Who claims it reads the offset."""
+    mirrored = Mirrored()
+    mirrored.commits(1)
+    mirrored.commits(2)
+    again(mirrored)
+    mirrored.sends(1)
+    assert mirrored.stage.judge.violations == [text.format(mirrored.member.name) for text in violations]
+
+
+def test_a_kafka_group_is_behind_what_has_just_landed_and_not_for_long() -> None:
+    mirrored = Mirrored()
+    mirrored.commits(1)
+    mirrored.mirrors.check()
+    assert mirrored.stage.judge.violations == []
+    mirrored.stage.world.clock.advance(1.0)
+    mirrored.mirrors.check()
+    assert mirrored.stage.judge.violations == ["in the Kafka group orders/0 is at 0 instead of 1"]

@@ -271,9 +271,9 @@ def is_behind(judge: Judge, tp: TopicPartition, channels: Iterable[InboundKafkaC
         return True
     if judge.commit_of(tp) == limits.end or judge.has_given_up(tp, limits.end):
         return False
-    if judge.cuts.at(tp) is None:
+    if not judge.cuts.may_hold(tp):
         return True
-    # The log was cut below the commit: its owner may read nothing of it before somebody acts.
+    # The log was cut below where it reads on: its owner may read nothing of it before somebody acts.
     held = [channel.parts.schedule.get(tp) for channel in channels]
     return not any(partition is not None and partition.failure.held is not None for partition in held)
 

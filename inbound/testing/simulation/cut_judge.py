@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inbound.errors import OffsetOutOfRangeError
 from inbound.processors.batch import Record
 from inbound.testing.scene import Scene
 from inbound.topic_partition import TopicPartition
@@ -33,9 +34,9 @@ class _Cut:
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     ended: int = 0  # where it ended, after a cut, before the next one
     told: bool = False  # a processor was told that its position cannot be read on from
-    later: int | None = (
-        None  # the lowest offset at which it was cut since: who moves over the first cut need not know of it
-    )
+    #: The lowest offset at which it was cut since, or had been by then: who moves over the first cut need not know of it.
+    later: int | None = None
+    jumped: bool = False  # a claim began behind the commit, over a cut: what its owner knows of the log may tell it so
     blind: bool = False  # nobody was to read anything before the commit, so a cut need not show
     unseen: bool = False  # it was cut in that time, at `at`
 
@@ -84,10 +85,26 @@ class CutJudge:
         beyond = new > end
         cut.at, cut.blind, cut.unseen, cut.told, cut.later = end if beyond else None, True, beyond, False, None
         cut.began = self._world.kafka.start(tp) if beyond else cut.began
+        cut.jumped = False
 
-    def is_told(self, tp: TopicPartition) -> None:
-        """A processor is told that its position cannot be read on from."""
-        self._cuts[tp].told = True
+    def jumps(self, tp: TopicPartition) -> None:
+        """A processor says that its claim begins behind the commit: it need not go back for a cut, and may be held for it.
+
+        The claim knows up to where the log was read, and under which leader. So it may find that the log was cut before that,
+        although it has grown over the offset since: then it holds. Whoever claims next knows nothing of it, and reads on.
+        """
+        over = self.may_hold(tp)
+        self.moved(tp)
+        self._cuts[tp].jumped = over
+
+    def is_told(self, tp: TopicPartition, error: OffsetOutOfRangeError) -> None:
+        """A processor is told that its position cannot be read on from.
+
+        1. The log's limits are asked for; 2. it is cut once more, further down; 3. the processor is told of the first cut.
+        """
+        cut = self._cuts[tp]
+        known = error.end if error.cut is None else error.cut
+        cut.told, cut.later = True, cut.at if cut.at is not None and cut.at < known else None
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted, and its log with it."""
@@ -98,6 +115,10 @@ class CutJudge:
     def at(self, tp: TopicPartition) -> int | None:
         """Return the offset from which on what the group had read is gone; None: nothing is."""
         return self._cuts[tp].at if tp in self._cuts else None
+
+    def may_hold(self, tp: TopicPartition) -> bool:
+        """Whether the owner may have found that the log was cut below where it reads on."""
+        return tp in self._cuts and (self._cuts[tp].at is not None or self._cuts[tp].jumped)
 
     def cut_since(self, tp: TopicPartition, began: float) -> bool:
         """Whether the log was cut since then."""
@@ -175,7 +196,7 @@ class CutJudge:
         if tp not in self._cuts:
             return
         cut = self._cuts[tp]
-        cut.blind = False
+        cut.blind = cut.jumped = False
         offsets = [offset for offset in self._world.kafka.offsets(*tp) if cut.at is not None and cut.at <= offset < end]
         if offsets and all(offset in done for offset in offsets):
             cut.at, cut.unseen, cut.told, cut.later = None, False, False, None

@@ -352,7 +352,10 @@ class Judge:
             self.witness.fenced(tp)
             self.say(f"{who} moves {tp} to epoch {known.epoch} for a reset{'' if note is None else f': {note}'}")
             return
-        if who is not None and who == known.holder == known.owner and not self._is_taken(tp, commit):
+        # A claim makes the owner node, a commit does not: also where a hand has deleted it, and nobody has it.
+        owns = known.owner == who or known.disowned
+        if who is not None and who == known.holder and owns and not self._is_taken(tp, commit):
+            known.outside += [known.epoch + 1] if known.disowned else []  # the claim that comes now, as in `disowned`
             self.say(f"{who} moves {tp} on to epoch {known.epoch}")
             return
         known.tenure += 1
@@ -396,14 +399,9 @@ class Judge:
                 self._is_abandoned(known, known.current)
 
     def _is_abandoned(self, known: JudgedPartition, given: HandOut) -> None:
-        commit = known.commit or 0
-        # What failed alone may be on its way to the dead letters.
-        if given.position is None or given.advanced > commit or given.failed_alone:
-            given.abandoned = True
+        if known.abandons(given):
             if given.failed_alone:
                 self.witness.abandons(given.tp, given.first_record)
-            for offset, before in known.handed.items():  # what waits for its commit comes again with it
-                before.abandoned |= before.tenure == given.tenure and offset >= commit
             self.say(f"{given.consumer} abandons what it has in hand of {given.tp}: a reset waits no longer")
 
     def _offset_changed(self, commit: Commit, path: str, tp: TopicPartition, who: str | None) -> None:
@@ -456,9 +454,11 @@ class Judge:
             known.done = {offset for offset in known.done if offset < new}
             self.cuts.moved(tp)
             return
-        tenure, answered = known.answered
+        answered = known.answered[1] if known.answered[0] == known.tenure else 0
+        if (last := known.current) is not None and self._given_up(last, last.first_record):
+            answered = max(answered, last.next)  # a commit that goes past what is given up goes over no cut
         sent = known.advanced[1] if known.advanced[0] == known.tenure else 0
-        passed = self.cuts.goes_over(tp, before, new, answered if tenure == known.tenure else 0, sent)
+        passed = self.cuts.goes_over(tp, before, new, answered, sent)
         if passed is not None:
             known.advanced, known.later = (known.tenure, new), (0, {})
             self.witness.passes_over_a_cut(tp, *passed, known.epoch)
@@ -494,7 +494,7 @@ class Judge:
         known.resets.append(ByReset(known.epoch, ResetNote("", before, new), None))
         known.placed, known.done = None, {offset for offset in known.done if offset < new}
         if before is None or new > before or self._nodes.is_uncommitted(tp, known.tenure):
-            self.cuts.moved(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
+            self.cuts.jumps(tp)  # a cut before that need not be noticed: see `docs/plugin-offsets.md`
         self._nodes.written(tp)
         self.witness.reset(tp, new, known.epoch)
         return True

@@ -77,6 +77,17 @@ class JudgedPartition:
         """Whether that epoch is the last claim's, of that process; its own commits may have moved it on."""
         return self.holder == consumer and bool(self.claims) and self.claims[-1] <= epoch <= self.epoch
 
+    def abandons(self, given: HandOut) -> bool:
+        """A claim that was handed that batch last lets go. Returns whether something of it was in hand, or not committed."""
+        commit = self.commit or 0
+        # Also of the batches before it, in the commit window. What failed alone may be on its way to the dead letters.
+        if given.position is not None and self.answered <= (given.tenure, commit) and not given.failed_alone:
+            return False
+        given.abandoned = True
+        for offset, before in self.handed.items():  # what waits for its commit comes again with it
+            before.abandoned |= before.tenure == given.tenure and offset >= commit
+        return True
+
     def leaves(self, tenure: int, offset: int, due: float) -> None:
         """What is before `offset` may be committed from a time on."""
         if self.later[0] != tenure:

@@ -59,7 +59,7 @@ class Observed(BatchEventProcessor):
     def _hears_of(self, partition: TopicPartition, error: Exception) -> None:
         self.heard("on_exception")
         if isinstance(error, OffsetOutOfRangeError) and error.is_cut:
-            self._judge.cuts.is_told(partition)
+            self._judge.cuts.is_told(partition, error)
 
     def on_next_batch(self, batch: Batch) -> MaybeLater[BatchResponse]:
         self.heard("on_next_batch")
