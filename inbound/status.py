@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.driver import Driver
 from inbound.kafka.mirror_base import MirrorStatus
 from inbound.ledger.base import LedgerStatus
 from inbound.meters import MetersStatus
@@ -145,6 +146,17 @@ class ThreadStatus:
     last_step_age: float  # seconds since it last came back; workers inside a callback do not count as stuck
     failures: int  # steps that raised: defects of inbound
     in_callback: bool = False
+
+    @classmethod
+    def of(cls, driver: Driver, now: float, *, in_callback: bool = False) -> ThreadStatus:
+        """Return the state of a driver's thread at clock time `now`. Any thread."""
+        return cls(
+            name=driver.name,
+            alive=driver.thread.is_alive(),
+            last_step_age=max(0.0, now - driver.last_step),
+            failures=driver.failures,
+            in_callback=in_callback,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
