@@ -196,25 +196,19 @@ def _count(alive: list[str]) -> str:
     return f"{len(alive)} member{'' if len(alive) == 1 else 's'}"
 
 
+@dataclass(eq=False)
 class Operator:
-    """Carries operations out on the controller's thread, for those who ask on threads of their own."""
+    """Carries operations out on the controller's thread, for those who ask on threads of their own.
 
-    def __init__(
-        self,
-        tasks: Tasks,
-        zk: ZooKeeper,
-        clock: Clock,
-        channels: Mapping[str, ChannelConfig],
-        by: str,
-        of_member: Callable[[str, Operation], Done] | None = None,
-    ) -> None:
-        """`of_member` does what `OF_MEMBERS` names."""
-        self._of_member = of_member
-        self._tasks = tasks
-        self._zk = zk
-        self._clock = clock
-        self._channels = channels
-        self._by = by
+    `of_member` does what `OF_MEMBERS` names.
+    """
+
+    tasks: Tasks
+    zk: ZooKeeper
+    clock: Clock
+    channels: Mapping[str, ChannelConfig]
+    by: str
+    of_member: Callable[[str, Operation], Done] | None = None
 
     def __call__(self, channel: str, operation: Operation) -> Done:
         """Do it, and wait for the end. Any thread but the controller's.
@@ -223,16 +217,16 @@ class Operator:
             UnknownTargetError: there is no such channel, or no such member.
             TransientError: ZooKeeper is away, or did not answer in time. Trying again is safe.
         """
-        channels = dict(self._channels)  # subscriptions come and go
+        channels = dict(self.channels)  # subscriptions come and go
         if channel not in channels:
             raise UnknownTargetError(f"no channel {channel!r}; there are: {', '.join(channels)}")
-        if operation.verb in OF_MEMBERS and self._of_member is not None:
-            return self._of_member(channel, operation)
+        if operation.verb in OF_MEMBERS and self.of_member is not None:
+            return self.of_member(channel, operation)
         target = Target.of(channel, channels[channel])
-        if self._zk.connection is None:
+        if self.zk.connection is None:
             raise unavailable(f"{operation.verb.value} of channel {channel}")
-        work = carry_out(self._zk, target, operation, by=self._by, wall=self._clock.wall())
-        call: Call[Done] = self._tasks.spawn(work, f"{operation.verb.value} of {channel}")
+        work = carry_out(self.zk, target, operation, by=self.by, wall=self.clock.wall())
+        call: Call[Done] = self.tasks.spawn(work, f"{operation.verb.value} of {channel}")
         ended = threading.Event()
         call.when_done(ended.set)
         if not ended.wait(ANSWER_SECONDS):
