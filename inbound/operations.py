@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
@@ -22,6 +22,8 @@ from inbound.coordinators.pauses import OPERATOR, Pause
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, ambiguous, unavailable
 from inbound.errors import InboundError
+
+T = TypeVar("T")
 
 #: How long an operation may take before the one who asked is told that nobody knows. Seconds.
 ANSWER_SECONDS = 10.0
@@ -196,6 +198,15 @@ def _count(alive: list[str]) -> str:
     return f"{len(alive)} member{'' if len(alive) == 1 else 's'}"
 
 
+def waited_for(call: Call[T], what: str) -> T:
+    """Wait for what was begun on the controller's thread, and return what came of it. Raises TransientError: not in time."""
+    ended = threading.Event()
+    call.when_done(ended.set)
+    if not ended.wait(ANSWER_SECONDS):
+        raise ambiguous(what, f"no answer within {ANSWER_SECONDS:g} s")
+    return call.result()
+
+
 @dataclass(eq=False)
 class Operator:
     """Carries operations out on the controller's thread, for those who ask on threads of their own.
@@ -227,8 +238,4 @@ class Operator:
             raise unavailable(f"{operation.verb.value} of channel {channel}")
         work = carry_out(self.zk, target, operation, by=self.by, wall=self.clock.wall())
         call: Call[Done] = self.tasks.spawn(work, f"{operation.verb.value} of {channel}")
-        ended = threading.Event()
-        call.when_done(ended.set)
-        if not ended.wait(ANSWER_SECONDS):
-            raise ambiguous(f"{operation.verb.value} of channel {channel}", f"no answer within {ANSWER_SECONDS:g} s")
-        return call.result()
+        return waited_for(call, f"{operation.verb.value} of channel {channel}")
