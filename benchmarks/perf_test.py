@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from inbound.cli.places import jar_cache, java_command
-from inbound.embedded.jars import fetch_tools
+from tests.more_jars import fetch_tools
 
 
 def fill(bootstrap: str, topic: str, records: int, size: int = 100) -> float:

@@ -10,12 +10,12 @@ from pydantic import BeforeValidator, Field
 from inbound.config.units import shown
 from inbound.config.values import (
     HostName,
+    ListenAddress,
+    Listening,
     Part,
     SecretFile,
     entries,
-    listen_address,
     secret_file,
-    split_address,
     text,
     wrong,
 )
@@ -44,10 +44,10 @@ class AdminTlsConfig(Part):
     )
 
 
-class AdminConfig(Part):
+class AdminConfig(Listening):
     """The HTTP listener for health, status, metrics and operations."""
 
-    listen: Annotated[str, BeforeValidator(listen_address)] = Field(
+    listen: ListenAddress = Field(
         default="127.0.0.1:8081",
         description="Address and port; if the default port is taken the next free one is used, if a given one is taken "
         "the start fails. Port 0 is any free one.",
@@ -77,13 +77,3 @@ class AdminConfig(Part):
     def given(self) -> bool:
         """True if somebody set `listen`, so that no other port may be taken in its place."""
         return "listen" in self.model_fields_set
-
-    @property
-    def host(self) -> str:
-        """The address to bind, without brackets."""
-        return (split_address(self.listen) or ("", 0))[0]
-
-    @property
-    def port(self) -> int:
-        """The port to bind."""
-        return (split_address(self.listen) or ("", 0))[1] or 0

@@ -12,16 +12,16 @@ from inbound.config.channel_models import regular_expression
 from inbound.config.units import shown
 from inbound.config.values import (
     HostName,
+    ListenAddress,
+    Listening,
     Part,
     Problem,
     SecretFile,
     TopicName,
     duration,
     entries,
-    listen_address,
     secret_file,
     size,
-    split_address,
     text,
     whole,
     wrong,
@@ -50,12 +50,10 @@ class TlsConfig(Part):
     )
 
 
-class IngressConfig(Part):
+class IngressConfig(Listening):
     """The HTTP listener that takes CloudEvents and writes them to Kafka."""
 
-    listen: Annotated[str, BeforeValidator(listen_address)] = Field(
-        default="127.0.0.1:8080", description="Address and port; port 0 is any free one."
-    )
+    listen: ListenAddress = Field(default="127.0.0.1:8080", description="Address and port; port 0 is any free one.")
     topics: Annotated[tuple[TopicName, ...], BeforeValidator(entries)] = Field(
         default=(), description="Topics that may be posted to; with neither this nor topics_pattern, all that exist."
     )
@@ -116,13 +114,3 @@ class IngressConfig(Part):
         if problems:
             raise wrong_at("IngressConfig", problems)
         return self
-
-    @property
-    def host(self) -> str:
-        """The address to bind, without brackets."""
-        return (split_address(self.listen) or ("", 0))[0]
-
-    @property
-    def port(self) -> int:
-        """The port to bind."""
-        return (split_address(self.listen) or ("", 0))[1] or 0

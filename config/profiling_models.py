@@ -8,13 +8,13 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from inbound.config.admin_models import AdminTlsConfig
-from inbound.config.values import Part, flag, listen_address, secret_file, split_address, whole
+from inbound.config.values import ListenAddress, Listening, flag, secret_file, whole
 
 
-class ProfilingConfig(Part):
+class ProfilingConfig(Listening):
     """The HTTP listener that takes profiles of the process, as `go tool pprof` reads them."""
 
-    listen: Annotated[str, BeforeValidator(listen_address)] = Field(
+    listen: ListenAddress = Field(
         default="127.0.0.1:8008",
         description="Address and port; if it is taken the start fails. Port 0 is any free one. With `run --processes N` each "
         "process has its own: this port for the first, the next one for the second, and so on.",
@@ -37,13 +37,3 @@ class ProfilingConfig(Part):
     heap_frames: Annotated[int, whole(1, 100)] = Field(
         default=16, description="How many calls are kept of each allocation that is traced."
     )
-
-    @property
-    def host(self) -> str:
-        """The address to bind, without brackets."""
-        return (split_address(self.listen) or ("", 0))[0]
-
-    @property
-    def port(self) -> int:
-        """The port to bind."""
-        return (split_address(self.listen) or ("", 0))[1] or 0

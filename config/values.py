@@ -255,6 +255,25 @@ def listen_address(value: Any) -> str:
     return address
 
 
+ListenAddress = Annotated[str, BeforeValidator(listen_address)]
+
+
+class Listening(Part):
+    """Base of the models of what listens."""
+
+    listen: ListenAddress
+
+    @property
+    def host(self) -> str:
+        """The address to bind, without brackets."""
+        return (split_address(self.listen) or ("", 0))[0]
+
+    @property
+    def port(self) -> int:
+        """The port to bind."""
+        return (split_address(self.listen) or ("", 0))[1] or 0
+
+
 def secret_file(value: Any) -> Path | None:
     """Return `value`, the path of a file that holds a secret, or None; the error does not show it."""
     if value is None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from inbound.coordinators.base import GroupView, Member
-from inbound.coordinators.nodes import FORMAT, BadNodeError, read_object
+from inbound.coordinators.nodes import FORMAT
 
 Ready = Literal["True", "False", "Unknown"]
 
@@ -46,27 +46,6 @@ class SubscriberStatus:
 
     def encode(self) -> bytes:
         return json.dumps({"v": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
-
-
-def decode_status(path: str, data: bytes) -> SubscriberStatus:
-    """Read a `subscriber` node.
-
-    Raises:
-        BadNodeError: it is no JSON object of a version that we know.
-    """
-    body = read_object(path, data)
-    try:
-        ready = body["ready"]
-        if ready not in ("True", "False", "Unknown"):
-            raise ValueError(ready)
-        return SubscriberStatus(
-            uid=str(body["uid"]),
-            observedGeneration=body.get("observedGeneration"),
-            ready=ready,
-            message=str(body.get("message") or ""),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise BadNodeError(f"{path}: not the status of a subscription ({error!r}); is another tool using it?") from None
 
 
 def status_of(said: SubscriberSaid, view: GroupView | None, *, connected: bool) -> SubscriberStatus:

@@ -410,15 +410,7 @@ class Application:
             resets=status_of(self.coordination.resets),
             tracing=self.tracing.status(),
             threads=[
-                *(
-                    ThreadStatus(
-                        name=d.name,
-                        alive=d.thread.is_alive(),
-                        last_step_age=max(0.0, self._clock.now() - d.last_step),
-                        failures=d.failures,
-                    )
-                    for d in drivers
-                ),
+                *(ThreadStatus.of(driver, self._clock.now()) for driver in drivers),
                 *(thread for channel in self.channels for thread in channel.threads()),
                 *(ingress.threads() if ingress is not None else ()),
                 *self.tracing.threads(),

@@ -20,8 +20,8 @@ KINDS, OTHER = 24, "other"
 class HistogramStatus:
     """What a histogram has seen: how many values are at most each bound, and above the one before."""
 
-    bounds: Sequence[float]
-    counts: Sequence[int]  # one more than bounds: the last is of what is above all
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]  # one more than bounds: the last is of what is above all
     sum: float
 
     @property

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 from inbound.channel.kafka_channel import InboundKafkaChannel
-from inbound.coordinators.zookeeper import Call, ambiguous
-from inbound.operations import ANSWER_SECONDS, BadOperationError, Done, Operation, UnknownTargetError, Verb
+from inbound.operations import BadOperationError, Done, Operation, UnknownTargetError, Verb, waited_for
 from inbound.processors.base import paces
 from inbound.set_aside import UNTIL_REBALANCE
 from inbound.topic_partition import TopicPartition
@@ -49,7 +47,7 @@ class MemberOperations:
     def _release(self, channel: InboundKafkaChannel, operation: Operation) -> tuple[bool, str]:
         tp = TopicPartition(operation.topic or "", operation.partition or 0)
         seconds = operation.seconds
-        begun = _done(
+        begun = waited_for(
             channel.tasks.spawn(channel.membership.give_up(tp, seconds), f"release of {tp}"), f"release of {tp}"
         )
         if not begun:
@@ -82,12 +80,3 @@ class MemberOperations:
         told = "as fast as it goes" if rate is None else f"at most {rate:g} records per second"
         channel.parts.journal.note("rate-set", f"an operator set the read rate: {told}", per_second=rate)
         return before != rate, f"reads {told}, until its options are changed or the process ends"
-
-
-def _done(call: Call[bool], what: str) -> bool:
-    """Wait for what was begun on the controller's thread."""
-    ended = threading.Event()
-    call.when_done(ended.set)
-    if not ended.wait(ANSWER_SECONDS):
-        raise ambiguous(what, f"no answer within {ANSWER_SECONDS:g} s")
-    return call.result()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inbound.instruments import LONG_SECONDS, Histogram, HistogramStatus, Kinds, histogram_status
+from inbound.instruments import LONG_SECONDS, Histogram, HistogramStatus, Kinds
 from inbound.rebalances import Rebalances
 
 #: Why reading went back: the processor asked for it, it failed, or the log was cut before the position.
@@ -88,8 +88,3 @@ class Meters:
             passed_over=self._passed_over.counts(),
             retention_lost=self._retention_lost,
         )
-
-
-def meters_status(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what JSON says of meters, with its histograms read."""
-    return {name: histogram_status(value) if name.endswith("_seconds") else value for name, value in body.items()}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
@@ -22,6 +22,8 @@ from inbound.coordinators.pauses import OPERATOR, Pause
 from inbound.coordinators.tasks import Tasks
 from inbound.coordinators.zookeeper import Call, Node, ZooKeeper, ambiguous, unavailable
 from inbound.errors import InboundError
+
+T = TypeVar("T")
 
 #: How long an operation may take before the one who asked is told that nobody knows. Seconds.
 ANSWER_SECONDS = 10.0
@@ -196,25 +198,28 @@ def _count(alive: list[str]) -> str:
     return f"{len(alive)} member{'' if len(alive) == 1 else 's'}"
 
 
-class Operator:
-    """Carries operations out on the controller's thread, for those who ask on threads of their own."""
+def waited_for(call: Call[T], what: str) -> T:
+    """Wait for what was begun on the controller's thread, and return what came of it. Raises TransientError: not in time."""
+    ended = threading.Event()
+    call.when_done(ended.set)
+    if not ended.wait(ANSWER_SECONDS):
+        raise ambiguous(what, f"no answer within {ANSWER_SECONDS:g} s")
+    return call.result()
 
-    def __init__(
-        self,
-        tasks: Tasks,
-        zk: ZooKeeper,
-        clock: Clock,
-        channels: Mapping[str, ChannelConfig],
-        by: str,
-        of_member: Callable[[str, Operation], Done] | None = None,
-    ) -> None:
-        """`of_member` does what `OF_MEMBERS` names."""
-        self._of_member = of_member
-        self._tasks = tasks
-        self._zk = zk
-        self._clock = clock
-        self._channels = channels
-        self._by = by
+
+@dataclass(eq=False)
+class Operator:
+    """Carries operations out on the controller's thread, for those who ask on threads of their own.
+
+    `of_member` does what `OF_MEMBERS` names.
+    """
+
+    tasks: Tasks
+    zk: ZooKeeper
+    clock: Clock
+    channels: Mapping[str, ChannelConfig]
+    by: str
+    of_member: Callable[[str, Operation], Done] | None = None
 
     def __call__(self, channel: str, operation: Operation) -> Done:
         """Do it, and wait for the end. Any thread but the controller's.
@@ -223,18 +228,14 @@ class Operator:
             UnknownTargetError: there is no such channel, or no such member.
             TransientError: ZooKeeper is away, or did not answer in time. Trying again is safe.
         """
-        channels = dict(self._channels)  # subscriptions come and go
+        channels = dict(self.channels)  # subscriptions come and go
         if channel not in channels:
             raise UnknownTargetError(f"no channel {channel!r}; there are: {', '.join(channels)}")
-        if operation.verb in OF_MEMBERS and self._of_member is not None:
-            return self._of_member(channel, operation)
+        if operation.verb in OF_MEMBERS and self.of_member is not None:
+            return self.of_member(channel, operation)
         target = Target.of(channel, channels[channel])
-        if self._zk.connection is None:
+        if self.zk.connection is None:
             raise unavailable(f"{operation.verb.value} of channel {channel}")
-        work = carry_out(self._zk, target, operation, by=self._by, wall=self._clock.wall())
-        call: Call[Done] = self._tasks.spawn(work, f"{operation.verb.value} of {channel}")
-        ended = threading.Event()
-        call.when_done(ended.set)
-        if not ended.wait(ANSWER_SECONDS):
-            raise ambiguous(f"{operation.verb.value} of channel {channel}", f"no answer within {ANSWER_SECONDS:g} s")
-        return call.result()
+        work = carry_out(self.zk, target, operation, by=self.by, wall=self.clock.wall())
+        call: Call[Done] = self.tasks.spawn(work, f"{operation.verb.value} of {channel}")
+        return waited_for(call, f"{operation.verb.value} of channel {channel}")

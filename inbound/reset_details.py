@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
 
 from inbound.controller.reset_offset import ResetCommand
 from inbound.controller.reset_offset.targets import in_words
@@ -36,16 +35,6 @@ def reset_details(commands: Iterable[ResetCommand]) -> list[ResetDetail]:
     known = sorted(commands, key=lambda command: command.created)
     ended = sorted((c for c in known if c.finished), key=lambda command: command.ended or 0.0, reverse=True)
     return [_detail(command) for command in (*(c for c in known if not c.finished), *ended[:ENDED])]
-
-
-def reset_detail(body: Mapping[str, Any]) -> ResetDetail:
-    """Return what another process told of one; keys that this version does not know are left out.
-
-    Raises:
-        TypeError: keys are missing.
-    """
-    names = {each.name for each in fields(ResetDetail)}
-    return ResetDetail(**{name: value for name, value in body.items() if name in names})
 
 
 def _detail(command: ResetCommand) -> ResetDetail:

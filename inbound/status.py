@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
-from inbound.instruments import histogram_status
+from inbound.driver import Driver
 from inbound.kafka.mirror_base import MirrorStatus
 from inbound.ledger.base import LedgerStatus
-from inbound.meters import MetersStatus, meters_status
-from inbound.offsets.status import OffsetsStatus, offsets_status
-from inbound.reset_details import ResetDetail, reset_detail
-
-T = TypeVar("T")
+from inbound.meters import MetersStatus
+from inbound.offsets.status import OffsetsStatus
+from inbound.reset_details import ResetDetail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +146,17 @@ class ThreadStatus:
     last_step_age: float  # seconds since it last came back; workers inside a callback do not count as stuck
     failures: int  # steps that raised: defects of inbound
     in_callback: bool = False
+
+    @classmethod
+    def of(cls, driver: Driver, now: float, *, in_callback: bool = False) -> ThreadStatus:
+        """Return the state of a driver's thread at clock time `now`. Any thread."""
+        return cls(
+            name=driver.name,
+            alive=driver.thread.is_alive(),
+            last_step_age=max(0.0, now - driver.last_step),
+            failures=driver.failures,
+            in_callback=in_callback,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +294,12 @@ def stalled(cause: str, since: float | None) -> dict[str, Any] | None:
     return None if since is None else {"cause": cause, "since": since}
 
 
+@cache
+def _reader() -> TypeAdapter[ProcessStatus]:
+    """Return what reads the status of other processes; made when it is first needed, for that takes a while."""
+    return TypeAdapter(ProcessStatus)
+
+
 def process_status(body: Mapping[str, Any]) -> ProcessStatus:
     """Return the status that another process gave as JSON; keys that this version does not know are left out.
 
@@ -289,52 +307,8 @@ def process_status(body: Mapping[str, Any]) -> ProcessStatus:
         ValueError: it is no status.
     """
     try:
-        channels = [
-            _known(
-                ChannelStatus,
-                {
-                    **channel,
-                    "partitions": [_known(PartitionStatus, p) for p in channel["partitions"]],
-                    "paused": [_known(Pause, pause) for pause in channel.get("paused", ())],
-                    "resets": [_known(ResetStatus, reset) for reset in channel.get("resets", ())],
-                    "subscriber": _known(SubscriberStatus, said) if (said := channel.get("subscriber")) else None,
-                    "meters": _known(MetersStatus, meters_status(channel.get("meters", {}))),
-                    "ledger": _ledger_status(ledger) if (ledger := channel.get("ledger")) else None,
-                    "mirror": _known(MirrorStatus, mirror) if (mirror := channel.get("mirror")) else None,
-                },
-            )
-            for channel in body["channels"]
-        ]
-        session = _known(SessionStatus, found) if (found := body["session"]) else None
-        ingress = _known(IngressStatus, taken) if (taken := body.get("ingress")) else None
-        threads = [_known(ThreadStatus, thread) for thread in body["threads"]]
-        shipping = _known(ShippingStatus, ships) if (ships := body.get("ledger_shipping")) else None
-        reload = _known(ReloadStatus, said) if (said := body.get("reload")) else None
-        offsets = offsets_status(looked) if (looked := body.get("offsets")) else None
-        parts: dict[str, Any] = {
-            "reload": reload,
-            "session": session,
-            "channels": channels,
-            "threads": threads,
-            "ingress": ingress,
-        }
-        manifests = [_known(ManifestStatus, one) for one in body.get("reset_manifests", ())]
-        resets = _resets_status(known) if (known := body.get("resets")) else None
-        parts["tracing"] = _known(TracingStatus, traced) if (traced := body.get("tracing")) else None
-        parts |= {"ledger_shipping": shipping, "offsets": offsets, "reset_manifests": manifests, "resets": resets}
-        return _known(ProcessStatus, {**body, **parts})
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not the status of an inbound process: {error!r}") from None
-
-
-def _resets_status(body: Mapping[str, Any]) -> ResetsStatus:
-    return _known(ResetsStatus, {**body, "known": [reset_detail(one) for one in body.get("known", ())]})
-
-
-def _ledger_status(body: Mapping[str, Any]) -> LedgerStatus:
-    return _known(LedgerStatus, {**body, "sync_seconds": histogram_status(body.get("sync_seconds"))})
-
-
-def _known(cls: type[T], values: Mapping[str, Any]) -> T:
-    names = {f.name for f in fields(cls)}  # type: ignore[arg-type]
-    return cls(**{name: value for name, value in values.items() if name in names})
+        return _reader().validate_python(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "status"
+        raise ValueError(f"not the status of an inbound process: {where}: {first['msg']}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inbound.channel.schedule import Schedule
@@ -25,29 +25,26 @@ STANDS = 1.0
 REASONS, LONGEST_REASON = NAMED, 500
 
 
+@dataclass(eq=False, kw_only=True)
 class SubscriberReport:
     """One channel's. Controller's thread, but for `refresh` (one thread), `said` and `status` (any)."""
 
-    def __init__(
-        self, *, name: str, clock: Clock, zk: ZooKeeper, paths: GroupPaths, schedule: Schedule, pausing: Pausing,
-        evaluate: Callable[[], None], look_again: Callable[[float], None],
-    ) -> None:  # fmt: skip
-        self._name = name
-        self._clock = clock
-        self._zk = zk
-        self._paths = paths
-        self._schedule = schedule
-        self._pausing = pausing
-        self._evaluate = evaluate
-        self._look_again = look_again
-        #: What this member serves; None: the channel is no subscription. Set by who makes or edits it, as a whole.
-        self.serves: SubscriberSaid | None = None
-        #: The group as last seen. Replaced as a whole.
-        self.view: GroupView | None = None
-        self._trouble: tuple[tuple[str, ...], str | None] = ((), None)
-        self._seen: tuple[tuple[str, ...], str | None] = ((), None)
-        self._seen_at = 0.0
-        self._written: SubscriberStatus | None = None
+    name: str
+    clock: Clock
+    zk: ZooKeeper
+    paths: GroupPaths
+    schedule: Schedule
+    pausing: Pausing
+    evaluate: Callable[[], None]
+    look_again: Callable[[float], None]
+    #: What this member serves; None: the channel is no subscription. Set by who makes or edits it, as a whole.
+    serves: SubscriberSaid | None = field(default=None, init=False)
+    #: The group as last seen. Replaced as a whole.
+    view: GroupView | None = field(default=None, init=False)
+    _trouble: tuple[tuple[str, ...], str | None] = field(default=((), None), init=False)
+    _seen: tuple[tuple[str, ...], str | None] = field(default=((), None), init=False)
+    _seen_at: float = field(default=0.0, init=False)
+    _written: SubscriberStatus | None = field(default=None, init=False)
 
     def said(self) -> SubscriberSaid | None:
         """Return what our id node is to say."""
@@ -61,23 +58,23 @@ class SubscriberReport:
         """
         note = status.get("subscriber_problem")
         waiting = status.get("partitions") or {} if note is None else {}  # for the subscriber: that says the note
-        stopped = [pause.told(self._name) for pause in self._pausing.pauses]
-        stopped += [f"stopped at {p.tp}: {p.failure.held}" for p in self._schedule.held() if p.failure.held is not None]
+        stopped = [pause.told(self.name) for pause in self.pausing.pauses]
+        stopped += [f"stopped at {p.tp}: {p.failure.held}" for p in self.schedule.held() if p.failure.held is not None]
         stopped += [f"stopped at {where}: {why}" for where, why in waiting.items()]
         found = (_bounded(sorted(stopped)), None if note is None else _cut(f"the subscriber: {note}"))
-        now = self._clock.now()
+        now = self.clock.now()
         if found != self._seen:
             self._seen, self._seen_at = found, now
         if found != self._trouble and now >= self._seen_at + STANDS:
             self._trouble = found
-            self._evaluate()
+            self.evaluate()
 
     def status(self) -> SubscriberStatus | None:
         """Return the subscription's condition as this member sees it; None: the channel is no subscription."""
         said = self.said()
         if said is None:
             return None
-        return status_of(said, self._view_now(), connected=self._zk.connection is not None)
+        return status_of(said, self._view_now(), connected=self.zk.connection is not None)
 
     async def write(self) -> None:
         """Put the condition into the group's node, if that is ours to do and it has changed. Raises nothing of ZooKeeper's."""
@@ -98,29 +95,29 @@ class SubscriberReport:
         The ids are read anew: what was last seen may still list one that died since. They are read after the node
         that is written, so that whoever joins and writes in between is either listed, or has moved the node's version on.
         """
-        said, view, paths = self.said(), self.view, self._paths
+        said, view, paths = self.said(), self.view, self.paths
         if said is None or view is None:
             return
         ours = paths.member(view.me).rpartition("/")[2]
         try:
-            node = await self._zk.get(paths.subscriber)
-            if set(await self._zk.children(paths.ids) or ()) <= {ours}:
+            node = await self.zk.get(paths.subscriber)
+            if set(await self.zk.children(paths.ids) or ()) <= {ours}:
                 await self._put(status_of(said, replace(view, members=()), connected=True), node)
         except InboundError as error:
-            log.debug("channel %s: that the group has no member is not written: %s", self._name, error)
+            log.debug("channel %s: that the group has no member is not written: %s", self.name, error)
 
     async def _tell(self, status: SubscriberStatus) -> None:
         try:
-            await self._put(status, await self._zk.get(self._paths.subscriber))
+            await self._put(status, await self.zk.get(self.paths.subscriber))
         except InboundError as error:
-            log.debug("channel %s: its status is not written: %s", self._name, error)
-            self._look_again(self._clock.now() + AGAIN)
+            log.debug("channel %s: its status is not written: %s", self.name, error)
+            self.look_again(self.clock.now() + AGAIN)
 
     async def _put(self, status: SubscriberStatus, node: Node | None) -> None:
-        path, data = self._paths.subscriber, status.encode()
+        path, data = self.paths.subscriber, status.encode()
         op: Op = Create(path, data) if node is None else SetData(path, data, node.stat.version)
         if node is None or node.data != data:
-            await self._zk.transaction([op])
+            await self.zk.transaction([op])
         self._written = status
 
     def _view_now(self) -> GroupView | None:
@@ -128,7 +125,7 @@ class SubscriberReport:
         view = self.view
         if view is None:
             return None
-        return replace(view, owned=view.owned | {p.tp for p in self._schedule.held()})
+        return replace(view, owned=view.owned | {p.tp for p in self.schedule.held()})
 
 
 def _bounded(reasons: list[str]) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ from kazoo.client import KazooClient
 
 from inbound.cli.proof_text import shown
 from inbound.embedded import EmbeddedCluster
-from inbound.embedded.jars import fetch_tools
 from inbound.embedded.java import check_java
 from inbound.proof.model import Proof, Verdict
 from integration.books import Account, Books
 from integration.proving import disagreements, proof_of
+from tests.more_jars import fetch_tools
 from tests.waiting import patient, until
 
 __all__ = ["GROUP", "PLUGINS", "STEADY", "TOPIC", "Account", "Scene", "Scenes", "both_clients"]

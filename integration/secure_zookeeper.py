@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from inbound.cli.places import jar_cache, java_command
-from inbound.embedded.jars import fetch_jars, fetch_tls
+from inbound.embedded.jars import fetch_jars
 from inbound.embedded.ports import free_ports
 from inbound.embedded.zookeeper import ZooKeeperPorts, ZooKeeperSecurity, ZooKeeperServer
 from integration.certificates import CA, Pem
+from tests.more_jars import fetch_tls
 
 USER, PASSWORD = "inbound", "the-right-pw"
 STRANGER, STRANGERS_PASSWORD = "stranger", "another-pw"

@@ -35,9 +35,9 @@ def run(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["up", "--brokers", "0"], "argument --brokers: 0 servers make no cluster; give 1 or more"),
-        (["up", "--zookeepers", "-1"], "argument --zookeepers: -1 servers make no cluster"),
-        (["up", "--brokers", "two"], "argument --brokers: 'two' is no whole number"),
+        (["up", "--brokers", "0"], "argument --brokers: need 1 server or more, got '0'"),
+        (["up", "--zookeepers", "-1"], "argument --zookeepers: need 1 server or more, got '-1'"),
+        (["up", "--brokers", "two"], "argument --brokers: need 1 server or more, got 'two'"),
         (["sideways"], "invalid choice: 'sideways'"),
         ([], "the following arguments are required: up|down|status|fetch"),
     ],

@@ -14,9 +14,7 @@ import pytest
 from inbound.embedded.digests import digests_of
 from inbound.embedded.jars import (
     KAFKA,
-    KAFKA_TOOLS,
     ZOOKEEPER,
-    ZOOKEEPER_TLS,
     connector,
     fetch,
     fetch_jars,
@@ -25,6 +23,7 @@ from inbound.embedded.jars import (
 from inbound.embedded.java import check_java, java_major
 from inbound.errors import EmbeddedClusterError
 from tests.fake_java import fake_java
+from tests.more_jars import KAFKA_TOOLS, ZOOKEEPER_TLS
 from tests.test_layers import ROOT
 
 #: As Ivy retrieves: the last argument names where the jars go.

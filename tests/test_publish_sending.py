@@ -12,7 +12,7 @@ import pytest
 from inbound.clock import Clock, Flag
 from inbound.errors import ConfigError
 from inbound.publishing import Encoded, PublishError
-from inbound.publishing.publisher import Sending
+from inbound.publishing.publisher import Publisher
 
 RECORD: Encoded = (b"k", b"v", [])
 
@@ -104,11 +104,11 @@ def producer(clock: StepClock) -> FakeProducer:
 
 
 @pytest.fixture
-def sending(clock: StepClock, producer: FakeProducer) -> Sending:
-    return Sending(producer, "orders", clock)
+def sending(clock: StepClock, producer: FakeProducer) -> Publisher:
+    return Publisher(producer, "orders", clock)
 
 
-def test_all_records_are_sent_and_confirmed(producer: FakeProducer, sending: Sending) -> None:
+def test_all_records_are_sent_and_confirmed(producer: FakeProducer, sending: Publisher) -> None:
     """The answer counts what arrived, in which time."""
     published = sending.publish([RECORD] * 3)
 
@@ -116,7 +116,7 @@ def test_all_records_are_sent_and_confirmed(producer: FakeProducer, sending: Sen
     assert producer.records == [("orders", b"k", b"v", [])] * 3
 
 
-def test_the_rate_is_kept_over_the_whole_run(producer: FakeProducer, sending: Sending) -> None:
+def test_the_rate_is_kept_over_the_whole_run(producer: FakeProducer, sending: Publisher) -> None:
     """100 records at 50/s take 2 seconds, evenly."""
     published = sending.publish([RECORD] * 101, rate=50)
 
@@ -129,7 +129,7 @@ def test_a_slow_producer_catches_up_instead_of_falling_behind() -> None:
     clock = StepClock(per_question=0.005)
     producer = FakeProducer(clock)
 
-    published = Sending(producer, "orders", clock).publish([RECORD] * 101, rate=50)
+    published = Publisher(producer, "orders", clock).publish([RECORD] * 101, rate=50)
 
     assert published.seconds == pytest.approx(2.0, abs=0.03)
 
@@ -159,10 +159,10 @@ def test_a_record_that_did_not_arrive_is_an_error_with_its_number(
         getattr(producer, f"fail_{step}")[number] = error
 
     with pytest.raises(PublishError, match=f"topic orders: record {number} was not delivered: {said}"):
-        Sending(producer, "orders", clock).publish([RECORD] * 5)
+        Publisher(producer, "orders", clock).publish([RECORD] * 5)
 
 
-def test_a_stop_ends_it_after_what_was_sent_has_arrived(producer: FakeProducer, sending: Sending) -> None:
+def test_a_stop_ends_it_after_what_was_sent_has_arrived(producer: FakeProducer, sending: Publisher) -> None:
     """Only those sent before the stop count."""
     stop = threading.Event()
 
@@ -182,7 +182,7 @@ def test_progress_is_told_now_and_then_and_at_the_end() -> None:
     clock = StepClock(per_question=0.03)
     told: list[int] = []
 
-    Sending(FakeProducer(clock), "orders", clock).publish([RECORD] * 10, progress=told.append)
+    Publisher(FakeProducer(clock), "orders", clock).publish([RECORD] * 10, progress=told.append)
 
     assert told[-1] == 10
     assert 2 <= len(told) < 6
@@ -190,7 +190,7 @@ def test_progress_is_told_now_and_then_and_at_the_end() -> None:
 
 @pytest.mark.parametrize("end", [ConfigError("standard input:3: bad"), KeyboardInterrupt()], ids=["bad line", "Ctrl-C"])
 def test_what_was_sent_before_the_source_broke_off_still_arrives(
-    end: BaseException, producer: FakeProducer, sending: Sending
+    end: BaseException, producer: FakeProducer, sending: Publisher
 ) -> None:
     """The error names the line; whoever goes on from there must find those before it in the topic."""
 
@@ -204,7 +204,9 @@ def test_what_was_sent_before_the_source_broke_off_still_arrives(
     assert (raised.value, sending.delivered, len(producer.records)) == (end, 2, 2)
 
 
-def test_what_did_not_arrive_before_the_source_broke_off_is_reported(producer: FakeProducer, sending: Sending) -> None:
+def test_what_did_not_arrive_before_the_source_broke_off_is_reported(
+    producer: FakeProducer, sending: Publisher
+) -> None:
     """It outweighs the bad line: going on from there would lose a record."""
     producer.fail_delivery[1] = kafka.errors.KafkaTimeoutError("late")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from inbound.controller.reset_offset import Ref, RefInfo, ResetCommand, ResetSpec, To
 from inbound.controller.reset_offset.states import Event
-from inbound.reset_details import ENDED, ResetDetail, reset_detail, reset_details
+from inbound.reset_details import ENDED, reset_details
 from inbound.status import ResetsStatus, process_status
 from tests.made_status import process
 
@@ -66,4 +66,3 @@ def test_it_can_be_read_back() -> None:
     assert process_status(body) == status
     del body["resets"]["known"]
     assert process_status(body).resets == ResetsStatus(unfinished=1)
-    assert isinstance(reset_detail(details[0].__dict__), ResetDetail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
 import weakref
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from inbound.config.document import Places
 from inbound.coordinators.dynamic import DynamicCoordinator
 from inbound.coordinators.nodes import MemberInfo
 from inbound.coordinators.paths import GroupPaths
-from inbound.coordinators.subscriber_status import SubscriberStatus, decode_status
+from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.coordinators.zookeeper import Call, Create, Delete, Op
 from inbound.driver import Wakeup
 from inbound.errors import ConfigError
@@ -108,7 +109,8 @@ class Stage:
     def status(self, name: str) -> SubscriberStatus:
         """Return what stands in the group's node."""
         path = GroupPaths(name).subscriber
-        return decode_status(path, self.world.nodes(f"/consumers/{name}")[path])
+        node = json.loads(self.world.nodes(f"/consumers/{name}")[path])
+        return SubscriberStatus(**{key: value for key, value in node.items() if key != "v"})
 
     def taken(self, name: str) -> list[tuple[Any, int]]:
         """Return what all processors of the subscription were handed, with the options of that moment."""

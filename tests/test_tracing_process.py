@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from inbound.config import TracingConfig
 from inbound.errors import ConfigError
-from inbound.publishing.publisher import Sending
+from inbound.publishing.publisher import Publisher
 from inbound.status import TracingStatus
 from inbound.tracing.process import ProcessTracing
 from inbound.tracing.publishing import TracedProducer
@@ -121,7 +121,9 @@ def test_a_published_record_begins_a_trace(traced: Traced) -> None:
     clock = StepClock()
     producer = FakeProducer(clock)
     assert traced.spans is not None
-    published = Sending(TracedProducer(producer, traced.spans), "orders", clock).publish([(b"k", b"v", [("a", b"1")])])
+    published = Publisher(TracedProducer(producer, traced.spans), "orders", clock).publish(
+        [(b"k", b"v", [("a", b"1")])]
+    )
 
     assert published.count == 1
     ((topic, key, value, headers),) = producer.records

@@ -455,13 +455,7 @@ class InboundKafkaChannel:
         now = self.parts.clock.now()
         serving = {id(d): w.in_callback for w, d in zip(self.workers, self.drivers, strict=False)}
         return [
-            ThreadStatus(
-                name=driver.name,
-                alive=driver.thread.is_alive(),
-                last_step_age=max(0.0, now - driver.last_step),
-                failures=driver.failures,
-                in_callback=serving.get(id(driver), False),
-            )
+            ThreadStatus.of(driver, now, in_callback=serving.get(id(driver), False))
             for driver in (*self.drivers, *self._helper, *self.parts.mirror.drivers)
         ]
 

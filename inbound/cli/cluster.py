@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from inbound.cli import places
+from inbound.cli.argument_types import whole
 from inbound.cli.help import examples
 from inbound.embedded import EmbeddedCluster, detached
 from inbound.embedded.cluster import prepare
@@ -17,6 +18,8 @@ from inbound.embedded.jars import KAFKA, ZOOKEEPER, connector, fetch
 from inbound.embedded.locks import alive, holder
 from inbound.embedded.owning import own_until_signalled
 from inbound.errors import EmbeddedClusterError
+
+_SERVERS = whole(1, 10**6, "1 server or more")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,8 +38,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Start the servers, and print where they are. Without --detach they end with this command.",
         **examples("inbound cluster up", "inbound cluster up --detach --brokers 3"),
     )
-    up.add_argument("--brokers", type=_count, default=1, metavar="N", help="Kafka servers (default 1)")
-    up.add_argument("--zookeepers", type=_count, default=1, metavar="N", help="ZooKeeper servers (default 1)")
+    up.add_argument("--brokers", type=_SERVERS, default=1, metavar="N", help="Kafka servers (default 1)")
+    up.add_argument("--zookeepers", type=_SERVERS, default=1, metavar="N", help="ZooKeeper servers (default 1)")
     up.add_argument("--detach", action="store_true", help="leave the servers running until `cluster down`")
     up.set_defaults(run=_up)
     down = commands.add_parser(
@@ -60,16 +63,6 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     up.add_argument("--dir", type=Path, help=f"folder for data and logs (a temporary one; with --detach {default})")
     for command in (down, status):
         command.add_argument("--dir", type=Path, help=f"the cluster's folder ({default})")
-
-
-def _count(text: str) -> int:
-    try:
-        count = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number; give 1 or more") from None
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{count} servers make no cluster; give 1 or more")
-    return count
 
 
 def _progress(message: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import shutil
 import signal
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import inbound
 from inbound.cli import places
+from inbound.cli.argument_types import amount
 from inbound.cli.help import examples
 from inbound.cli.progress import Progress
 from inbound.cli.proof_text import shown
@@ -42,6 +42,7 @@ _SHORTEST = 20.0
 _FEWEST = 20_000
 #: Of a Spark that lives for half a minute: compiling for speed would cost more than it brings.
 _SHORT_LIVED = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
+_SECONDS = amount(_SHORTEST, 86400, f"seconds from {_SHORTEST:.0f}", "s")
 
 
 def add_parser(commands: Any) -> None:
@@ -62,7 +63,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--keep", action="store_true", help="keep the temporary folder, with logs, journals, ledger")
     parser.add_argument("--json", action="store_true", help="print nothing but the JSON object to standard output")
     parser.add_argument(
-        "--seconds", type=_seconds, default=45.0, metavar="S", help="how long publishing takes, from 20; default: 45"
+        "--seconds", type=_SECONDS, default=45.0, metavar="S", help="how long publishing takes, from 20; default: 45"
     )
     parser.add_argument(
         "--flights", type=_flights, default=flights.ROWS, metavar="N",
@@ -252,16 +253,6 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text.removesuffix("s"))
-    except ValueError:
-        seconds = math.nan
-    if not _SHORTEST <= seconds <= 86400:
-        raise argparse.ArgumentTypeError(f"need seconds from {_SHORTEST:.0f}, got {text!r}")
-    return seconds
 
 
 def _flights(text: str) -> int:

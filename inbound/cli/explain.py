@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from inbound.cli.argument_types import whole
 from inbound.cli.explain_text import shown
 from inbound.cli.files import add_config_options, load_config
 from inbound.cli.help import examples
@@ -51,7 +52,7 @@ def add_parser(commands: Any) -> None:
         ),
     )
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("partition", metavar="PARTITION", type=_partition)
+    parser.add_argument("partition", metavar="PARTITION", type=whole(0, 10**18 - 1, "the number of a partition"))
     add_config_options(parser)
     parser.add_argument(
         "--at",
@@ -272,12 +273,6 @@ def _channels(
 def _reads(config: ChannelConfig, topic: str) -> bool:
     pattern = config.topics_pattern
     return topic in config.topics or (pattern is not None and re.fullmatch(pattern, topic) is not None)
-
-
-def _partition(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"need the number of a partition, got {text!r}")
-    return int(text)
 
 
 def _time(text: str) -> float:

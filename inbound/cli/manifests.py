@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import inbound
+from inbound.cli.argument_types import whole
 from inbound.cli.files import read_manifests
 from inbound.cli.help import examples
 from inbound.config import Manifests, parse_manifests, read_text
@@ -74,7 +75,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--namespace", type=_name, metavar="NAME", help="where all objects go; default: where the channel is"
     )
-    parser.add_argument("--replicas", type=_count, default=2, metavar="N", help="pods of each channel; default: 2")
+    parser.add_argument(
+        "--replicas",
+        type=whole(0, 1000, "0 to 1000 replicas"),
+        default=2,
+        metavar="N",
+        help="pods of each channel; default: 2",
+    )
     parser.add_argument(
         "--admin-from",
         type=_name,
@@ -252,12 +259,6 @@ def _mount(text: str) -> Mounted:
     if kind == "configmap":
         return Mounted("configmap", _name(name), PurePosixPath(folder))
     raise argparse.ArgumentTypeError(f"need secret/NAME or configmap/NAME before the folder, got {text}")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text[:9]) > 1000:
-        raise argparse.ArgumentTypeError(f"need 0 to 1000 replicas, got {text}")
-    return int(text)
 
 
 def _quantity(text: str) -> str:

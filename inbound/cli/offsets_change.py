@@ -92,11 +92,7 @@ def run_import(args: argparse.Namespace) -> int:
         wishes.setdefault((one.group, one.topic), {})[one.partition] = one.offset
     logs = _checked(wanted, wishes, what, args)
     plan = with_zookeeper(what.config.zookeeper, lambda zk: _plan(zk, wishes))
-    if not args.execute:
-        print(changes_table(plan))
-        print(_NOTHING_DONE, file=sys.stderr)
-        return 0
-    return _carry_out(what, wishes, logs, "set")
+    return _carry_out(what, wishes, logs, "set") if args.execute else _only_shown(plan)
 
 
 def _from_file(args: argparse.Namespace, what: Chosen) -> list[Wanted]:
@@ -213,11 +209,13 @@ def _size(found: Look) -> str:
 def _delete_offsets(args: argparse.Namespace, what: Chosen) -> int:
     wishes = with_zookeeper(what.config.zookeeper, lambda zk: _committed(zk, args.group, what.selection))
     plan = with_zookeeper(what.config.zookeeper, lambda zk: _plan(zk, wishes))
-    if not args.execute:
-        print(changes_table(plan))
-        print(_NOTHING_DONE, file=sys.stderr)
-        return 0
-    return _carry_out(what, wishes, {}, "taken back")
+    return _carry_out(what, wishes, {}, "taken back") if args.execute else _only_shown(plan)
+
+
+def _only_shown(plan: Changes) -> int:
+    print(changes_table(plan))
+    print(_NOTHING_DONE, file=sys.stderr)
+    return 0
 
 
 async def _committed(zk: ZooKeeper, groups: Sequence[str], selection: Selection) -> Wishes:

@@ -8,6 +8,7 @@ import signal
 from types import FrameType
 
 from inbound import logs
+from inbound.cli.argument_types import amount
 from inbound.cli.offsets_options import Chosen
 from inbound.clock import SystemClock
 from inbound.config.values import split_address
@@ -35,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--listen", type=_address, metavar="HOST:PORT", help=f"where; default: {LISTEN}")
     group.add_argument(
         "--interval",
-        type=_seconds,
+        type=amount(1.0, 3600.0, "seconds between 1 and 3600"),
         metavar="SECONDS",
         help=f"how often to look; default: {INTERVAL:g}; scrapes ask nobody",
     )
@@ -88,13 +89,3 @@ def _address(text: str) -> tuple[str, int]:
     if found is None or found[1] is None:
         raise argparse.ArgumentTypeError(f"need HOST:PORT such as {LISTEN}, got {text!r}")
     return found[0], found[1]
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1.0 <= seconds <= 3600.0:
-        raise argparse.ArgumentTypeError(f"need seconds between 1 and 3600, got {text!r}")
-    return seconds

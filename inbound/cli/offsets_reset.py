@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inbound.cli.argument_types import parsed
 from inbound.cli.files import add_config_options, load_config
 from inbound.cli.help import examples
 from inbound.cli.offsets_options import add_execution
@@ -82,7 +83,7 @@ def add_parser(subcommands: Any) -> None:
     parser.add_argument(
         "--wait",
         nargs="?",
-        type=_seconds,
+        type=parsed(_seconds),
         const=_WITHOUT_END,
         metavar="SECONDS",
         help="with --execute: carry it out and wait so long for its end; default: as long as it takes; 0: only submit it",
@@ -90,7 +91,7 @@ def add_parser(subcommands: Any) -> None:
     parser.add_argument("--no-wait", action="store_true", help="the same as --wait 0")
     parser.add_argument(
         "--force-after",
-        type=_seconds,
+        type=parsed(_seconds),
         metavar="SECONDS",
         help="overtake members that have not stopped after so long: what they have in hand is not committed; default: wait",
     )
@@ -375,9 +376,4 @@ def _who() -> str:
 
 
 def _seconds(text: str) -> float:
-    try:
-        if text.replace(".", "", 1).isdecimal():
-            return float(text)
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return float(text) if text.replace(".", "", 1).isdecimal() else parse_duration(text)

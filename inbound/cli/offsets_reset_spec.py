@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inbound.cli.argument_types import offset_number, parsed, partition_numbers
 from inbound.cli.offsets_options import topic_of
 from inbound.config import parse_duration, parse_time, read_text
 from inbound.controller.reset_offset import Ref, RefInfo, RefMapper, ResetSpec, To
@@ -45,25 +46,25 @@ def add_target_options(parser: argparse.ArgumentParser) -> None:
         "manifests; see reset.ref_mapper",
     )
     parser.add_argument(
-        "--partitions", type=partitions_of, metavar="0,3-5", help="only these; default: all that the topic has"
+        "--partitions", type=partition_numbers, metavar="0,3-5", help="only these; default: all that the topic has"
     )
     to: Any = parser.add_mutually_exclusive_group()
     to.add_argument("--to-earliest", action="store_true", help="to the beginning of the log")
     to.add_argument("--to-latest", action="store_true", help="to the end of the log")
     to.add_argument(
         "--to-datetime",
-        type=_time,
+        type=parsed(parse_time),
         metavar="TIME",
         help="to the first record of that time or later, such as 2026-01-31T02:40:00Z",
     )
     to.add_argument(
         "--by-duration",
-        type=_duration,
+        type=parsed(_duration),
         metavar="PnDTnHnMnS",
         help="to the first record that is not older, such as PT2H30M or 2h",
     )
     to.add_argument("--shift-by", type=_whole, metavar="N", help="so many records on, or back (--shift-by=-100)")
-    to.add_argument("--to-offset", type=_offset, metavar="N", help="to this offset")
+    to.add_argument("--to-offset", type=offset_number, metavar="N", help="to this offset")
     to.add_argument(
         "--from-file", metavar="CSV", help="to the offsets of a file: topic,partition,offset; - is standard input"
     )
@@ -151,34 +152,6 @@ def ref_of(text: str) -> Ref:
     return Ref(kind=kind, name=name, namespace=namespace or None)
 
 
-def partitions_of(text: str) -> tuple[int, ...]:
-    """Return the partitions of `0,3-5`."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        numbers = (first, last if dash else first)
-        if not all(number.isascii() and number.isdecimal() and len(number) < 7 for number in numbers):
-            raise argparse.ArgumentTypeError(f"need numbers of partitions such as 0,3-5, got {text!r}")
-        if int(numbers[0]) > int(numbers[1]):
-            raise argparse.ArgumentTypeError(f"need the smaller one first in {part.strip()!r}")
-        found |= set(range(int(numbers[0]), int(numbers[1]) + 1))
-    return tuple(sorted(found))
-
-
-def _time(text: str) -> float:
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _duration(text: str) -> float:
-    try:
-        return parse_iso_duration(text) if text.startswith("P") else parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _whole(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
@@ -186,7 +159,5 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _offset(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise argparse.ArgumentTypeError(f"need an offset: a whole number from 0 on, got {text!r}")
-    return int(text)
+def _duration(text: str) -> float:
+    return parse_iso_duration(text) if text.startswith("P") else parse_duration(text)

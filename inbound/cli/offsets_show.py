@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from inbound.cli import offsets_exporter
+from inbound.cli.argument_types import repeat_interval
 from inbound.cli.help import examples
 from inbound.cli.offsets_options import Chosen, add_selection, chosen, refusing
 from inbound.cli.offsets_text import shown
@@ -45,7 +46,7 @@ def add_parsers(commands: Any) -> None:
     show.add_argument("--json", action="store_true", help="print JSON; with --watch a line each time")
     show.add_argument(
         "--watch",
-        type=_seconds,
+        type=repeat_interval,
         nargs="?",
         const=2.0,
         metavar="SECONDS",
@@ -143,13 +144,3 @@ def _show_again(what: Chosen, args: argparse.Namespace) -> int:
 
 def _json(found: Found, problems: Sequence[str], indent: int | None) -> str:
     return json.dumps(as_json(found, at=time.time(), problems=problems), indent=indent)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 86400.0:
-        raise argparse.ArgumentTypeError(f"need seconds between 0.1 and 86400, got {text!r}")
-    return seconds

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from inbound.cli import publish_to as ingress
+from inbound.cli.argument_types import amount, whole
 from inbound.cli.files import load_config
 from inbound.cli.help import examples
 from inbound.cli.progress import Progress
@@ -23,12 +24,12 @@ from inbound.errors import ConfigError
 from inbound.publishing import (
     Encoded,
     Format,
-    Publisher,
     check_lines,
     lines_in,
     lines_of,
     numbered,
     prepare_topic,
+    publisher_to,
     records_of,
 )
 from inbound.publishing.publisher import Producer
@@ -36,6 +37,8 @@ from inbound.tracing.process import ProcessTracing
 
 _DEFAULT_CONFIG = Path("inbound.yaml")
 _STDIN = "standard input"
+_RATE = amount(0.001, 1e9, "events a second such as 500/s", "/s")
+_COUNT = whole(1, 10**12, "a whole number of at least 1")
 
 
 def add_parser(commands: Any) -> None:
@@ -82,9 +85,9 @@ def add_parser(commands: Any) -> None:
         help="lines of standard input; default if it is a pipe or file",
     )
     what.add_argument("--file", type=Path, metavar="FILE", help="lines of a file; - is standard input")
-    what.add_argument("--generate", type=_count, metavar="N", help="N numbered events")
+    what.add_argument("--generate", type=_COUNT, metavar="N", help="N numbered events")
     parser.add_argument(
-        "--rate", type=_rate, metavar="N/s", help="at most so many a second; default: as fast as it goes"
+        "--rate", type=_RATE, metavar="N/s", help="at most so many a second; default: as fast as it goes"
     )
     parser.add_argument(
         "--size", type=_size, default=0, metavar="BYTES", help="with --generate: bytes of data, or 1KiB"
@@ -95,7 +98,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--key", metavar="TEXT", help="key of every record; default: the event's partitionkey, if any")
     parser.add_argument("--structured", action="store_true", help="the whole event as JSON; default: binary mode")
     parser.add_argument("--create", action="store_true", help="create the topic if it is missing")
-    parser.add_argument("--partitions", type=_count, metavar="P", help="how many a created topic gets; or check for it")
+    parser.add_argument("--partitions", type=_COUNT, metavar="P", help="how many a created topic gets; or check for it")
     ingress.add_options(parser)
     parser.set_defaults(run=run, set=[])
 
@@ -131,7 +134,7 @@ def _publish(
     tracing: ProcessTracing,
 ) -> int:
     prepare_topic(properties, topic, create=args.create, partitions=args.partitions)
-    publisher = Publisher(properties, topic, partial(_traced, tracing=tracing))
+    publisher = publisher_to(properties, topic, partial(_traced, tracing=tracing))
     progress = Progress(f"publishing to {topic}", total)
     what = "records" if args.plain else "events"
     try:
@@ -208,23 +211,6 @@ def _properties(args: argparse.Namespace, config: Config | None) -> dict[str, An
     if config is not None:
         return dict(config.kafka)
     return {"bootstrap.servers": args.bootstrap_servers or DEFAULT_SERVERS}
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 10**12:
-        raise argparse.ArgumentTypeError(f"need a whole number of at least 1, got {text!r}")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    number = text.removesuffix("/s")
-    try:
-        rate = float(number)
-    except ValueError:
-        rate = 0.0
-    if not 0.001 <= rate <= 1e9:
-        raise argparse.ArgumentTypeError(f"need events a second such as 500/s, got {text!r}")
-    return rate
 
 
 def _size(text: str) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from inbound import logs
 from inbound.application import Application
+from inbound.cli.argument_types import whole
 from inbound.cli.files import ConfigFiles, add_config_options, admin_token
 from inbound.cli.following import ask_on_hangup
 from inbound.cli.help import examples
@@ -45,7 +46,11 @@ def add_parser(commands: Any) -> None:
     )
     add_config_options(parser)
     parser.add_argument(
-        "--processes", type=_count, default=1, metavar="N", help="run N consumer processes behind one admin port"
+        "--processes",
+        type=whole(1, 256, "1 to 256 processes"),
+        default=1,
+        metavar="N",
+        help="run N consumer processes behind one admin port",
     )
     parser.add_argument("--child", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--announce", type=int, default=None, help=argparse.SUPPRESS)
@@ -144,9 +149,3 @@ def _follow_parent(application: Application) -> None:
         application.request_stop()
 
     threading.Thread(target=follow, name="parent", daemon=True).start()
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= 256:
-        raise argparse.ArgumentTypeError(f"need 1 to 256 processes, got {text}")
-    return int(text)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inbound.cli.argument_types import whole
 from inbound.cli.files import load_config
 from inbound.cli.help import examples
 from inbound.cli.progress import Progress
@@ -53,7 +54,12 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="what this replay is called: the same name goes on where it was; default: a new one",
     )
-    parser.add_argument("--tasks", type=_count, metavar="N", help="split into N tasks; only where ordered = False")
+    parser.add_argument(
+        "--tasks",
+        type=whole(1, 100_000, "1 to 100000 tasks"),
+        metavar="N",
+        help="split into N tasks; only where ordered = False",
+    )
     parser.add_argument(
         "--marks", type=Path, metavar="FOLDER",
         help="where marks are kept, on storage that all executors share; default: replays/ in the ledger's folder",
@@ -237,12 +243,6 @@ def _write_json(path: Path, summary: Mapping[str, Any]) -> None:
         raise InboundError(
             f"--json {path}: cannot be written ({error.strerror}); the replay itself has ended"
         ) from None
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= 100_000:
-        raise argparse.ArgumentTypeError(f"need 1 to 100000 tasks, got {text}")
-    return int(text)
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import re
 from datetime import datetime
 
+from inbound.cli.argument_types import offset_number, partition_numbers
 from inbound.errors import ConfigError
 from inbound.spark.replay.plan import Asked
 
@@ -14,11 +15,13 @@ def add_range_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say from where to where, and of which partitions."""
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--from-earliest", action="store_true", help="from the first offset in the log; the default")
-    start.add_argument("--from-offset", type=_offset, metavar="N", help="from this offset of each partition")
+    start.add_argument("--from-offset", type=offset_number, metavar="N", help="from this offset of each partition")
     start.add_argument("--from-time", type=_time, metavar="RFC3339", help="from the first record of this time or later")
     end = parser.add_mutually_exclusive_group()
     end.add_argument("--to-latest", action="store_true", help="up to the last offset there is now; the default")
-    end.add_argument("--to-offset", type=_offset, metavar="N", help="up to this offset of each partition, without it")
+    end.add_argument(
+        "--to-offset", type=offset_number, metavar="N", help="up to this offset of each partition, without it"
+    )
     end.add_argument(
         "--to-time", type=_time, metavar="RFC3339", help="up to the first record of this time or later, without"
     )
@@ -26,7 +29,9 @@ def add_range_options(parser: argparse.ArgumentParser) -> None:
         "--range", action="append", default=[], dest="ranges", metavar="[TOPIC/]P:FIRST:NEXT",
         help="these offsets of one partition, NEXT excluded, instead of --from and --to; may be given several times",
     )  # fmt: skip
-    parser.add_argument("--partitions", type=_partitions, metavar="0,3-5", help="only these partitions; default: all")
+    parser.add_argument(
+        "--partitions", type=partition_numbers, metavar="0,3-5", help="only these partitions; default: all"
+    )
     parser.add_argument(
         "--topic",
         action="append",
@@ -82,12 +87,6 @@ def _range(text: str, topics: tuple[str, ...]) -> tuple[str, int, int, int]:
     return topic, partition, first, end
 
 
-def _offset(text: str) -> int:
-    if not re.fullmatch(r"\d{1,18}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"need an offset, a whole number of at least 0, got {text}")
-    return int(text)
-
-
 def _time(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text)
@@ -100,13 +99,3 @@ def _time(text: str) -> str:
 
 def _moment(text: object) -> datetime:
     return datetime.fromisoformat(str(text)[1:])
-
-
-def _partitions(text: str) -> tuple[int, ...]:
-    found: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part.strip(), re.ASCII)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise argparse.ArgumentTypeError(f"need partitions such as 0,3-5, got {text}")
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return tuple(sorted(found))

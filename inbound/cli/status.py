@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from inbound.cli.argument_types import repeat_interval
 from inbound.cli.files import add_config_options, load_config
 from inbound.cli.help import examples
 from inbound.cli.status_text import shown
@@ -36,7 +37,7 @@ def add_parser(commands: Any) -> None:
     add_config_options(parser)
     add_address_options(parser, "admin address, may be given several times; default: admin.listen of the configuration")
     parser.add_argument("--json", action="store_true", help="print the raw JSON, a line per address")
-    parser.add_argument("--watch", type=_seconds, metavar="SECONDS", help="again and again until Ctrl-C")
+    parser.add_argument("--watch", type=repeat_interval, metavar="SECONDS", help="again and again until Ctrl-C")
     parser.set_defaults(run=run)
 
 
@@ -134,13 +135,3 @@ def admin_url(text: str) -> str:
     if not good:
         raise argparse.ArgumentTypeError(f"need http://HOST:PORT, got {text!r}")
     return given
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 86400.0:
-        raise argparse.ArgumentTypeError(f"need seconds between 0.1 and 86400, got {text!r}")
-    return seconds

@@ -17,7 +17,7 @@ from inbound.demo.consumers import GROUP, Consumer, DemoError, configuration, ki
 from inbound.demo.flights import CarrierSums, Flight, Sums, encoded
 from inbound.demo.group import GroupView
 from inbound.demo.journal import Entry, Journals, OpenBatches
-from inbound.publishing import Encoded, Publisher, log_ends, prepare_topic
+from inbound.publishing import Encoded, log_ends, prepare_topic, publisher_to
 
 TOPIC = "flights"
 PARTITIONS = 8
@@ -70,7 +70,7 @@ class Publishing:
 
     def __init__(self, plan: Plan, kafka: str) -> None:
         self._plan = plan
-        self._publisher = Publisher({"bootstrap.servers": kafka}, TOPIC)
+        self._publisher = publisher_to({"bootstrap.servers": kafka}, TOPIC)
         self._stop = threading.Event()
         self._failure: Exception | None = None
         self._sums = CarrierSums()

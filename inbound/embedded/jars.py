@@ -74,10 +74,6 @@ KAFKA = Bundle(
     (("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")),
     transitive=True,
 )
-#: Kafka's command-line tools, among them its producer-perf-test; what they need besides is among `KAFKA`'s jars.
-KAFKA_TOOLS = Bundle(
-    f"kafka-tools-{KAFKA_VERSION}", (("org.apache.kafka", "kafka-tools", KAFKA_VERSION),), transitive=False
-)
 #: Named one by one: ZooKeeper's own list leaves out metrics-core and snappy, which the server needs, brings 5 MB of
 #: netty, which it does not, and reading it needs a parent description that not every mirror of 3.9.6 has.
 ZOOKEEPER = Bundle(
@@ -94,19 +90,6 @@ ZOOKEEPER = Bundle(
     ),
     transitive=False,
 )
-#: What ZooKeeper needs besides to speak TLS; few do, so it is fetched only when asked for.
-NETTY_VERSION = "4.1.118.Final"
-ZOOKEEPER_TLS = Bundle(
-    f"zookeeper-tls-{NETTY_VERSION}",
-    tuple(
-        ("io.netty", f"netty-{module}", NETTY_VERSION)
-        for module in (
-            "buffer", "codec", "common", "handler", "resolver", "transport", "transport-classes-epoll",
-            "transport-native-unix-common",
-        )
-    ),
-    transitive=False,
-)  # fmt: skip
 _SETTINGS_WITHOUT_POMS = """\
 <ivysettings>
   <settings defaultResolver="central"/>
@@ -146,22 +129,6 @@ def fetch_jars(cache: Path, *, java: str = "java", progress: Progress = silent) 
     `jars.sha256` says.
     """
     return Jars(*(_ensure(cache, bundle, java, progress) for bundle in (KAFKA, ZOOKEEPER)))
-
-
-def fetch_tools(cache: Path, *, java: str = "java", progress: Progress = silent) -> tuple[Path, ...]:
-    """Return the class path of Kafka's command-line tools, as folders in `cache`, fetching what is missing.
-
-    Raises EmbeddedClusterError as `fetch_jars` does.
-    """
-    return tuple(_ensure(cache, bundle, java, progress) for bundle in (KAFKA, KAFKA_TOOLS))
-
-
-def fetch_tls(cache: Path, *, java: str = "java", progress: Progress = silent) -> Path:
-    """Return the folder in `cache` of the jars with which ZooKeeper speaks TLS, fetching what is missing (3 MB; once).
-
-    Raises EmbeddedClusterError as `fetch_jars` does.
-    """
-    return _ensure(cache, ZOOKEEPER_TLS, java, progress)
 
 
 def fetch_connector(

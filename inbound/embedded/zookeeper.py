@@ -33,7 +33,7 @@ class ZooKeeperSecurity:
     key_store: Path
     #: Who may have signed clients' certificates.
     trust_store: Path
-    #: Where `jars.fetch_tls` put what TLS needs.
+    #: The folder of the jars that TLS needs (Netty).
     jars: Path
     client_certificates: Literal["need", "none"] = "none"
     #: Passwords of SASL DIGEST-MD5 by user; without any, the server speaks no SASL.

@@ -257,41 +257,37 @@ def _failing(facts: Facts, patience: float) -> Explanation | None:
     )
 
 
+#: What a dispatcher's partition waits for: the cause, what is said before its own words, and what to do.
+_WAITS = {
+    "dead-letters": (
+        Cause.DEAD_LETTERS,
+        "",
+        "make the dead letter sink take events; they are sent again by themselves",
+    ),
+    "undecodable": (Cause.POISON_EVENT, "", "set delivery.deadLetterSink, or on_undecodable: skip; it goes on at once"),
+    "window": (
+        Cause.SUBSCRIBER_SLOW,
+        "",
+        "look at how long the subscriber takes to answer; a larger `window` sends more at a time",
+    ),
+    "subscriber": (
+        Cause.SUBSCRIBER_DOWN,
+        "the subscriber does not take an event: ",
+        "bring the subscriber back; what waits is sent again by itself. With delivery.deadLetterSink events are given up "
+        "after delivery.retry attempts",
+    ),
+}
+
+
 def _dispatch(facts: Facts, patience: float) -> Explanation | None:
     p = facts.partition
     if p.waits is None or (p.still_for < patience / 2 and p.rate > 0):
         return None
     kind, text = p.waits
-    if kind == "dead-letters":
-        return Explanation(
-            Cause.DEAD_LETTERS,
-            text,
-            "make the dead letter sink take events; they are sent again by themselves",
-            p.still_for,
-        )
-    if kind == "undecodable":
-        return Explanation(
-            Cause.POISON_EVENT,
-            text,
-            "set delivery.deadLetterSink, or on_undecodable: skip; it goes on at once",
-            p.still_for,
-        )
-    if kind == "window":
-        return Explanation(
-            Cause.SUBSCRIBER_SLOW,
-            text,
-            "look at how long the subscriber takes to answer; a larger `window` sends more at a time",
-            p.still_for,
-        )
-    if kind != "subscriber":
+    if kind not in _WAITS:
         return None
-    return Explanation(
-        Cause.SUBSCRIBER_DOWN,
-        f"the subscriber does not take an event: {text}",
-        "bring the subscriber back; what waits is sent again by itself. With delivery.deadLetterSink events are given up "
-        "after delivery.retry attempts",
-        p.still_for,
-    )
+    cause, what, to_do = _WAITS[kind]
+    return Explanation(cause, what + text, to_do, p.still_for)
 
 
 def _reverting(facts: Facts, patience: float) -> Explanation | None:

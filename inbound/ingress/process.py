@@ -139,12 +139,7 @@ class IngressProcess:
         ingress, driver = self._intake.ingress, self._changes
         threads = [*ingress.threads()] if ingress is not None else []
         if self._follows:
-            age = max(0.0, self._clock.now() - driver.last_step)
-            threads.append(
-                ThreadStatus(
-                    name=driver.name, alive=driver.thread.is_alive(), last_step_age=age, failures=driver.failures
-                )
-            )
+            threads.append(ThreadStatus.of(driver, self._clock.now()))
         return ProcessStatus(
             version=inbound.__version__,
             pid=os.getpid(),

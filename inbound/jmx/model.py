@@ -96,14 +96,26 @@ class Action:
         return f"{self.name}({','.join(p.type for p in self.parameters)})"
 
 
+RESET = Action(
+    "resetCounters",
+    "Let the counters of this bean begin at 0 again, for whoever reads them here: /metrics and /status are not touched",
+    returns=VOID,
+)
+
+
 @dataclass(frozen=True)
 class Kind(Generic[S]):
-    """All beans of one `type`."""
+    """All beans of one `type`. Counters of each can be reset."""
 
     type: str
     description: str
     attributes: tuple[Attribute[S], ...]
-    actions: tuple[Action, ...] = ()
+    further: tuple[Action, ...] = ()
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """All its operations."""
+        return (*self.further, RESET)
 
     @property
     def java_class(self) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from inbound.instruments import HistogramStatus
 from inbound.jmx.model import (
@@ -16,7 +17,6 @@ from inbound.jmx.model import (
     MAPS,
     STRING,
     STRINGS,
-    VOID,
     Action,
     Attribute,
     Kind,
@@ -35,13 +35,14 @@ from inbound.status import (
     ShippingStatus,
 )
 
-_RESET = Action(
-    "resetCounters",
-    "Let the counters of this bean begin at 0 again, for whoever reads them here: /metrics and /status are not touched",
-    returns=VOID,
-)
+S = TypeVar("S")
+
 _REASON = Parameter("reason", STRING, "why, for whoever looks at the status")
 _SECONDS = Parameter("seconds", DOUBLE, "how long this member leaves it to others")
+
+
+def _counter(name: str, description: str, read: Callable[[S], Any]) -> Attribute[S]:
+    return Attribute(name, LONG, description, read, counter=True)
 
 
 def _mean(found: HistogramStatus | None) -> float | None:
@@ -86,13 +87,12 @@ RUNTIME: Kind[ProcessStatus] = Kind(
         Attribute("ConfigProblem", STRING, "What is wrong with the configuration as it is now; null: nothing",
                   lambda p: p.config_problem),
         Attribute("ThreadCount", INT, "Internal threads that are watched", lambda p: len(p.threads)),
-        Attribute("ThreadFailures", LONG, "Steps of internal threads that raised; any is a defect",
-                  lambda p: sum(t.failures for t in p.threads), counter=True),
+        _counter("ThreadFailures", "Steps of internal threads that raised; any is a defect",
+                 lambda p: sum(t.failures for t in p.threads)),
         Attribute("Threads", MAPS, "The internal threads, each with its state",
                   lambda p: [{"Name": t.name, "Alive": t.alive, "LastStepAge": t.last_step_age, "InCallback": t.in_callback,
                               "Failures": t.failures} for t in p.threads]),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 CONTROLLER: Kind[SessionStatus] = Kind(
@@ -106,14 +106,12 @@ CONTROLLER: Kind[SessionStatus] = Kind(
                   lambda s: s.certain_for),
         Attribute("Problem", STRING, "Why there is no connection, or why nodes are refused; null: nothing is wrong",
                   lambda s: s.problem),
-        Attribute("SessionsTotal", LONG, "Sessions that this process has had; more than 1: one expired",
-                  lambda s: s.sessions_total, counter=True),
-        Attribute("SuspensionsTotal", LONG, "Times that the connection was lost", lambda s: s.suspensions_total,
-                  counter=True),
-        Attribute("EvaluationsTotal", LONG, "Times that the controller looked at who owns what",
-                  lambda s: s.evaluations_total, counter=True),
+        _counter("SessionsTotal", "Sessions that this process has had; more than 1: one expired",
+                 lambda s: s.sessions_total),
+        _counter("SuspensionsTotal", "Times that the connection was lost", lambda s: s.suspensions_total),
+        _counter("EvaluationsTotal", "Times that the controller looked at who owns what",
+                 lambda s: s.evaluations_total),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 CHANNEL: Kind[ChannelStatus] = Kind(
@@ -148,17 +146,15 @@ CHANNEL: Kind[ChannelStatus] = Kind(
         Attribute("KafkaProblem", STRING, "Why Kafka does not answer this channel; null: it does", lambda c: c.kafka_problem),
         Attribute("LedgerProblem", STRING, "Why the ledger cannot be written; null: it can", lambda c: c.ledger_problem),
         Attribute("Provable", BOOLEAN, "Whether everything so far is in the ledger", lambda c: c.provable),
-        Attribute("RecordsTotal", LONG, "Records handed to the processor by this process", lambda c: c.records_total,
-                  counter=True),
-        Attribute("BatchesTotal", LONG, "Batches handed to the processor", lambda c: c.batches_total, counter=True),
-        Attribute("CommitsTotal", LONG, "Commits that landed in ZooKeeper", lambda c: c.commits_total, counter=True),
+        _counter("RecordsTotal", "Records handed to the processor by this process", lambda c: c.records_total),
+        _counter("BatchesTotal", "Batches handed to the processor", lambda c: c.batches_total),
+        _counter("CommitsTotal", "Commits that landed in ZooKeeper", lambda c: c.commits_total),
         Attribute("CommitsWaiting", INT, "Commits on their way to ZooKeeper", lambda c: c.commits_waiting),
-        Attribute("CommitsFencedTotal", LONG, "Commits refused because another consumer owned the partition by then",
-                  lambda c: c.commits_fenced_total, counter=True),
-        Attribute("TransactionsTotal", LONG, "ZooKeeper transactions that wrote commits", lambda c: c.zk_transactions_total,
-                  counter=True),
-        Attribute("RebalancesTotal", LONG, "Rebalances that moved a partition of this member",
-                  lambda c: sum(c.meters.rebalances.values()), counter=True),
+        _counter("CommitsFencedTotal", "Commits refused because another consumer owned the partition by then",
+                 lambda c: c.commits_fenced_total),
+        _counter("TransactionsTotal", "ZooKeeper transactions that wrote commits", lambda c: c.zk_transactions_total),
+        _counter("RebalancesTotal", "Rebalances that moved a partition of this member",
+                 lambda c: sum(c.meters.rebalances.values())),
         _RATE,
     ),
     (
@@ -175,7 +171,6 @@ CHANNEL: Kind[ChannelStatus] = Kind(
                _release, (Parameter("topic", STRING, "its topic"), Parameter("partition", INT, "its number"))),
         Action("release", "The same, and say for how long",
                _release, (Parameter("topic", STRING, "its topic"), Parameter("partition", INT, "its number"), _SECONDS)),
-        _RESET,
     ),
 )  # fmt: skip
 
@@ -202,16 +197,15 @@ PARTITION: Kind[PartitionStatus] = Kind(
         Attribute("InDoubt", BOOLEAN, "Whether it may belong to another already: nothing is handed out",
                   lambda p: p.in_doubt),
         Attribute("Paused", BOOLEAN, "Whether nothing is read because of a pause", lambda p: p.paused),
-        Attribute("RecordsTotal", LONG, "Records handed out since this claim", lambda p: p.records_total, counter=True),
-        Attribute("BatchesTotal", LONG, "Batches handed out since this claim", lambda p: p.batches_total, counter=True),
-        Attribute("CommitsTotal", LONG, "Commits that landed since this claim", lambda p: p.commits_total, counter=True),
+        _counter("RecordsTotal", "Records handed out since this claim", lambda p: p.records_total),
+        _counter("BatchesTotal", "Batches handed out since this claim", lambda p: p.batches_total),
+        _counter("CommitsTotal", "Commits that landed since this claim", lambda p: p.commits_total),
     ),
     (
         Action("release", "Let this member give it up in good order, and leave it to others until the next rebalance",
                lambda t: _release(t, t.topic, t.partition)),
         Action("release", "The same, and say for how long",
                lambda t, seconds: _release(t, t.topic, t.partition, seconds), (_SECONDS,)),
-        _RESET,
     ),
 )  # fmt: skip
 
@@ -219,12 +213,11 @@ PROCESSOR: Kind[ChannelStatus] = Kind(
     "Processor", "What handles the batches of a channel",
     (
         _RATE,
-        Attribute("RecordsTotal", LONG, "Records handed to it", lambda c: c.records_total, counter=True),
-        Attribute("BatchesTotal", LONG, "Batches handed to it", lambda c: c.batches_total, counter=True),
-        Attribute("NotSentTotal", LONG, "Records that were committed and then not taken by a sink (no_duplication)",
-                  lambda c: c.not_sent_total, counter=True),
-        Attribute("ExceptionsTotal", LONG, "Exceptions that it raised", lambda c: sum(c.meters.exceptions.values()),
-                  counter=True),
+        _counter("RecordsTotal", "Records handed to it", lambda c: c.records_total),
+        _counter("BatchesTotal", "Batches handed to it", lambda c: c.batches_total),
+        _counter("NotSentTotal", "Records that were committed and then not taken by a sink (no_duplication)",
+                 lambda c: c.not_sent_total),
+        _counter("ExceptionsTotal", "Exceptions that it raised", lambda c: sum(c.meters.exceptions.values())),
         Attribute("Exceptions", MAP, "Exceptions that it raised since the start, by class", lambda c: c.meters.exceptions),
         Attribute("Reverts", MAP, "Times since the start that reading went back, by cause", lambda c: c.meters.reverts),
         Attribute("MeanBatchSeconds", DOUBLE_OR_NULL, "Mean time of a batch in on_next_batch since the start",
@@ -233,7 +226,6 @@ PROCESSOR: Kind[ChannelStatus] = Kind(
                   lambda c: _mean(c.meters.commit_seconds)),
         Attribute("Status", MAP, "What it says of itself", lambda c: c.processor),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 
@@ -252,19 +244,15 @@ DISPATCHER: Kind[ChannelStatus] = Kind(
         Attribute("WaitingDeadLetters", INT, "Events that the dead letter sink does not take", _said("waiting_dead_letters")),
         Attribute("StandingPartitions", MAP, "Partitions that wait for an event that is not taken, and why",
                   _said("partitions", {})),
-        Attribute("DeliveredTotal", LONG, "Events that the subscriber took", _said("delivered_total"), counter=True),
-        Attribute("DeadLetteredTotal", LONG, "Events that the dead letter sink took", _said("dead_lettered_total"),
-                  counter=True),
-        Attribute("SkippedTotal", LONG, "Records passed over because they are no CloudEvents", _said("skipped_total"),
-                  counter=True),
-        Attribute("UndecodableTotal", LONG, "Records that are no CloudEvents", _said("undecodable_total"), counter=True),
-        Attribute("RepliedTotal", LONG, "Events of answers that the reply's receiver took", _said("replied_total"),
-                  counter=True),
-        Attribute("RetriesTotal", LONG, "Requests that were sent again", _said("retries_total"), counter=True),
+        _counter("DeliveredTotal", "Events that the subscriber took", _said("delivered_total")),
+        _counter("DeadLetteredTotal", "Events that the dead letter sink took", _said("dead_lettered_total")),
+        _counter("SkippedTotal", "Records passed over because they are no CloudEvents", _said("skipped_total")),
+        _counter("UndecodableTotal", "Records that are no CloudEvents", _said("undecodable_total")),
+        _counter("RepliedTotal", "Events of answers that the reply's receiver took", _said("replied_total")),
+        _counter("RetriesTotal", "Requests that were sent again", _said("retries_total")),
         Attribute("Answers", MAP, "Requests since the start by the status of the answer; 0: there was no whole answer",
                   _said("answers", {})),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 INGRESS: Kind[IngressStatus] = Kind(
@@ -278,18 +266,15 @@ INGRESS: Kind[IngressStatus] = Kind(
         Attribute("InFlightEvents", INT, "Events on their way to Kafka", lambda i: i.in_flight_events),
         Attribute("InFlightBytes", LONG, "Bytes of bodies that are not answered yet", lambda i: i.in_flight_bytes),
         Attribute("Draining", BOOLEAN, "Whether it stops, and takes nothing new", lambda i: i.draining),
-        Attribute("AcceptedEventsTotal", LONG, "Events that Kafka has, and whose request was answered with 202",
-                  lambda i: i.accepted_events_total, counter=True),
-        Attribute("WrittenEventsTotal", LONG, "Events that Kafka has acknowledged", lambda i: i.written_events_total,
-                  counter=True),
-        Attribute("FailedEventsTotal", LONG, "Events that Kafka did not acknowledge", lambda i: i.failed_events_total,
-                  counter=True),
-        Attribute("ReceivedBytesTotal", LONG, "Bytes of requests' bodies", lambda i: i.received_bytes_total, counter=True),
-        Attribute("RefusedConnectionsTotal", LONG, "Connections closed because there were too many",
-                  lambda i: i.connections_refused_total, counter=True),
+        _counter("AcceptedEventsTotal", "Events that Kafka has, and whose request was answered with 202",
+                 lambda i: i.accepted_events_total),
+        _counter("WrittenEventsTotal", "Events that Kafka has acknowledged", lambda i: i.written_events_total),
+        _counter("FailedEventsTotal", "Events that Kafka did not acknowledge", lambda i: i.failed_events_total),
+        _counter("ReceivedBytesTotal", "Bytes of requests' bodies", lambda i: i.received_bytes_total),
+        _counter("RefusedConnectionsTotal", "Connections closed because there were too many",
+                 lambda i: i.connections_refused_total),
         Attribute("Answers", MAP, "Requests since the start by the status of their answer", lambda i: i.answers),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 LEDGER: Kind[ChannelStatus] = Kind(
@@ -297,14 +282,13 @@ LEDGER: Kind[ChannelStatus] = Kind(
     (
         Attribute("Problem", STRING, "Why it cannot be written; null: it can", lambda c: c.ledger_problem),
         Attribute("Provable", BOOLEAN, "Whether everything so far is in it", lambda c: c.provable),
-        Attribute("EntriesTotal", LONG, "Entries written", lambda c: c.ledger.entries_total if c.ledger else 0, counter=True),
-        Attribute("BytesTotal", LONG, "Bytes written", lambda c: c.ledger.bytes_total if c.ledger else 0, counter=True),
-        Attribute("FailuresTotal", LONG, "Entries that could not be written at a try",
-                  lambda c: c.ledger.failures_total if c.ledger else 0, counter=True),
+        _counter("EntriesTotal", "Entries written", lambda c: c.ledger.entries_total if c.ledger else 0),
+        _counter("BytesTotal", "Bytes written", lambda c: c.ledger.bytes_total if c.ledger else 0),
+        _counter("FailuresTotal", "Entries that could not be written at a try",
+                 lambda c: c.ledger.failures_total if c.ledger else 0),
         Attribute("MeanSyncSeconds", DOUBLE_OR_NULL, "Mean time since the start until what must survive a power cut does",
                   lambda c: _mean(c.ledger.sync_seconds) if c.ledger else None),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 CONFIGURATION: Kind[ReloadStatus] = Kind(
@@ -318,12 +302,11 @@ CONFIGURATION: Kind[ReloadStatus] = Kind(
         Attribute("LastOutcome", STRING, "What became of the last change: applied, refused, rolled-back", lambda r: r.last_outcome),
         Attribute("LastAt", DOUBLE_OR_NULL, "When that was, Unix time", lambda r: r.last_at),
         Attribute("LastSteps", STRINGS, "What was done", lambda r: r.last_steps),
-        Attribute("AppliedTotal", LONG, "Changes that were applied", lambda r: r.applied_total, counter=True),
-        Attribute("RefusedTotal", LONG, "Changes that could not be used", lambda r: r.refused_total, counter=True),
-        Attribute("RolledBackTotal", LONG, "Changes that did not start, so that what ran before runs again",
-                  lambda r: r.rolled_back_total, counter=True),
+        _counter("AppliedTotal", "Changes that were applied", lambda r: r.applied_total),
+        _counter("RefusedTotal", "Changes that could not be used", lambda r: r.refused_total),
+        _counter("RolledBackTotal", "Changes that did not start, so that what ran before runs again",
+                 lambda r: r.rolled_back_total),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 SHIPPING: Kind[ShippingStatus] = Kind(
@@ -333,10 +316,9 @@ SHIPPING: Kind[ShippingStatus] = Kind(
         Attribute("FilesWaiting", INT, "Files that are ended and not shipped", lambda s: s.files_waiting),
         Attribute("BytesWaiting", LONG, "Bytes of these", lambda s: s.bytes_waiting),
         Attribute("Problem", STRING, "Why files wait; null: they don't", lambda s: s.problem),
-        Attribute("FilesTotal", LONG, "Files that were shipped", lambda s: s.files_total, counter=True),
-        Attribute("FailuresTotal", LONG, "Files that could not be shipped at a try", lambda s: s.failures_total, counter=True),
+        _counter("FilesTotal", "Files that were shipped", lambda s: s.files_total),
+        _counter("FailuresTotal", "Files that could not be shipped at a try", lambda s: s.failures_total),
     ),
-    (_RESET,),
 )  # fmt: skip
 
 #: Every type of bean, with the keys of its names besides `type`.

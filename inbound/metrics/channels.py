@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from inbound.instruments import KINDS, LONG_SECONDS, SECONDS, HistogramStatus, histogram_status
 from inbound.kafka.mirror_base import FAILURES, MirrorStatus
 from inbound.ledger.base import LedgerStatus
 from inbound.meters import CHANGES, HOLDS, PASSED_OVER, REVERTS
-from inbound.metrics.definition import Section, counter, gauge, histogram
+from inbound.metrics.definition import Section, counter, gauge, histogram, of_channels
 from inbound.processors.dispatch.counters import STATUSES
 from inbound.rebalances import TRIGGERS
-from inbound.status import ChannelStatus, ProcessStatus
+from inbound.status import ChannelStatus
 
 LABELS = ("channel", "group")
-
-
-def _channels(
-    process: ProcessStatus, others: Sequence[ProcessStatus]
-) -> Iterator[tuple[tuple[str, ...], ChannelStatus]]:
-    return (((c.name, c.group), c) for c in process.channels)
-
-
-def _ledgers(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], LedgerStatus]]:
-    return (((c.name, c.group), c.ledger) for c in process.channels if c.ledger is not None)
-
-
-def _mirrors(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], MirrorStatus]]:
-    return (((c.name, c.group), c.mirror) for c in process.channels if c.mirror is not None)
 
 
 Said = Mapping[str, Any]
 
 
-def _dispatchers(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], Said]]:
-    return (((c.name, c.group), c.processor) for c in process.channels if "subscriber" in c.processor)
-
-
-CHANNELS = Section(
+CHANNELS: Section[ChannelStatus] = Section(
     "Channels",
     "For each channel.",
     LABELS,
-    _channels,
+    of_channels(lambda channel: channel),
     (
         counter("inbound_batches_total", "Batches handed to the processor", lambda c: c.batches_total),
         histogram(
@@ -180,11 +162,11 @@ CHANNELS = Section(
     ),
 )
 
-LEDGERS = Section(
+LEDGERS: Section[LedgerStatus] = Section(
     "Ledgers",
     "For each channel with a ledger, in files or in a topic.",
     LABELS,
-    _ledgers,
+    of_channels(lambda channel: channel.ledger),
     (
         counter("inbound_ledger_entries_total", "Entries written", lambda ledger: ledger.entries_total),
         counter("inbound_ledger_written_bytes_total", "Bytes written", lambda ledger: ledger.bytes_total),
@@ -203,11 +185,11 @@ LEDGERS = Section(
 )
 
 
-MIRRORS = Section(
+MIRRORS: Section[MirrorStatus] = Section(
     "Mirrors",
     "For each channel with `offsets: {mirror: kafka}`.",
     LABELS,
-    _mirrors,
+    of_channels(lambda channel: channel.mirror),
     (
         counter(
             "inbound_mirror_offsets_total", "Offsets that the Kafka group took", lambda mirror: mirror.offsets_total
@@ -251,11 +233,11 @@ def _dispatch_counter(name: str, text: str) -> Any:
     return counter(f"inbound_dispatch_{name}_total", text, _said(f"{name}_total"))
 
 
-DISPATCHERS = Section(
+DISPATCHERS: Section[Said] = Section(
     "Dispatchers",
     "For each channel whose processor is `dispatch`.",
     LABELS,
-    _dispatchers,
+    of_channels(lambda channel: channel.processor if "subscriber" in channel.processor else None),
     (
         _dispatch_counter("delivered", "Events that the subscriber took"),
         counter(

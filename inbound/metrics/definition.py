@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from inbound.instruments import HistogramStatus
-from inbound.status import ProcessStatus
+from inbound.status import ChannelStatus, ProcessStatus
 
 S = TypeVar("S")
 
@@ -69,6 +69,27 @@ class Section(Generic[S]):
 
 #: A section of whatever subjects.
 AnySection = Section[Any]
+Subjects = Callable[[ProcessStatus, Sequence[ProcessStatus]], Iterable[tuple[tuple[str, ...], S]]]
+
+
+def of_process(part: Callable[[ProcessStatus], S | None]) -> Subjects[S]:
+    """Return the subjects of a section with one for each process: that part of it, where it has one."""
+
+    def subjects(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterable[tuple[tuple[str, ...], S]]:
+        found = part(process)
+        return () if found is None else (((), found),)
+
+    return subjects
+
+
+def of_channels(part: Callable[[ChannelStatus], S | None]) -> Subjects[S]:
+    """Return the subjects of a section with one for each channel: that part of it, where it has one."""
+
+    def subjects(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterable[tuple[tuple[str, ...], S]]:
+        parts = ((channel, part(channel)) for channel in process.channels)
+        return (((channel.name, channel.group), found) for channel, found in parts if found is not None)
+
+    return subjects
 
 
 def gauge(name: str, text: str, read: Callable[[S], Value], label: str | None = None, values: int = 0) -> Definition[S]:

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from inbound.metrics.definition import Section, counter, gauge
+from inbound.metrics.definition import Section, counter, gauge, of_process
 from inbound.offsets.status import GroupOffsets, OffsetsStatus
 from inbound.status import ProcessStatus
-
-
-def _exporters(
-    process: ProcessStatus, others: Sequence[ProcessStatus]
-) -> Iterator[tuple[tuple[str, ...], OffsetsStatus]]:
-    if process.offsets is not None:
-        yield (), process.offsets
 
 
 def _groups(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], GroupOffsets]]:
@@ -40,11 +33,11 @@ GROUPS = Section(
     ),
 )
 
-EXPORTERS = Section(
+EXPORTERS: Section[OffsetsStatus] = Section(
     "`inbound offsets show --metrics` itself",
     "For its process.",
     (),
-    _exporters,
+    of_process(lambda process: process.offsets),
     (
         gauge(
             "inbound_offsets_zookeeper_available",

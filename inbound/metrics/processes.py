@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from inbound.controller.session import State
-from inbound.metrics.definition import Section, counter, gauge
+from inbound.metrics.definition import Section, counter, gauge, of_process
 from inbound.status import (
     IngressStatus,
     ProcessStatus,
@@ -20,47 +20,8 @@ from inbound.status import (
 INGRESS_STATUSES = 30
 
 
-def _answering(
-    process: ProcessStatus, others: Sequence[ProcessStatus]
-) -> Iterator[tuple[tuple[str, ...], ProcessStatus]]:
-    yield (), process
-
-
 def _threads(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], ThreadStatus]]:
     return (((thread.name,), thread) for thread in process.threads)
-
-
-def _sessions(
-    process: ProcessStatus, others: Sequence[ProcessStatus]
-) -> Iterator[tuple[tuple[str, ...], SessionStatus]]:
-    if process.session is not None:
-        yield (), process.session
-
-
-def _shipping(
-    process: ProcessStatus, others: Sequence[ProcessStatus]
-) -> Iterator[tuple[tuple[str, ...], ShippingStatus]]:
-    if process.ledger_shipping is not None:
-        yield (), process.ledger_shipping
-
-
-def _ingresses(
-    process: ProcessStatus, others: Sequence[ProcessStatus]
-) -> Iterator[tuple[tuple[str, ...], IngressStatus]]:
-    if process.ingress is not None:
-        yield (), process.ingress
-
-
-def _resets(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], ResetsStatus]]:
-    if process.resets is not None:
-        yield (), process.resets
-
-
-def _tracings(
-    process: ProcessStatus, others: Sequence[ProcessStatus]
-) -> Iterator[tuple[tuple[str, ...], TracingStatus]]:
-    if process.tracing is not None:
-        yield (), process.tracing
 
 
 def _reloads(process: ProcessStatus) -> Mapping[str, float] | None:
@@ -70,12 +31,12 @@ def _reloads(process: ProcessStatus) -> Mapping[str, float] | None:
     return {"applied": found.applied_total, "refused": found.refused_total, "rolled_back": found.rolled_back_total}
 
 
-PROCESSES = Section(
+PROCESSES: Section[ProcessStatus] = Section(
     "Process",
     "For each process. Those of Python (`process_...`, `python_gc_...`) are there too; with `--processes N` they are the "
     "parent's.",
     (),
-    _answering,
+    of_process(lambda process: process),
     (
         gauge(
             "inbound_build_info",
@@ -111,11 +72,11 @@ PROCESSES = Section(
     ),
 )
 
-RESETS = Section(
+RESETS: Section[ResetsStatus] = Section(
     "Resets of offsets",
     "For each process that carries resets out.",
     (),
-    _resets,
+    of_process(lambda process: process.resets),
     (
         gauge(
             "inbound_resets_unfinished",
@@ -139,11 +100,11 @@ RESETS = Section(
     ),
 )
 
-TRACING = Section(
+TRACING: Section[TracingStatus] = Section(
     "Tracing",
     "For each process that [traces](tracing.md), since its settings for that count.",
     (),
-    _tracings,
+    of_process(lambda process: process.tracing),
     (
         counter("inbound_tracing_spans_sent_total", "Spans that the collector has taken", lambda t: t.sent_total),
         counter(
@@ -160,11 +121,11 @@ TRACING = Section(
     ),
 )
 
-SESSIONS = Section(
+SESSIONS: Section[SessionStatus] = Section(
     "ZooKeeper session",
     "For each process that takes part in a group.",
     (),
-    _sessions,
+    of_process(lambda process: process.session),
     (
         gauge(
             "inbound_zookeeper_session_state",
@@ -216,11 +177,11 @@ THREADS = Section(
     ),
 )
 
-SHIPPING = Section(
+SHIPPING: Section[ShippingStatus] = Section(
     "A ledger behind a URI",
     "For each process whose `ledger.path` is a URI.",
     (),
-    _shipping,
+    of_process(lambda process: process.ledger_shipping),
     (
         gauge(
             "inbound_ledger_shipping_available",
@@ -246,11 +207,11 @@ SHIPPING = Section(
     ),
 )
 
-INGRESS = Section(
+INGRESS: Section[IngressStatus] = Section(
     "Ingress",
     "For each process that has an [ingress](ingress.md).",
     (),
-    _ingresses,
+    of_process(lambda process: process.ingress),
     (
         counter(
             "inbound_ingress_requests_total",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,21 +40,3 @@ class OffsetsStatus:
     kafka_problem: str | None = None  # why lags are missing; None: all leaders answer
     groups: list[GroupOffsets] = field(default_factory=list)
     partitions: list[PartitionOffsets] = field(default_factory=list)
-
-
-def offsets_status(body: dict[str, Any]) -> OffsetsStatus:
-    """Return the status that another process gave as JSON; keys that this version does not know are left out.
-
-    Raises:
-        TypeError: keys are missing.
-    """
-    parts = {
-        "groups": [GroupOffsets(**_known(GroupOffsets, one)) for one in body.get("groups", ())],
-        "partitions": [PartitionOffsets(**_known(PartitionOffsets, one)) for one in body.get("partitions", ())],
-    }
-    return OffsetsStatus(**{**_known(OffsetsStatus, body), **parts})
-
-
-def _known(cls: Any, values: dict[str, Any]) -> dict[str, Any]:
-    names = {f.name for f in fields(cls)}
-    return {name: value for name, value in values.items() if name in names}

@@ -59,65 +59,37 @@ class Published:
         return self.count / self.seconds if self.seconds else 0.0
 
 
-class Publisher:
-    """A producer for one topic: all in-sync brokers must have a record, and a retry never writes it twice.
+def publisher_to(
+    properties: Mapping[str, Any], topic: str, around: Callable[[Producer], Producer] = lambda producer: producer
+) -> Publisher:
+    """Return a publisher for one topic: all in-sync brokers must have a record, and a retry never writes it twice.
 
-    Used by one thread, whose owner closes it.
+    `around` is given the producer, and returns the one that is used. Raises BrokerUnavailableError: no broker answers;
+    ConfigError: a property cannot be used.
     """
-
-    def __init__(
-        self,
-        properties: Mapping[str, Any],
-        topic: str,
-        around: Callable[[Producer], Producer] = lambda producer: producer,
-    ) -> None:
-        """Connect. `around` is given the producer, and returns the one that is used.
-
-        Raises BrokerUnavailableError: no broker answers; ConfigError: a property cannot be used.
-        """
-        settings = {
-            "client_id": "inbound-publish",
-            "linger_ms": 5,
-            "batch_size": 65536,
-            **settings_for(properties, kafka.KafkaProducer.DEFAULT_CONFIG),
-            "acks": "all",
-            "enable_idempotence": True,
-            "allow_auto_create_topics": False,
-            "delivery_timeout_ms": round(DELIVERY_TIMEOUT * 1000),
-            "max_block_ms": round(DELIVERY_TIMEOUT * 1000),
-        }
-        settings["request_timeout_ms"] = min(settings.get("request_timeout_ms", 10_000), 20_000)
-        try:
-            producer = kafka.KafkaProducer(**settings)
-        except (kafka.errors.KafkaConfigurationError, ValueError) as error:
-            raise ConfigError(f"kafka: {error}") from None
-        except (kafka.errors.KafkaError, OSError) as error:
-            raise away(settings, error) from None
-        self._sending = Sending(around(producer), topic)
-
-    @property
-    def delivered(self) -> int:
-        """How many records are known to have arrived. Any thread."""
-        return self._sending.delivered
-
-    def publish(
-        self,
-        records: Iterable[Encoded],
-        *,
-        rate: float | None = None,
-        stop: threading.Event | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> Published:
-        """Send all `records`: see `Sending.publish`."""
-        return self._sending.publish(records, rate=rate, stop=stop, progress=progress)
-
-    def close(self) -> None:
-        """Close the connections; what was not confirmed by then has failed."""
-        self._sending.close()
+    settings = {
+        "client_id": "inbound-publish",
+        "linger_ms": 5,
+        "batch_size": 65536,
+        **settings_for(properties, kafka.KafkaProducer.DEFAULT_CONFIG),
+        "acks": "all",
+        "enable_idempotence": True,
+        "allow_auto_create_topics": False,
+        "delivery_timeout_ms": round(DELIVERY_TIMEOUT * 1000),
+        "max_block_ms": round(DELIVERY_TIMEOUT * 1000),
+    }
+    settings["request_timeout_ms"] = min(settings.get("request_timeout_ms", 10_000), 20_000)
+    try:
+        producer = kafka.KafkaProducer(**settings)
+    except (kafka.errors.KafkaConfigurationError, ValueError) as error:
+        raise ConfigError(f"kafka: {error}") from None
+    except (kafka.errors.KafkaError, OSError) as error:
+        raise away(settings, error) from None
+    return Publisher(around(producer), topic)
 
 
-class Sending:
-    """The publisher without its connection: takes any producer, and the time from a clock."""
+class Publisher:
+    """Sends records to one topic by any producer. Used by one thread, whose owner closes it."""
 
     def __init__(self, producer: Producer, topic: str, clock: Clock | None = None) -> None:
         self._producer = producer
@@ -125,7 +97,7 @@ class Sending:
         self._clock = clock or SystemClock()
         self._waiting: deque[tuple[int, Delivery]] = deque()
         self._sent = 0
-        self.delivered = 0
+        self.delivered = 0  # how many records are known to have arrived; any thread
 
     def publish(
         self,
@@ -187,6 +159,7 @@ class Sending:
         self._confirm(0)
 
     def close(self) -> None:
+        """Close the connections; what was not confirmed by then has failed."""
         self._producer.close(timeout=5)
 
     def _confirm(self, most: int) -> None:

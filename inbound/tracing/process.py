@@ -103,11 +103,7 @@ class ProcessTracing:
         running = self._running
         if running is None:
             return []
-        driver = running.driver
-        age = max(0.0, self._clock.now() - driver.last_step)
-        return [
-            ThreadStatus(name=driver.name, alive=driver.thread.is_alive(), last_step_age=age, failures=driver.failures)
-        ]
+        return [ThreadStatus.of(running.driver, self._clock.now())]
 
 
 def make_spans(settings: Settings, to: SpanProcessor) -> Spans:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from inbound.clock import Clock
 from inbound.processors.batch import Batch, BatchResponse, Verb
@@ -12,66 +13,60 @@ from inbound.testing.simulation.witness import Witness
 from inbound.topic_partition import TopicPartition
 
 
+@dataclass(eq=False)
 class Answers:
     """Takes in what the processors of one group say."""
 
-    def __init__(
-        self,
-        partitions: Mapping[TopicPartition, JudgedPartition],
-        witness: Witness,
-        clock: Clock,
-        say: Callable[[str], None],
-    ) -> None:
-        self._partitions = partitions
-        self._witness = witness
-        self._clock = clock
-        self._say = say
-        #: Batches that are in a callback: the process and the partition.
-        self.awaited: set[tuple[str, TopicPartition]] = set()
+    partitions: Mapping[TopicPartition, JudgedPartition]
+    witness: Witness
+    clock: Clock
+    say: Callable[[str], None]
+    #: Batches that are in a callback: the process and the partition.
+    awaited: set[tuple[str, TopicPartition]] = field(default_factory=set, init=False)
 
     def ends(self, given: HandOut, response: object) -> None:
         """The callback has ended: with an answer, or None if it failed."""
-        given.ended = self._clock.now()
+        given.ended = self.clock.now()
         self.awaited.discard((given.consumer, given.tp))
         given.position = given.first
-        self._partitions[given.tp].given_back |= set(range(given.first, given.next))  # unless it is answered for
-        self._say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
+        self.partitions[given.tp].given_back |= set(range(given.first, given.next))  # unless it is answered for
+        self.say(f"{given.consumer} answers for {given.tp} {given.first}..{given.next - 1}: {_told(response)}")
         taken = isinstance(response, BatchResponse) and self._answered(given, response, given.first, given.next)
         given.failed_alone = not taken and given.records == 1 and not given.abandoned
         if given.failed_alone:
-            self._witness.fails_alone(given.tp, given.first_record, given.epoch)
+            self.witness.fails_alone(given.tp, given.first_record, given.epoch)
 
     def without_a_batch(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """A callback without a batch answers: all that was handed out since the commit counts as the batch."""
-        given = self._partitions[tp].current
+        given = self.partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
-            self._say(f"{consumer.name} answers for {tp} without a batch: {_told(response)}")
+            self.say(f"{consumer.name} answers for {tp} without a batch: {_told(response)}")
             position = given.position if given.position is not None else given.first
             self._answered(given, response, position, position)
 
     def finished(self, consumer: Member, batch: Batch, offset: int, by: object) -> None:
         """A processor that has answered `next` has finished what is before `offset`."""
         tp = TopicPartition(batch.topic, batch.partition)
-        given = self._partitions[tp].current
+        given = self.partitions[tp].current
         if given is not None and (given.consumer, given.to) == (consumer.name, by):
             self._done(given, offset)
-            known = self._partitions[tp]
-            known.leaves(given.tenure, offset, self._clock.now())
+            known = self.partitions[tp]
+            known.leaves(given.tenure, offset, self.clock.now())
 
     def after_a_failure(self, consumer: Member, tp: TopicPartition, response: object) -> None:
         """`on_exception` says what to do about the batch that failed."""
-        given = self._partitions[tp].current
+        given = self.partitions[tp].current
         if isinstance(response, BatchResponse) and given is not None and given.consumer == consumer.name:
-            self._say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
+            self.say(f"{consumer.name} answers for {tp} after the failure: {_told(response)}")
             if self._answered(given, response, given.first, given.next) and given.failed_alone:
-                self._witness.failure_answered(tp, given.first_record)
+                self.witness.failure_answered(tp, given.first_record)
 
     def _answered(self, given: HandOut, response: BatchResponse, first: int, end: int) -> bool:
         """Take an answer in. Returns whether it is one that can be used."""
-        known = self._partitions[given.tp]
+        known = self.partitions[given.tp]
         if given.abandoned:
             return False
-        sent = known.sent(given, self._clock.now())
+        sent = known.sent(given, self.clock.now())
         floor = sent[0]
         target = response.offset
         if response.verb is Verb.REVERT:
@@ -85,13 +80,13 @@ class Answers:
                 return False
             given.position = end if target is None else target
             if given.position > end:
-                self._witness.passes_over(given.tp, end, given.position, given.epoch)
+                self.witness.passes_over(given.tp, end, given.position, given.epoch)
                 known.done.update(range(end, given.position))
                 known.passed_over.update(dict.fromkeys(range(end, given.position), given.began))
             if advance or response.commit_within is not None:
                 self._done(given, given.position)
             if response.commit_within is not None and not advance:
-                known.leaves(given.tenure, given.position, self._clock.now() + response.commit_within)
+                known.leaves(given.tenure, given.position, self.clock.now() + response.commit_within)
             if advance and given.tenure == known.tenure and given.position >= floor:
                 known.advanced = given.tenure, given.position
         known.given_back -= set(range(first, min(given.position, end)))
@@ -109,9 +104,9 @@ class Answers:
 
     def _done(self, given: HandOut, end: int) -> None:
         """What this claim was handed out before `end` may be committed, also what it read before with `next`."""
-        known = self._partitions[given.tp]
+        known = self.partitions[given.tp]
         given.advanced = end
-        self._witness.answered(given.tp, given.first, end, given.epoch)
+        self.witness.answered(given.tp, given.first, end, given.epoch)
         known.answered = max(known.answered, (given.tenure, end))
         for offset in range(known.commit or 0, end):
             before = known.handed.get(offset)
