@@ -98,7 +98,7 @@ def who_waited_is_taken(crew: Crew, turns: int) -> bool:
     """Whether one more worker takes what has waited for the grace, beside so many turns that have just begun."""
     crew.leading.most = turns + 1
     crew.leading.end_lead(NOW + 9)
-    crew.leading._turns.update({number: NOW + GRACE for number in range(turns)})
+    crew.leading._turns.update(dict.fromkeys(range(turns), NOW + GRACE))
     return crew.asks("one more", NOW + GRACE, due=NOW) is None
 
 
