@@ -15,6 +15,7 @@ from inbound.driver import Driver, Wakeup
 from inbound.errors import ConfigError
 from inbound.kafka.ledger_topic import KafkaLedgerTopic
 from inbound.ledger import FilesLedger, Ledger, NoLedger
+from inbound.ledger.conversion import convert_apart
 from inbound.ledger.housekeeping import Housekeeping
 from inbound.ledger.kafka import KafkaLedger
 from inbound.ledger.places import check_uri
@@ -74,7 +75,9 @@ class Ledgers:
             self._part = self._shipping
         else:
             self._folder = config.path
-            self._part = Housekeeping(config.path, clock, compact=compact, retention=config.retention)
+            self._part = Housekeeping(
+                config.path, clock, compact=compact, retention=config.retention, converter=convert_apart
+            )
         self._driver = Driver("ledger", self._part, Wakeup(), clock)
 
     def open(self, group: str, consumer_id: str, client_id: str) -> Ledger:
@@ -134,6 +137,8 @@ class Ledgers:
     def _last_shipment(self) -> None:
         assert self._driver is not None
         self._driver.thread.join()
+        if isinstance(self._part, Housekeeping):
+            self._part.close()
         if self._shipping is not None:
             self._shipping.ship()
 

@@ -7,18 +7,16 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 from inbound.clock import Clock
 from inbound.errors import InboundError
-from inbound.ledger.columns import write_parquet
+from inbound.ledger.conversion import Converter, convert
 from inbound.ledger.disk import Disk, alive, being_written, reason
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, unseal
-from inbound.ledger.jsonl import split_lines
 from inbound.ledger.places import FilePath, Found, files_below, remove_file
 
 log = logging.getLogger("inbound.ledger")
@@ -34,35 +32,48 @@ LEFT_AFTER = 86400.0
 class Housekeeping:
     """Converts ended files of a local ledger, its own and those of other runs, and deletes what is too old.
 
-    An active part (`inbound.driver.Part`): one step converts a few thousand lines, and it rests nine times as long.
+    An active part (`inbound.driver.Part`): one step converts a few thousand lines, and it rests nine times as long; or it
+    looks whether another process has converted a file.
     """
 
     def __init__(
-        self, folder: Path, clock: Clock, *, compact: bool, retention: float, disk: Disk | None = None
-    ) -> None:
+        self, folder: Path, clock: Clock, *, compact: bool, retention: float, disk: Disk | None = None,
+        converter: Converter = convert,
+    ) -> None:  # fmt: skip
         """`folder` is the ledger's; `retention` in seconds. Touches nothing yet."""
         self._folder = folder
         self._clock = clock
         self.compact = compact
         self.retention = retention
         self._disk = disk or Disk()
-        self._work: Iterator[object] = iter(())
+        self._converter = converter
+        self._work: Generator[float | None, None, None] | None = None
         self._next_look = clock.now() + FIRST_LOOK
         self._complaints: dict[FilePath, str] = {}
 
     def run_once(self) -> float:
         """Do the next piece of work."""
         began = self._clock.now()
-        if next(self._work, self) is not self:
-            now = self._clock.now()
-            return now + (now - began) * (1 / DUTY - 1)
+        if self._work is not None:
+            try:
+                wait = next(self._work)
+            except StopIteration:
+                self._work = None
+            else:
+                now = self._clock.now()
+                return now + ((now - began) * (1 / DUTY - 1) if wait is None else wait)
         if began >= self._next_look:
             self._work = self._round()
             self._next_look = began + LOOK_EVERY
             return began
         return self._next_look
 
-    def _round(self) -> Iterator[object]:
+    def close(self) -> None:
+        """Leave what is being converted as it was. After the last step."""
+        if self._work is not None:
+            self._work.close()
+
+    def _round(self) -> Generator[float | None, None, None]:
         try:
             found = files_below(self._folder, missing_ok=True)
         except InboundError as error:
@@ -74,7 +85,7 @@ class Housekeeping:
             except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
                 self._complain(file.path, f"ledger file {file.path}: it stays as it is: {error}")
 
-    def _keep(self, file: Found) -> Iterator[object]:
+    def _keep(self, file: Found) -> Generator[float | None, None, None]:
         path = file.path
         assert isinstance(path, Path)
         age = self._clock.wall() - file.modified
@@ -94,7 +105,7 @@ class Housekeeping:
                 if age > self.retention or target.exists():  # killed between the renaming and this
                     self._delete(path)
                 elif self.compact:
-                    yield from convert(path, data, target, self._disk)
+                    yield from self._converter(path, data, target, self._disk)
                     path.unlink(missing_ok=True)
 
     def _delete(self, path: Path) -> None:
@@ -132,29 +143,6 @@ def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
         there = os.fstat(data.fileno()).st_nlink > 0  # nobody else has just been through with it
         data.seek(0)
         yield data if there and (known or (not written and age > LEFT_AFTER)) else None
-
-
-def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Iterator[object]:
-    """Make Parquet of a `.jsonl` file, step by step: under another name first, synced, renamed. `path` stays.
-
-    Raises:
-        LedgerError: the file is of a newer format.
-        OSError, ValueError: it can't be read or written.
-    """
-    status = os.fstat(data.fileno())
-    temporary = target.with_name(f".{uuid4().hex}.tmp")
-    try:
-        yield from write_parquet(split_lines(data), path, temporary)
-        os.utime(temporary, (status.st_mtime, status.st_mtime))  # by which its lines grow old
-        fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            disk.sync(fd)
-        finally:
-            os.close(fd)
-        temporary.replace(target)
-        disk.sync_directory(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def delete_old(folder: FilePath, before: float) -> None:

@@ -10,10 +10,11 @@ from typing import BinaryIO
 
 from inbound.clock import Clock
 from inbound.errors import InboundError, LedgerError
+from inbound.ledger.conversion import convert
 from inbound.ledger.disk import Disk
 from inbound.ledger.files import FilesLedger
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part
-from inbound.ledger.housekeeping import convert, delete_old, ended, explained
+from inbound.ledger.housekeeping import delete_old, ended, explained
 from inbound.ledger.places import Found, RemotePath, files_below, put_file, without_options
 
 log = logging.getLogger("inbound.ledger")
