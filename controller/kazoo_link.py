@@ -70,7 +70,7 @@ def _select(
         poll.register(sock, select.POLLIN)
     for sock in writers:
         poll.register(sock, select.POLLOUT)
-    ready = [wanted[number] for number, _ in poll.poll(None if seconds is None else ceil(seconds * 1000))]
+    ready = [wanted[number] for number, _ in poll.poll(None if seconds is None else max(0, ceil(seconds * 1000)))]
     return [sock for sock in readers if sock in ready], [sock for sock in writers if sock in ready], []
 
 

@@ -7,9 +7,6 @@ import gc
 #: Young objects that the garbage collector lets come together before it walks them. Records are young and many, and
 #: walking them was a large part of the cost of reading: see docs/benchmarks.md.
 GC_THRESHOLD = 50_000
-#: How many collections of one generation make one of the next. A million objects that are not quite so young take 150 ms to
-#: walk, in which nothing else happens; five times fewer take that much less.
-OLDER = (4, 250)
 
 
 def spare_what_stays() -> None:
@@ -17,4 +14,4 @@ def spare_what_stays() -> None:
     # What stays for good is not walked again and again: that halves the cost of reading.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, *OLDER)
+    gc.set_threshold(GC_THRESHOLD, 20, 50)

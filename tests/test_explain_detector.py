@@ -10,7 +10,7 @@ from inbound.channel.partition import Partition
 from inbound.coordinators.pauses import OPERATOR, Pause, pause
 from inbound.coordinators.tasks import Tasks
 from inbound.explain.answer import BadQuestionError, Question, answers
-from inbound.explain.detector import StallDetector
+from inbound.explain.detector import AT_ONCE, BREATH, LOOKS, StallDetector
 from inbound.journal import Happened
 from inbound.processors.base import BatchEventProcessor
 from inbound.processors.batch import Batch, BatchResponse
@@ -68,6 +68,23 @@ class Watched:
     def answer(self, at: float | None = None) -> dict[str, Any]:
         (found,) = answers([self.consumer.channel], self.detector, Question(TP, at))
         return found
+
+
+def test_many_partitions_are_looked_at_in_short_steps_and_each_within_an_interval() -> None:
+    """A look at all of them at once would keep the interpreter from commits for as long as it takes."""
+    world = World()
+    world.kafka.create_topic("orders", 3 * AT_ONCE)
+    channel = world.join("a", Recording(lambda batch: BatchResponse.revert(wait=0.1))).channel
+    world.run_until(lambda: len(channel.parts.schedule.held()) == 3 * AT_ONCE, within=30)
+    detector = StallDetector(lambda: [channel], world.clock, INTERVAL)
+    looked, waits = [], []
+    for _ in range(4):
+        waits.append((detector.run_once() or 0.0) - world.clock.now())
+        looked.append(sum(p.stall.cause_since is not None for p in channel.parts.schedule.held()))
+    assert (looked, waits) == (
+        [AT_ONCE - 1, 2 * AT_ONCE - 1, 3 * AT_ONCE - 1, 3 * AT_ONCE],
+        [pytest.approx(BREATH)] * 3 + [pytest.approx(INTERVAL / LOOKS)],
+    )
 
 
 def test_a_revert_loop_is_named_then_told_as_a_stall_and_over_when_it_moves() -> None:

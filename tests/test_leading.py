@@ -16,11 +16,11 @@ NOW = 100.0
 class Crew:
     """Workers that ask what to do next, and how many of them were woken."""
 
-    def __init__(self, *, cpu: float, elapsed: float = 0.1) -> None:
-        """Have callbacks that were seen to take so much CPU of so much time."""
+    def __init__(self, *, cpu: float, elapsed: float = 0.1, turn: tuple[float, float] | None = None) -> None:
+        """Have callbacks that were seen to take so much CPU of so much time; and turns, if those are others."""
         self.woken = 0
         self.leading = Leading(self._wake, most=2)
-        self.leading.observe(cpu, elapsed)
+        self.leading.observe((cpu, elapsed), turn or (cpu, elapsed))
 
     def _wake(self) -> None:
         self.woken += 1
@@ -94,38 +94,63 @@ def test_while_callbacks_compute_a_leader_delivers_what_it_got_alone(computing: 
     assert (woken, stands_by, computing.asks("c", due=NOW), computing.woken) == (1, NOW + GRACE, NEVER, 1)
 
 
-def who_waited_is_taken(crew: Crew, turns: int) -> bool:
-    """Whether one more worker takes what has waited for the grace, beside so many turns that have just begun."""
-    crew.leading.most = turns + 1
+def who_waited_is_taken(crew: Crew, turns: int, hang: int = 0) -> bool:
+    """Whether one more worker takes what has waited for the grace, beside so many turns that have just begun, or hang."""
+    crew.leading.most = turns + hang + 1
     crew.leading.end_lead(NOW + 9)
     crew.leading._turns.update(dict.fromkeys(range(turns), NOW + GRACE))
+    crew.leading._turns.update({-number: NOW - 9 for number in range(1, hang + 1)})
     return crew.asks("one more", NOW + GRACE, due=NOW) is None
 
 
+QUICK = {"cpu": 0.000_014, "elapsed": 0.000_015}
+
+
 @pytest.mark.parametrize(
-    ("cpu", "elapsed", "turns", "taken"),
+    ("crew", "turns", "taken"),
     [
-        (0.000_014, 0.000_015, 1, False),  # a quick one: the interpreter has no time for another
-        (0.000_014, 0.000_015, 60, False),  # all were awake: they go to rest one by one
-        (0.004, 0.01, 1, True),  # it computes a little, and waits a lot
-        (0.004, 0.01, 2, True),
-        (0.004, 0.01, 3, False),  # these use up a core
-        (0.02, 0.02, 3, True),  # code in C: three of them do not hinder each other
-        (0.007, 0.02, 3, False),  # these do
+        (Crew(**QUICK, turn=(0.000_1, 0.000_11)), 1, False),  # the interpreter has no time for another
+        (Crew(**QUICK, turn=(0.000_1, 0.000_5)), 2, False),  # others want it, too
+        (Crew(**QUICK, turn=(0.000_1, 0.012)), 60, False),  # all were awake: they go to rest one by one
+        (Crew(**QUICK, turn=(0.000_1, 0.045)), 1, True),  # other callbacks wait, or the ledger does
+        (Crew(**QUICK, turn=(0.000_1, 0.045)), 100, True),
+        (Crew(cpu=0.004, elapsed=0.01), 1, True),  # it computes a little, and waits a lot
+        (Crew(cpu=0.004, elapsed=0.01), 2, True),
+        (Crew(cpu=0.004, elapsed=0.01), 3, False),  # these use up a core
+        (Crew(cpu=0.02, elapsed=0.02), 3, True),  # code in C: three of them do not hinder each other
+        (Crew(cpu=0.007, elapsed=0.02), 3, False),  # these do
     ],
 )
-def test_what_has_waited_for_the_grace_is_taken_where_that_helps(
-    cpu: float, elapsed: float, turns: int, taken: bool
-) -> None:
+def test_what_has_waited_for_the_grace_is_taken_where_that_helps(crew: Crew, turns: int, taken: bool) -> None:
     """Sixty awake workers that compute get half as much done as one, and keep commits waiting for the interpreter."""
-    assert who_waited_is_taken(Crew(cpu=cpu, elapsed=elapsed), turns) is taken
+    assert who_waited_is_taken(crew, turns) is taken
+
+
+def test_what_hangs_does_not_count_as_using_the_core() -> None:
+    """Beside a turn of which less than half is computing another one helps, whatever else does not end."""
+    assert who_waited_is_taken(Crew(cpu=0.004, elapsed=0.01), 1, hang=5)
+
+
+def test_somebody_looks_after_what_is_due_while_a_poll_takes_longer_than_it_is_to(waiting: Crew) -> None:
+    """A question that brokers do not answer takes seconds; the others wait to be woken."""
+    waiting.leading.end_lead(NOW + 9)
+    for worker in ("a", "b"):
+        waiting.asks(worker, due=NOW + 9)
+    before = waiting.woken
+    told = waiting.asks("a", NOW + 9, due=NOW + 9.1)
+    assert (isinstance(told, Lead), waiting.woken - before, waiting.asks("b", NOW + 9, due=NOW + 9.1)) == (
+        True,
+        1,
+        NOW + 9.1,
+    )
 
 
 def test_a_callback_that_was_interrupted_once_does_not_count_as_one_that_waits() -> None:
     """Another thread had the interpreter for its 5 ms: of a quick callback that is hundreds of times what it takes."""
     crew = Crew(cpu=0.000_014, elapsed=0.000_015)
     for number in range(5000):
-        crew.leading.observe(0.000_014, 0.005 if number % 350 == 0 else 0.000_015)
+        taken = 0.000_014, 0.005 if number % 350 == 0 else 0.000_015
+        crew.leading.observe(taken, taken)
     assert crew.leading.computing
 
 
@@ -231,7 +256,7 @@ def test_one_is_left_to_poll_while_as_many_as_may_be_are_in_turns(waiting: Crew)
 def test_old_observations_fade(computing: Crew) -> None:
     """A processor that begins to wait is soon treated so."""
     for _ in range(30):
-        computing.leading.observe(0.001, 0.1)
+        computing.leading.observe((0.001, 0.1), (0.001, 0.1))
     assert not computing.leading.computing
 
 

@@ -15,6 +15,7 @@ from inbound.channel.books import Books
 from inbound.channel.buffer import Chunk, Cut, record_size
 from inbound.channel.callbacks import Callbacks
 from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.leader import NO_EFFORT
 from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.partition import Fate, Partition, Place
 from inbound.channel.reader import Reader
@@ -35,8 +36,6 @@ from inbound.topic_partition import TopicPartition
 LEDGER_RETRY = 1.0
 #: How soon a partition that is in doubt is looked at again.
 DOUBT_RETRY = 1.0
-#: What a turn without a batch took of on_next_batch.
-NO_EFFORT = (0.0, 0.0)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ what it got itself, while it is in the processor's cache. Two rules say who else
 - While callbacks compute, nobody else wakes: Python threads share one core. Fifty awake workers were measured to get half as
   much done as one, and to keep commits waiting for the interpreter. One worker stands by, and goes on when a turn has taken
   `GRACE`: a callback that never ends keeps nobody else's records. What has waited that long is taken by another worker, too,
-  where that helps: while callbacks leave a part of the core unused, or are long and do not hinder each other (code in C).
+  where that helps: while turns leave a part of the core unused, or callbacks are long and do not hinder each other (code in C).
 
 There is one worker more than callbacks at a time (`most`): while all of these are slow, or hang, it polls on, so that claims are
 opened, logs' ends are known, and `explain` can say what is not delivered, and why.
@@ -25,16 +25,36 @@ from dataclasses import dataclass
 GRACE = 0.05
 #: Callbacks count as waiting while less than this part of their time is CPU time.
 COMPUTING = 0.3
-#: A core is used up when callbacks that are under way use so much of it.
+#: Callbacks that are under way use up a core when they have so much of it.
 USED_UP = 0.85
+#: Turns that have less of it wait for something else than each other: fifty that only do that have half of it.
+LEFT_ALONE = 0.3
 #: Callbacks that take so long, in seconds, would be interrupted by others that want the interpreter: they get this part of a core
 #: only where they do not hinder each other.
 LONG, UNHINDERED = 0.005, 0.75
-#: How much of the time that callbacks took is remembered, in seconds.
+#: How much of the time that callbacks and turns took is remembered, in seconds.
 MEMORY = 0.1
 #: A poll with nobody beside it who could deliver what becomes due meanwhile waits no longer than this, in seconds.
 ALONE = 0.025
 NEVER = float("inf")
+#: What a turn without a batch took of on_next_batch: CPU seconds, and seconds passed.
+NO_EFFORT = (0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Effort:
+    """What something has taken of late, longest ago least."""
+
+    cpu: float = 0.0  # seconds of its threads
+    elapsed: float = 0.0  # seconds passed
+    count: float = 0.0
+
+    def add(self, cpu: float, elapsed: float) -> None:
+        """Take note of it once more."""
+        kept = MEMORY / (MEMORY + elapsed)
+        self.cpu = self.cpu * kept + cpu
+        self.elapsed = self.elapsed * kept + elapsed
+        self.count = self.count * kept + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +78,8 @@ class Leading:
         self._read_at = 0.0  # when somebody is to poll next
         self._again = False  # that was asked for while somebody polled: at once
         self._feeding = False  # the leader itself makes partitions due, and comes back for them
-        self._cpu = 0.0
-        self._elapsed = 0.0
-        self._callbacks = 0.0
+        self._callbacks = Effort()  # on_next_batch
+        self._efforts = Effort()  # turns as a whole: other callbacks and the ledger may wait, too
         self._worked_at = -NEVER  # when the last turn began
         #: Has who polls apart do so soon; None: workers lead.
         self.helper: Callable[[], None] | None = None
@@ -68,26 +87,30 @@ class Leading:
     @property
     def computing(self) -> bool:
         """Whether callbacks mostly compute. Until one was seen, they are taken to wait."""
-        return self._cpu > COMPUTING * self._elapsed
+        return self._callbacks.cpu > COMPUTING * self._callbacks.elapsed
 
     @property
     def full(self) -> bool:
         """Whether as many turns are under way as may be at a time."""
         return len(self._turns) >= self.most
 
-    def observe(self, cpu: float, elapsed: float) -> None:
-        """Take note of one callback: CPU seconds of its thread, and seconds passed."""
-        kept = MEMORY / (MEMORY + elapsed)
-        self._cpu = self._cpu * kept + cpu
-        self._elapsed = self._elapsed * kept + elapsed
-        self._callbacks = self._callbacks * kept + 1
+    def observe(self, callback: tuple[float, float], turn: tuple[float, float]) -> None:
+        """Take note of one turn, and of its on_next_batch: CPU seconds of its thread, and seconds passed."""
+        if callback[1]:
+            self._callbacks.add(*callback)
+        if turn[1]:
+            self._efforts.add(*turn)
 
-    @property
-    def _another_helps(self) -> bool:
+    def _another_helps(self, now: float) -> bool:
         """Whether more gets done with one more turn, beside those that are under way."""
-        used = self._cpu * len(self._turns)
-        unhindered = self._cpu > UNHINDERED * self._elapsed and self._elapsed > LONG * self._callbacks
-        return used < USED_UP * self._elapsed or unhindered
+        turn, callback = self._efforts, self._callbacks
+        oldest = now - max(GRACE, 2 * turn.elapsed / turn.count if turn.count else 0.0)
+        under_way = sum(began > oldest for began in self._turns.values())  # what hangs uses nothing
+        return (
+            under_way * callback.cpu < USED_UP * callback.elapsed
+            or under_way * turn.cpu < LEFT_ALONE * turn.elapsed
+            or (callback.cpu > UNHINDERED * callback.elapsed and callback.elapsed > LONG * callback.count)
+        )
 
     # -- what a worker does next ---------------------------------------------------------------------------------------
 
@@ -106,7 +129,7 @@ class Leading:
         quick = self._quick_until(now) if self.computing else None
         if quick is not None:
             # They come back for it. What is due to be delivered waits no longer than the grace, where that helps.
-            until = min(quick, due + GRACE) if self._another_helps else quick
+            until = min(quick, due + GRACE) if self._another_helps(now) else quick
             if until > now:
                 return self._wait(worker, now, until)
         if due <= now and not (
@@ -115,6 +138,8 @@ class Leading:
             self._turns[worker] = self._worked_at = now
             return None
         self._leader, self._again = worker, False
+        if due < NEVER:
+            self._need(now, due)  # the poll may take longer than it is to: questions to brokers do
         return Lead(max(0.0, due - now) if self._idle else min(ALONE, max(0.0, due - now)))
 
     def took(self, now: float, more: bool) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from inbound.channel.leader import NEVER as NEVER
-from inbound.channel.leader import Lead, Leading
+from inbound.channel.leader import NO_EFFORT, Lead, Leading
 from inbound.channel.partition import Fate, Handle, Partition, Place, Step
 from inbound.channel.window import Mark
 from inbound.clock import Clock
@@ -199,17 +199,19 @@ class Schedule:
             self._leading.took(now, bool(heap))
             return partition
 
-    def end_turn(self, worker: object, cpu: float = 0.0, elapsed: float = 0.0, *, failed: bool = False) -> None:
-        """`worker` has passed its partition on; its callback, if there was one, took so long (seconds).
+    def end_turn(
+        self, worker: object, callback: tuple[float, float] = NO_EFFORT, turn: tuple[float, float] = NO_EFFORT, *,
+        failed: bool = False,
+    ) -> None:  # fmt: skip
+        """`worker` has passed its partition on; its on_next_batch, if there was one, and all of its turn took so long.
 
-        `failed`: it has raised, and does not come back for a while.
+        Both are seconds of CPU time, and seconds passed. `failed`: it has raised, and does not come back for a while.
         """
         with self._lock:
             self._leading.end_turn(worker)
             if failed:
                 self._leading.misses_one(self._clock.now())
-            if elapsed:
-                self._leading.observe(cpu, elapsed)
+            self._leading.observe(callback, turn)
 
     def end_lead(self, at: float) -> None:
         """The leader has polled; `at` is when that is to be done next (clock time)."""

@@ -15,8 +15,9 @@ from inspect import isawaitable
 
 from inbound.channel.books import Books
 from inbound.channel.callbacks import Callbacks
-from inbound.channel.delivery import NO_EFFORT, Delivery
+from inbound.channel.delivery import Delivery
 from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.leader import NO_EFFORT
 from inbound.channel.out_of_range import OutOfRange, Problem, due_problem
 from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.partition import Fate, Partition, Place

@@ -5,10 +5,11 @@ Several threads run it at once, each with a partition of its own; which one poll
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from inbound.channel.leader import NEVER, Lead
+from inbound.channel.leader import NEVER, NO_EFFORT, Lead
 from inbound.channel.partition import Partition
 from inbound.channel.reader import Reader
 from inbound.channel.schedule import Schedule
@@ -55,17 +56,18 @@ class Worker:
 
     def _serve(self, partition: Partition) -> None:
         self._serving = partition
-        cpu = elapsed = 0.0
-        failed = True
+        began, cpu = self._clock.now(), time.thread_time()
+        callback, failed = NO_EFFORT, True
         try:
-            cpu, elapsed = finish(self._turns.serve(partition))
+            callback = finish(self._turns.serve(partition))
             failed = False
         except BaseException:
             self._turns.rescue(partition)
             raise
         finally:
             self._serving = None
-            self._schedule.end_turn(self, cpu, elapsed, failed=failed)
+            turn = time.thread_time() - cpu, self._clock.now() - began
+            self._schedule.end_turn(self, callback, turn, failed=failed)
 
     def let_go_at(self) -> float:
         """When it let others have the interpreter last (clock time): clients do, while they are polled."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from inbound.channel.kafka_channel import InboundKafkaChannel
@@ -16,6 +16,9 @@ from inbound.topic_partition import TopicPartition
 
 #: Looks per interval: what happens is named within the first interval and one look.
 LOOKS = 4
+#: So many partitions are looked at in a step, and so long after it comes the next one: a look at all of 800 kept the interpreter
+#: from commits for 200 ms, every second.
+AT_ONCE, BREATH = 64, 0.01
 #: At every so many looks the brokers are asked.
 ASK_EVERY = 2
 #: Something may take so much of an interval before it is named as what a partition stands still for.
@@ -102,21 +105,30 @@ class StallDetector:
         self._tracks: dict[str, dict[TopicPartition, _Track]] = {}
         self._asked: dict[str, int] = {}
         self._looks = 0
+        self._round: Iterator[None] | None = None
+        self._next = 0.0
 
     @property
     def patience(self) -> float:
         return self.interval * PATIENCE
 
     def run_once(self) -> float | None:
-        """Look once at every partition of every channel."""
+        """Look at partitions of all channels: at each of them once in an interval, at no more than `AT_ONCE` in a step."""
+        if self._round is None:
+            self._round, self._next = self._look_round(), self._clock.now() + self.interval / LOOKS
+        for _ in self._round:
+            return self._clock.now() + BREATH
+        self._round = None
+        return self._next
+
+    def _look_round(self) -> Iterator[None]:
         self._looks += 1
         channels = self._channels()
         for channel in channels:
-            self._look(channel)
+            yield from self._look(channel)
         names = {channel.name for channel in channels}
         for gone in self._tracks.keys() - names:
             del self._tracks[gone]
-        return self._clock.now() + self.interval / LOOKS
 
     def explain(self, channel: InboundKafkaChannel, partition: Partition) -> Explanation:
         """Say why a held partition does what it does, as it is now, with the stack of its callback. Any thread."""
@@ -129,14 +141,21 @@ class StallDetector:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _look(self, channel: InboundKafkaChannel) -> None:
+    def _look(self, channel: InboundKafkaChannel) -> Iterator[None]:
         view, now = View(channel), self._clock.now()
         before = self._tracks.get(channel.name, {})
         tracks: dict[TopicPartition, _Track] = {}
         quiet = []
         undisturbed = view.undisturbed
         calm = undisturbed and view.calm
-        for partition in channel.parts.schedule.held():
+        for number, partition in enumerate(channel.parts.schedule.held(), 1):
+            if number % AT_ONCE == 0:
+                yield
+                view, now = View(channel), self._clock.now()
+                undisturbed = view.undisturbed
+                calm = undisturbed and view.calm
+            if partition.drained.done:
+                continue
             track = before.get(partition.tp)
             if track is None or track.partition is not partition:
                 track = _began(partition, now)

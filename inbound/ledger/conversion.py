@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 from uuid import uuid4
 
@@ -61,20 +62,20 @@ def convert_apart(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Gener
         OSError: there is no such process.
     """
     number = data.fileno()
-    child = subprocess.Popen(  # the lock on the file is inherited with it
-        [sys.executable, "-m", __name__, str(number), path, target],
-        pass_fds=[number], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    with child:
-        try:
-            while child.poll() is None:
-                yield LOOK
-        finally:
-            child.kill()  # nothing, if it has ended
-        assert child.stderr is not None
-        said = child.stderr.read().decode(errors="replace").strip()
+    with TemporaryFile() as said:  # a pipe would fill
+        with subprocess.Popen(  # the lock on the file is inherited with it; an interrupt at the terminal is for its parent
+            [sys.executable, "-m", __name__, str(number), path, target], pass_fds=[number], start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
+        ) as child:  # fmt: skip
+            try:
+                while child.poll() is None:
+                    yield LOOK
+            finally:
+                child.kill()  # nothing, if it has ended
+        said.seek(0)
+        text = said.read().decode(errors="replace").strip()
     if child.returncode:
-        raise LedgerError(said.rpartition("\n")[2] or f"what converts it has ended with {child.returncode}")
+        raise LedgerError(text.rpartition("\n")[2] or f"what converts it has ended with {child.returncode}")
 
 
 def main(number: int, path: Path, target: Path) -> int:

@@ -99,7 +99,7 @@ def _cancellation_escapes(plant: Plant) -> None:
             await self._turns.serve(partition)
         finally:
             del self._under_way[partition]
-            self._schedule.end_turn(self, 0.0, 0.0)
+            self._schedule.end_turn(self)
 
     plant.around(FailurePolicy, "_give_up", give_up)
     plant.around(Turns, "rescue", rescue)
