@@ -131,20 +131,6 @@ def test_what_hangs_does_not_count_as_using_the_core() -> None:
     assert who_waited_is_taken(Crew(cpu=0.004, elapsed=0.01), 1, hang=5)
 
 
-def test_somebody_looks_after_what_is_due_while_a_poll_takes_longer_than_it_is_to(waiting: Crew) -> None:
-    """A question that brokers do not answer takes seconds; the others wait to be woken."""
-    waiting.leading.end_lead(NOW + 9)
-    for worker in ("a", "b"):
-        waiting.asks(worker, due=NOW + 9)
-    before = waiting.woken
-    told = waiting.asks("a", NOW + 9, due=NOW + 9.1)
-    assert (isinstance(told, Lead), waiting.woken - before, waiting.asks("b", NOW + 9, due=NOW + 9.1)) == (
-        True,
-        1,
-        NOW + 9.1,
-    )
-
-
 def test_a_callback_that_was_interrupted_once_does_not_count_as_one_that_waits() -> None:
     """Another thread had the interpreter for its 5 ms: of a quick callback that is hundreds of times what it takes."""
     crew = Crew(cpu=0.000_014, elapsed=0.000_015)

@@ -138,8 +138,6 @@ class Leading:
             self._turns[worker] = self._worked_at = now
             return None
         self._leader, self._again = worker, False
-        if due < NEVER:
-            self._need(now, due)  # the poll may take longer than it is to: questions to brokers do
         return Lead(max(0.0, due - now) if self._idle else min(ALONE, max(0.0, due - now)))
 
     def took(self, now: float, more: bool) -> None:
