@@ -45,8 +45,8 @@ from inbound.config import ZooKeeperConfig
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.paths import GroupPaths
 from inbound.embedded import EmbeddedCluster
+from inbound.ledger.conversion import convert
 from inbound.ledger.disk import Disk
-from inbound.ledger.housekeeping import convert
 from inbound.proof.model import Proof
 from inbound.spark.gather import Brokers, Subject
 from inbound.spark.kafka_source import read_log
