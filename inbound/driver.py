@@ -135,5 +135,5 @@ class Driver:
                 self._wakeup.wait(wait)
                 rested = self._clock.now()
             elif now - max(rested, self._let_go_at()) > self.UNBROKEN:
-                self._clock.wait(self._stopping, self.BREATH)
+                self._stopping.wait(self.BREATH)
                 rested = self._clock.now()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from inbound.clock import Flag, SystemClock
+from inbound.clock import SystemClock
 from inbound.daemon_threads import DaemonThreads
 from inbound.driver import Driver, Wakeup
 from inbound.testing import ManualClock
@@ -172,21 +172,24 @@ def test_a_call_that_hangs_does_not_keep_the_process_from_ending() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
 
 
-class Waits(ManualClock):
-    """Time that goes on by a little with each look at it; notes for how long somebody lets others have the interpreter."""
-
-    def __init__(self, step: float) -> None:
-        super().__init__()
-        self.step = step
-        self.breaths: list[float | None] = []
+class Passing(ManualClock):
+    """Time that goes on by a little with each look at it."""
 
     def now(self) -> float:
-        self.advance(self.step)
+        self.advance(Driver.UNBROKEN / 3.9)
         return super().now()
 
-    def wait(self, event: Flag, seconds: float | None) -> bool:
-        self.breaths.append(seconds)
-        return event.is_set()
+
+class Breaths(threading.Event):
+    """Notes for how long somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.taken.append(timeout)
+        return super().wait(timeout)
 
 
 class Busy:
@@ -207,9 +210,10 @@ class Busy:
 @pytest.mark.parametrize(("by_itself", "breaths"), [(False, [Driver.BREATH] * 4), (True, [])])
 def test_a_part_that_is_never_through_lets_others_have_the_interpreter(by_itself: bool, breaths: list[float]) -> None:
     """A step takes a quarter of the time after which it is to; not where the part has done so by itself."""
-    clock, part = Waits(Driver.UNBROKEN / 3.9), Busy(20)
+    clock, part, stopping = Passing(), Busy(20), Breaths()
     running = Driver("part", part, Wakeup(), clock, clock.now if by_itself else lambda: 0.0)
+    running._stopping = stopping
     running.start()
     assert part.over.wait(5)
     running.stop()
-    assert (running.join(5), clock.breaths) == (True, breaths)
+    assert (running.join(5), stopping.taken) == (True, breaths)
