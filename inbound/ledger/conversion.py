@@ -81,6 +81,8 @@ def convert_apart(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Gener
 def main(number: int, path: Path, target: Path) -> int:
     """Convert one file, and let everything else on the machine go first."""
     os.nice(10)
+    # Who has the file open as well may have read of it: the place is one for both, and its buffer hides where that is.
+    os.lseek(number, 0, os.SEEK_SET)
     try:
         with open(number, "rb") as data:
             for _ in convert(path, data, target, Disk()):
