@@ -14,6 +14,9 @@ from inbound.ledger.conversion import LOOK, convert, convert_apart
 from inbound.ledger.disk import Disk, being_written
 from inbound.testing import ManualClock
 
+#: A process starts, and imports pyarrow.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
