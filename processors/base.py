@@ -135,7 +135,8 @@ class BatchEventProcessor(ABC):
         """How many records of `partition` the next batch may have; None: as many as the configuration says.
 
         With 0 nothing is handed out until another commit of the partition has landed, or new records have come. Called as
-        the other callbacks are, but it must not block; `committed` is the group's commit.
+        the other callbacks are, but it must not block; `committed` is the group's commit. Where the log was cut below what
+        was handed out, one record is handed out all the same: its offset tells that what was taken on from there counts no more.
         """
         return None
 

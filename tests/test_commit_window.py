@@ -262,6 +262,16 @@ def test_a_commit_that_lands_while_the_processor_says_that_it_has_no_room_makes_
     assert (taken, stage.work(), processor.meanwhile is None) == ([0, 1, 2, 3], list(range(8)), True)
 
 
+def test_a_processor_without_room_is_handed_a_record_when_the_log_was_cut_below_what_it_took() -> None:
+    """What it finishes of that is void, so no commit would ever make room: it has to learn where reading goes on."""
+    stage = Stage(Roomy())
+    taken = stage.work()
+    stage.world.kafka.truncate("orders", 0, 2)
+    stage.world.kafka.publish("orders", 0, [b"new"] * 6)
+    stage.world.run(2)
+    assert (taken, stage.work()) == ([0, 1, 2, 3], [0, 1, 2, 3, 0, 1, 2, 3])
+
+
 def test_what_was_advanced_is_committed_although_the_partition_was_abandoned() -> None:
     """A callback hangs when the process is to stop; what was answered for before need not come again."""
     stage = Stage()

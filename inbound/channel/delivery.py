@@ -85,6 +85,10 @@ class Delivery:
             self._meters.failed(error)
             partition.rest_until = self._failures.room_failed(partition, error)
             return 0
+        if room == 0 and partition.cut_back:
+            # 1. All the room is taken; 2. the log is cut below that, and what is finished of it from then on is void; 3. no
+            # commit of it can land, so without a batch that says where reading goes on there is never room again.
+            room = 1
         partition.no_room = room == 0
         return room
 
@@ -139,7 +143,7 @@ class Delivery:
             )
             self.wait_for_certainty(partition)
             return NO_EFFORT
-        partition.quiet.idle_since, partition.quiet.idle_told = None, False
+        partition.quiet.idle_since, partition.quiet.idle_told, partition.cut_back = None, False, False
         position.hand_out(batch.first_offset, batch.next_offset, len(cut.records))
         totals.batches += 1
         totals.records += len(cut.records)

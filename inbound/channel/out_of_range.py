@@ -113,6 +113,7 @@ class OutOfRange:
         if error.is_cut and (move.commit or back):  # of what was handed out, only what is committed counts
             partition.position.take_deferred()
             self._schedule.void_handle(partition)
+            partition.cut_back = True
         partition.position.given_start = None
         partition.position.delivered, partition.failure.isolate_until = move.target, 0
         partition.position.go_back(move.target)

@@ -150,6 +150,8 @@ class Partition:
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: OffsetOutOfRangeError | UnreadableBatchError | None = None  # found by the reader; for the worker to act on
     no_room: bool = False  # the processor said so when it was asked last
+    #: The log was cut below what was handed out, which counts no more; the processor learns of that with its next batch.
+    cut_back: bool = False
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     due: float = 0.0
     rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before

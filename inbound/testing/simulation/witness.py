@@ -135,6 +135,7 @@ class Witness:
         seen = self._seen[tp]
         if seen.at is not None:
             seen.passed = union([*_below(seen.passed, offset), (seen.at, offset)])
+            seen.given_up_before |= {at for at in seen.given_up if offset <= at < seen.at}  # it goes back for a cut
         seen.began = True
         seen.moves_to(offset)
 
@@ -454,8 +455,8 @@ class Witness:
             reasons.append(Unaccountable("the group's offset is in no node", low))
         if any(end <= self._kafka.start(tp) for end in seen.cuts):
             reasons.append(Unaccountable("retention has deleted the place of a cut", 0))
-        if seen.untold_cut is not None and owner is None:
-            reasons.append(Unaccountable("nobody is there to act on a cut", seen.untold_cut))
+        if seen.untold_cut is not None and (owner is None or self._read_again(tp, seen.untold_cut)):
+            reasons.append(Unaccountable("nobody has to act on a cut", seen.untold_cut))
         known_below = [seen.at or 0, *(reason.low for reason in reasons)]
         if seen.untold_cut is not None:  # the brokers say where it is
             known_below.append(seen.untold_cut)
@@ -464,6 +465,14 @@ class Witness:
         elif (proof.proven or 0) < min(known_below):
             what = "; ".join(f"{reason.what}: all is known below {reason.low}" for reason in reasons)
             yield f"proven up to {proof.proven} alone, although {what}"
+
+    def _read_again(self, tp: TopicPartition, end: int) -> bool:
+        """Whether the owner has read what stands between a cut and the commit now: it had gone back there by itself, and the
+        place of the cut tells nothing to who reads on from it.
+        """
+        seen = self._seen[tp]
+        anew = [record for record in self._kafka.records(tp) if end <= record.offset < (seen.at or 0)]
+        return bool(anew) and all(seen.handed.get(record.offset) is record for record in anew)
 
     def _former(self, seen: Seen, proof: PartitionProof) -> Iterator[str]:
         """What is said of deleted topics: a commit whose line is missing may be left out."""

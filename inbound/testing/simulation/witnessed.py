@@ -52,7 +52,7 @@ class Seen:
     newest: dict[int, int] = field(default_factory=dict)  # offset: the newest epoch under which it was handed out
     failed: set[int] = field(default_factory=set)  # what failed alone then
     given_up: set[int] = field(default_factory=set)  # of these, what is not tried again
-    #: What was given up and committed past when a reset wanted it again, and nobody has been handed again.
+    #: What was given up and committed past when a reset or a cut had it read again, and nobody has been handed again.
     given_up_before: set[int] = field(default_factory=set)
     #: What a reset has jumped, or its owner abandoned, just then: whether it had time to give it up cannot be seen from outside.
     undecided: set[int] = field(default_factory=set)
