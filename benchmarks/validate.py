@@ -234,8 +234,7 @@ class Bench:
 def _convert(path: Path) -> None:
     """Do what the product's housekeeping does with a file that is ended."""
     with path.open("rb") as data:
-        for _ in convert(path, data, path.with_suffix(".parquet"), Disk()):
-            pass
+        convert(path, data, path.with_suffix(".parquet"), Disk())
     path.unlink()
 
 

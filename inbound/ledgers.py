@@ -15,7 +15,6 @@ from inbound.driver import Driver, Wakeup
 from inbound.errors import ConfigError
 from inbound.kafka.ledger_topic import KafkaLedgerTopic
 from inbound.ledger import FilesLedger, Ledger, NoLedger
-from inbound.ledger.conversion import convert_apart
 from inbound.ledger.housekeeping import Housekeeping
 from inbound.ledger.kafka import KafkaLedger
 from inbound.ledger.places import check_uri
@@ -75,9 +74,7 @@ class Ledgers:
             self._part = self._shipping
         else:
             self._folder = config.path
-            self._part = Housekeeping(
-                config.path, clock, compact=compact, retention=config.retention, converter=convert_apart
-            )
+            self._part = Housekeeping(config.path, clock, compact=compact, retention=config.retention)
         self._driver = Driver("ledger", self._part, Wakeup(), clock)
 
     def open(self, group: str, consumer_id: str, client_id: str) -> Ledger:

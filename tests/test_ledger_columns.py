@@ -46,8 +46,7 @@ def converted(path: Path) -> Path:
     """Make Parquet of a file, beside it."""
     target = path.with_suffix(".parquet")
     with path.open("rb") as lines:
-        for _ in write_parquet(lines, path, target):
-            continue
+        write_parquet(lines, path, target)
     return target
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from inbound.errors import LedgerError
 from inbound.ledger import Entry, FilesLedger, Range, read_file
-from inbound.ledger.conversion import LOOK, convert, convert_apart
+from inbound.ledger.conversion import LOOK, convert_apart
 from inbound.ledger.disk import Disk, being_written
 from inbound.testing import ManualClock
+from tests.converting import convert_here
 
 #: A process starts, and imports pyarrow.
 pytestmark = pytest.mark.slow
@@ -36,7 +37,7 @@ def entries(path: Path) -> list[tuple[str, int]]:
 def test_another_process_makes_the_same_as_this_one(path: Path) -> None:
     """And it is over when the last step is."""
     here, there = path.with_name("here.parquet"), path.with_name("there.parquet")
-    for converter, target in ((convert, here), (convert_apart, there)):
+    for converter, target in ((convert_here, here), (convert_apart, there)):
         with path.open("r+b") as data:
             data.readline()  # as housekeeping does, to see whose it is
             data.seek(0)

@@ -17,6 +17,7 @@ from inbound.ledger import Entry, FilesLedger, Range, died, list_files, read_dir
 from inbound.ledger.disk import Disk
 from inbound.ledger.housekeeping import Housekeeping
 from inbound.testing import ManualClock
+from tests.converting import convert_here
 
 DAY = 86400.0
 
@@ -31,21 +32,13 @@ class FullDisk(Disk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-class SteppedClock(ManualClock):
-    """Goes on a little each time that it is looked at, so that work takes time."""
-
-    def now(self) -> float:
-        self.advance(0.05)
-        return super().now()
-
-
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
 
 
 def housekeeping(folder: Path, clock: Clock, *, compact: bool = True, disk: Disk | None = None) -> Housekeeping:
-    return Housekeeping(folder, clock, compact=compact, retention=7 * DAY, disk=disk)
+    return Housekeeping(folder, clock, compact=compact, retention=7 * DAY, disk=disk, converter=convert_here)
 
 
 def one_round(keeper: Housekeeping, clock: ManualClock) -> None:
@@ -246,26 +239,6 @@ def test_a_converted_file_is_as_old_as_its_lines(tmp_path: Path, clock: ManualCl
 
     assert file.format == "parquet"
     assert clock.wall() - file.modified == pytest.approx(6 * DAY, abs=200)
-
-
-def test_it_works_a_tenth_of_its_time(tmp_path: Path) -> None:
-    """So that a backlog of files does not slow the workers down."""
-    clock = SteppedClock()
-    ledger = FilesLedger(tmp_path, "g", "a", clock)
-    for number in range(10_000):
-        ledger.begun(batch(number))
-    ledger.close()
-    keeper = housekeeping(tmp_path, clock)
-    clock.advance(61)
-    keeper.run_once()
-
-    due = keeper.run_once()
-
-    assert due - clock.now() == pytest.approx(9 * 0.05 - 0.05)
-    assert len(names(tmp_path)) == 2, "it is not done after one step"
-    while keeper.run_once() < clock.now() + 50:
-        continue
-    assert suffixes(tmp_path) == ["0001.parquet"]
 
 
 def test_without_a_folder_there_is_nothing_to_do(tmp_path: Path, clock: ManualClock) -> None:

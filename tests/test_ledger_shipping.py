@@ -17,6 +17,7 @@ from inbound.ledgers import Ledgers
 from inbound.metrics import Exposition
 from inbound.status import ShippingStatus, process_status
 from inbound.testing import ManualClock
+from tests.converting import convert_here
 from tests.made_status import NOW, process
 
 
@@ -41,7 +42,15 @@ class Scene:
 
     def shipper(self, *, compact: bool = True) -> Shipping:
         """Another process's, as it were."""
-        return Shipping(self.spool, self.uri, self.clock, compact=compact, interval=30, retention=7 * 86400.0)
+        return Shipping(
+            self.spool,
+            self.uri,
+            self.clock,
+            compact=compact,
+            interval=30,
+            retention=7 * 86400.0,
+            converter=convert_here,
+        )
 
     def writer(self, consumer: str) -> FilesLedger:
         ledger = FilesLedger(self.spool, "g", consumer, self.clock)

@@ -182,10 +182,8 @@ def parquet_batches(data: BinaryIO, path: FilePath) -> Iterator[pyarrow.RecordBa
         raise _unreadable(path, error) from error
 
 
-def write_parquet(lines: Iterable[bytes], path: FilePath, target: Path) -> Iterator[int]:
-    """Write the lines of the `.jsonl` file `path` to `target`; yields how many rows are written so far, to be paced.
-
-    When this has ended, `target` is complete and was looked at again, but is not synced.
+def write_parquet(lines: Iterable[bytes], path: FilePath, target: Path) -> None:
+    """Write the lines of the `.jsonl` file `path` to `target`, and look whether it is complete; it is not synced.
 
     Raises:
         LedgerError: as `read_file`.
@@ -203,7 +201,6 @@ def write_parquet(lines: Iterable[bytes], path: FilePath, target: Path) -> Itera
         while first is not None:
             writer.write_batch(first, row_group_size=_GROUP_ROWS)
             rows += first.num_rows
-            yield rows
             first = next(batches, None)
     if (found := parquet.read_metadata(target).num_rows) != rows:
         raise OSError(errno.EIO, f"{found} of {rows} lines are in it", str(target))

@@ -1,4 +1,4 @@
-"""Parquet of a ledger's `.jsonl` file: step by step in this process, or in one of its own.
+"""Parquet of a ledger's `.jsonl` file, made by a process of its own.
 
     python -m inbound.ledger.conversion FD PATH TARGET
 
@@ -21,15 +21,14 @@ from inbound.ledger.columns import write_parquet
 from inbound.ledger.disk import Disk
 from inbound.ledger.jsonl import split_lines
 
-#: Makes Parquet of an open file at a path, at another. Each step yields how long to wait for the next one, in seconds;
-#: None: as long as the caller likes.
-Converter = Callable[[Path, BinaryIO, Path, Disk], Generator[float | None, None, None]]
+#: Makes Parquet of an open file at a path, at another. Each step yields how long to wait for the next one, in seconds.
+Converter = Callable[[Path, BinaryIO, Path, Disk], Generator[float, None, None]]
 #: How often a process that converts is looked at, in seconds.
 LOOK = 0.2
 
 
-def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[float | None, None, None]:
-    """Make Parquet of a `.jsonl` file, step by step: under another name first, synced, renamed. `path` stays.
+def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> None:
+    """Make Parquet of a `.jsonl` file: under another name first, synced, renamed. `path` stays.
 
     Raises:
         LedgerError: the file is of a newer format.
@@ -38,8 +37,7 @@ def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[f
     status = os.fstat(data.fileno())
     temporary = target.with_name(f".{uuid4().hex}.tmp")
     try:
-        for _ in write_parquet(split_lines(data), path, temporary):
-            yield None
+        write_parquet(split_lines(data), path, temporary)
         os.utime(temporary, (status.st_mtime, status.st_mtime))  # by which its lines grow old
         fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -52,7 +50,7 @@ def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[f
         temporary.unlink(missing_ok=True)
 
 
-def convert_apart(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[float | None, None, None]:
+def convert_apart(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[float, None, None]:
     """Have a process of its own do that, which is ended if this is closed before.
 
     pyarrow takes 100 MiB that would stay, and lines are read by an interpreter that callbacks want.
@@ -85,8 +83,7 @@ def main(number: int, path: Path, target: Path) -> int:
     os.lseek(number, 0, os.SEEK_SET)
     try:
         with open(number, "rb") as data:
-            for _ in convert(path, data, target, Disk()):
-                continue
+            convert(path, data, target, Disk())
     except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
         print(error, file=sys.stderr)
         return 1

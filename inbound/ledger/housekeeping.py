@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from inbound.clock import Clock
 from inbound.errors import InboundError
-from inbound.ledger.conversion import Converter, convert
+from inbound.ledger.conversion import Converter, convert_apart
 from inbound.ledger.disk import Disk, alive, being_written, reason
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, unseal
 from inbound.ledger.places import FilePath, Found, files_below, remove_file
@@ -23,8 +23,6 @@ log = logging.getLogger("inbound.ledger")
 
 #: How often a local folder is looked at, in seconds, and how long after the start for the first time.
 LOOK_EVERY, FIRST_LOOK = 60.0, 10.0
-#: The part of its time that the thread works while there is something to convert.
-DUTY = 0.1
 #: Where locks can't tell whether somebody writes to a file, it counts as left after so many seconds without a change.
 LEFT_AFTER = 86400.0
 
@@ -32,13 +30,12 @@ LEFT_AFTER = 86400.0
 class Housekeeping:
     """Converts ended files of a local ledger, its own and those of other runs, and deletes what is too old.
 
-    An active part (`inbound.driver.Part`): one step converts a few thousand lines, and it rests nine times as long; or it
-    looks whether another process has converted a file.
+    An active part (`inbound.driver.Part`): a step begins with a file, or looks whether another process has converted one.
     """
 
     def __init__(
         self, folder: Path, clock: Clock, *, compact: bool, retention: float, disk: Disk | None = None,
-        converter: Converter = convert,
+        converter: Converter = convert_apart,
     ) -> None:  # fmt: skip
         """`folder` is the ledger's; `retention` in seconds. Touches nothing yet."""
         self._folder = folder
@@ -47,7 +44,7 @@ class Housekeeping:
         self.retention = retention
         self._disk = disk or Disk()
         self._converter = converter
-        self._work: Generator[float | None, None, None] | None = None
+        self._work: Generator[float, None, None] | None = None
         self._next_look = clock.now() + FIRST_LOOK
         self._complaints: dict[FilePath, str] = {}
 
@@ -60,8 +57,7 @@ class Housekeeping:
             except StopIteration:
                 self._work = None
             else:
-                now = self._clock.now()
-                return now + ((now - began) * (1 / DUTY - 1) if wait is None else wait)
+                return self._clock.now() + wait
         if began >= self._next_look:
             self._work = self._round()
             self._next_look = began + LOOK_EVERY
@@ -73,7 +69,7 @@ class Housekeeping:
         if self._work is not None:
             self._work.close()
 
-    def _round(self) -> Generator[float | None, None, None]:
+    def _round(self) -> Generator[float, None, None]:
         try:
             found = files_below(self._folder, missing_ok=True)
         except InboundError as error:
@@ -85,7 +81,7 @@ class Housekeeping:
             except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
                 self._complain(file.path, f"ledger file {file.path}: it stays as it is: {error}")
 
-    def _keep(self, file: Found) -> Generator[float | None, None, None]:
+    def _keep(self, file: Found) -> Generator[float, None, None]:
         path = file.path
         assert isinstance(path, Path)
         age = self._clock.wall() - file.modified

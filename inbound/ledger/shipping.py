@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import BinaryIO
 
 from inbound.clock import Clock
 from inbound.errors import InboundError, LedgerError
-from inbound.ledger.conversion import convert
+from inbound.ledger.conversion import Converter, convert_apart
 from inbound.ledger.disk import Disk
 from inbound.ledger.files import FilesLedger
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part
@@ -40,8 +41,9 @@ class Shipping:
     """
 
     def __init__(
-        self, spool: Path, uri: str, clock: Clock, *, compact: bool, interval: float, retention: float
-    ) -> None:
+        self, spool: Path, uri: str, clock: Clock, *, compact: bool, interval: float, retention: float,
+        converter: Converter = convert_apart,
+    ) -> None:  # fmt: skip
         """`spool` is what `spool_of` gives; durations in seconds. Connects to nothing."""
         self._spool = spool
         self._target = RemotePath(uri)
@@ -49,6 +51,7 @@ class Shipping:
         self.compact = compact
         self.interval = interval
         self.retention = retention
+        self._converter = converter
         self._ledgers: list[FilesLedger] = []
         self._lock = threading.Lock()  # over `_ledgers`
         self._next = clock.now()
@@ -136,7 +139,7 @@ class Shipping:
             target = self._target / path.parent.name / path.name
             try:
                 converted = self._converted(path, data) if self.compact else None
-            except LedgerError as error:  # of a newer release: it can do without
+            except LedgerError as error:  # of a newer release, or there is no memory: it can do without
                 log.warning("%s; it is shipped as it is", error)
                 converted = None
             try:
@@ -154,8 +157,8 @@ class Shipping:
         if path.name.endswith(PARQUET_SUFFIX):
             return None
         converted = path.with_name(f".{path.name.removesuffix(SUFFIX)}{PARQUET_SUFFIX}")
-        for _ in convert(path, data, converted, Disk()):
-            continue
+        for wait in self._converter(path, data, converted, Disk()):
+            time.sleep(wait)  # the thread's only work, and sending takes longer
         return converted
 
     def _delete_old(self) -> None:
