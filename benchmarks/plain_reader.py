@@ -23,6 +23,12 @@ from benchmarks.stamps import Stamps
 #: Like a channel's: how long one poll waits for records, in seconds.
 POLL = 0.1
 CLIENTS = ("kafka-python", "confluent-kafka")
+#: What a broker that has just started says of a group, until it has the group's part of the offsets' topic.
+FINDS_ITS_COORDINATOR = (
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 class PlainReader(ABC):
@@ -83,8 +89,10 @@ class ConfluentReader(PlainReader):
         message = self._consumer.poll(POLL)
         if message is None:
             return
-        if message.error() is not None:
-            raise confluent_kafka.KafkaException(message.error())
+        if (error := message.error()) is not None:
+            if error.code() in FINDS_ITS_COORDINATOR:
+                return
+            raise confluent_kafka.KafkaException(error)
         yield message.partition() or 0, [message.value() or b""]
         self._consumer.commit(asynchronous=True)
 
