@@ -45,8 +45,8 @@ from inbound.config import ZooKeeperConfig
 from inbound.coordinators.nodes import EpochInfo
 from inbound.coordinators.paths import GroupPaths
 from inbound.embedded import EmbeddedCluster
-from inbound.ledger.conversion import convert
-from inbound.ledger.disk import Disk
+from inbound.ledger.columns import write_parquet
+from inbound.ledger.jsonl import split_lines
 from inbound.proof.model import Proof
 from inbound.spark.gather import Brokers, Subject
 from inbound.spark.kafka_source import read_log
@@ -234,7 +234,7 @@ class Bench:
 def _convert(path: Path) -> None:
     """Do what the product's housekeeping does with a file that is ended."""
     with path.open("rb") as data:
-        convert(path, data, path.with_suffix(".parquet"), Disk())
+        write_parquet(split_lines(data), path, path.with_suffix(".parquet"))
     path.unlink()
 
 

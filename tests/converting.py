@@ -6,11 +6,24 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
-from inbound.ledger.conversion import convert
-from inbound.ledger.disk import Disk
+from inbound.errors import LedgerError
+from inbound.ledger.columns import write_parquet
+from inbound.ledger.jsonl import split_lines
 
 
-def convert_here(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[float, None, None]:
-    """A `Converter` without steps."""
-    convert(path, data, target, disk)
-    yield from ()
+class Here:
+    """A `Writer` without a process. With a `problem` it fails."""
+
+    def __init__(self, problem: str | None = None) -> None:
+        self.problem = problem
+        self.asked = 0
+
+    def write(self, path: Path, data: BinaryIO, target: Path) -> Generator[float, None, None]:
+        self.asked += 1
+        if self.problem is not None:
+            raise LedgerError(self.problem)
+        write_parquet(split_lines(data), path, target)
+        yield from ()
+
+    def close(self) -> None:
+        pass

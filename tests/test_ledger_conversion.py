@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from inbound.errors import LedgerError
 from inbound.ledger import Entry, FilesLedger, Range, read_file
-from inbound.ledger.conversion import LOOK, convert_apart
-from inbound.ledger.disk import Disk, being_written
+from inbound.ledger.conversion import LOOKS, Apart, Writer, convert
+from inbound.ledger.disk import Disk, alive
+from inbound.ledger.housekeeping import Housekeeping
 from inbound.testing import ManualClock
-from tests.converting import convert_here
+from tests.converting import Here
 
 #: A process starts, and imports pyarrow.
 pytestmark = pytest.mark.slow
@@ -34,39 +35,102 @@ def entries(path: Path) -> list[tuple[str, int]]:
     return [(item.kind, item.seq) for item in read_file(path) if isinstance(item, Entry)]
 
 
-def test_another_process_makes_the_same_as_this_one(path: Path) -> None:
-    """And it is over when the last step is."""
-    here, there = path.with_name("here.parquet"), path.with_name("there.parquet")
-    for converter, target in ((convert_here, here), (convert_apart, there)):
-        with path.open("r+b") as data:
-            data.readline()  # as housekeeping does, to see whose it is
-            data.seek(0)
-            deque(converter(path, data, target, Disk()), maxlen=0)
-    assert len(entries(here)) == 3
-    assert (entries(here), [one.name for one in path.parent.glob(".*")]) == (entries(there), [])
-
-
-def test_what_another_process_cannot_do_is_said(path: Path) -> None:
-    """In its words: the folder is gone, say."""
-    with path.open("r+b") as data, pytest.raises(LedgerError, match="No such file or directory"):
-        deque(convert_apart(path, data, path.parent / "gone" / "x.parquet", Disk()), maxlen=0)
-
-
-def test_a_file_is_kept_from_others_while_another_process_converts_it_and_left_as_it_was_at_a_stop(path: Path) -> None:
-    """The lock goes with the open file; the process is ended, and nothing stands where its result was to."""
+def write(writer: Writer, path: Path, target: Path) -> None:
     with path.open("r+b") as data:
-        assert being_written(data.fileno()) is False  # which takes the lock
-        steps = convert_apart(path, data, path.with_suffix(".parquet"), Disk())
+        data.readline()  # as housekeeping does, to see whose it is
+        data.seek(0)
+        for wait in writer.write(path, data, target):
+            time.sleep(wait)
+
+
+@pytest.fixture
+def apart() -> Iterator[Apart]:
+    apart = Apart()
+    yield apart
+    apart.close()
+
+
+def test_another_process_makes_the_same_as_this_one(path: Path, apart: Apart) -> None:
+    """And the next file, too, without another start."""
+    here, there, again = (path.with_name(f"{name}.parquet") for name in ("here", "there", "again"))
+    write(Here(), path, here)
+    write(apart, path, there)
+    child = apart._child
+    write(apart, path, again)
+    assert len(entries(here)) == 3
+    assert (entries(there), entries(again), apart._child is child) == (entries(here), entries(here), True)
+
+
+def test_what_another_process_cannot_do_is_said(path: Path, apart: Apart) -> None:
+    """In its words: the folder is gone, say."""
+    with pytest.raises(LedgerError, match="No such file or directory"):
+        write(apart, path, path.parent / "gone" / "x.parquet")
+
+
+def test_what_is_broken_off_leaves_nothing(path: Path, apart: Apart) -> None:
+    """Neither a process, nor its file."""
+    with path.open("r+b") as data:
+        steps = convert(apart, path, data, path.with_suffix(".parquet"), Disk())
         wait = next(steps)
-        with path.open("r+b") as other:
-            kept = being_written(other.fileno())
+        assert apart._child is not None
+        pid = apart._child.pid
         steps.close()
-    assert (wait, kept, path.exists(), path.with_suffix(".parquet").exists()) == (LOOK, True, True, False)
+    left = [one.name for one in path.parent.iterdir()]
+    assert (wait, alive(pid), left) == (LOOKS[0], False, [path.name])
 
 
-def test_a_process_that_cannot_be_made_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Housekeeping says so, and tries again at its next round."""
-    monkeypatch.setattr("sys.executable", os.fspath(path.parent / "gone"))
-    with path.open("r+b") as data, pytest.raises(FileNotFoundError):
-        next(convert_apart(path, data, path.with_suffix(".parquet"), Disk()))
-    assert path.exists()
+def test_it_ends_with_who_has_begun_it(path: Path, apart: Apart) -> None:
+    """Whose death closes the pipe, however he died."""
+    write(apart, path, path.with_suffix(".parquet"))
+    child = apart._child
+    assert child is not None
+    assert child.stdin is not None
+    child.stdin.close()
+    assert child.wait(10) == 0
+
+
+def test_what_lies_in_the_working_directory_is_not_imported(
+    path: Path, apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's `json.py` there is not the standard library's."""
+    (path.parent / "json.py").write_text("raise SystemExit('this is mine')")
+    monkeypatch.chdir(path.parent)
+    write(apart, Path(path.name), Path("x.parquet"))
+    assert len(entries(path.with_name("x.parquet"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("executable", "what"),
+    [
+        ("/gone", "no process could be begun to convert it (No such file or directory: /gone); raise the limit on"),
+        ("", "nobody can convert it: this program does not know its interpreter"),
+        ("/bin/true", "what converts it has ended with 0"),
+        ("chatty", "chatty does not convert files: it says b'hello\\n'"),
+    ],
+)
+def test_a_program_that_is_no_interpreter_leaves_the_lines(
+    path: Path,
+    tmp_path: Path,
+    executable: str,
+    what: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Such as one that is frozen, or has Python built in. It is said once, with what to do."""
+    if executable == "chatty":
+        executable = str(tmp_path / executable)
+        Path(executable).write_text("#!/bin/sh\nread -r line\necho hello\nsleep 9\n")
+        Path(executable).chmod(0o755)
+    monkeypatch.setattr("sys.executable", executable)
+    clock = ManualClock()
+    keeper = Housekeeping(path.parents[1], clock, compact=True, retention=1e9)
+    for _ in range(3):
+        clock.advance(61)
+        deadline = time.monotonic() + 10
+        while keeper.run_once() < clock.now() + 59 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    keeper.close()
+    assert ([one.name for one in path.parent.iterdir()], [what in one.getMessage() for one in caplog.records]) == (
+        [path.name],
+        [True],
+    )

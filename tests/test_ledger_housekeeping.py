@@ -17,7 +17,7 @@ from inbound.ledger import Entry, FilesLedger, Range, died, list_files, read_dir
 from inbound.ledger.disk import Disk
 from inbound.ledger.housekeeping import Housekeeping
 from inbound.testing import ManualClock
-from tests.converting import convert_here
+from tests.converting import Here
 
 DAY = 86400.0
 
@@ -38,7 +38,7 @@ def clock() -> ManualClock:
 
 
 def housekeeping(folder: Path, clock: Clock, *, compact: bool = True, disk: Disk | None = None) -> Housekeeping:
-    return Housekeeping(folder, clock, compact=compact, retention=7 * DAY, disk=disk, converter=convert_here)
+    return Housekeeping(folder, clock, compact=compact, retention=7 * DAY, disk=disk, writer=Here())
 
 
 def one_round(keeper: Housekeeping, clock: ManualClock) -> None:
@@ -185,9 +185,10 @@ def test_a_full_disk_leaves_the_lines_as_they_are(
 
     assert suffixes(tmp_path) == ["0001.jsonl"]
     assert [record.message.split("0001")[1] for record in caplog.records] == [
-        ".jsonl: it stays as it is: [Errno 28] No space left on device"
+        ".jsonl: it stays as it is: No space left on device"
     ]
     disk.full = False
+    one_round(keeper, clock)
     one_round(keeper, clock)
     assert suffixes(tmp_path) == ["0001.parquet"]
 
@@ -239,6 +240,25 @@ def test_a_converted_file_is_as_old_as_its_lines(tmp_path: Path, clock: ManualCl
 
     assert file.format == "parquet"
     assert clock.wall() - file.modified == pytest.approx(6 * DAY, abs=200)
+
+
+def test_what_cannot_be_converted_is_tried_ever_more_rarely(tmp_path: Path, clock: ManualClock) -> None:
+    """After a minute, two, four and so on, up to an hour; deleting old files goes on."""
+    ledger = FilesLedger(tmp_path, "g", "a", clock)
+    ledger.begun(batch(0))
+    path = ledger.path
+    assert path is not None
+    ledger.close()
+    os.utime(path, (clock.wall(), clock.wall()))
+    writer = Here("the format is newer")
+    keeper = Housekeeping(tmp_path, clock, compact=True, retention=DAY, writer=writer)
+    asked = []
+    for _ in range(20):
+        one_round(keeper, clock)
+        asked.append(writer.asked)
+    clock.advance(DAY)
+    one_round(keeper, clock)
+    assert (asked, names(tmp_path)) == ([1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 5], [])
 
 
 def test_without_a_folder_there_is_nothing_to_do(tmp_path: Path, clock: ManualClock) -> None:

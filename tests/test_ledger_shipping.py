@@ -17,7 +17,7 @@ from inbound.ledgers import Ledgers
 from inbound.metrics import Exposition
 from inbound.status import ShippingStatus, process_status
 from inbound.testing import ManualClock
-from tests.converting import convert_here
+from tests.converting import Here
 from tests.made_status import NOW, process
 
 
@@ -49,7 +49,7 @@ class Scene:
             compact=compact,
             interval=30,
             retention=7 * 86400.0,
-            converter=convert_here,
+            writer=Here(),
         )
 
     def writer(self, consumer: str) -> FilesLedger:

@@ -1,43 +1,71 @@
-"""Parquet of a ledger's `.jsonl` file, made by a process of its own.
+"""Parquet of a ledger's `.jsonl` files, written by a process of its own.
 
-    python -m inbound.ledger.conversion FD PATH TARGET
+pyarrow takes 100 MiB that would stay, and lines are read by an interpreter that callbacks want. So a process is begun for the
+files that there are, told of one after the other, and ended. It ends by itself when who has begun it is gone.
 
-FD is the open file, of which the caller holds the lock. What goes wrong is one line on stderr, and exit code 1.
+Both sides speak JSON lines: `{"path", "target"}` to its stdin, `{"size"}` or `{"problem"}` from its stdout.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import Generator
+from importlib.abc import MetaPathFinder
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import BinaryIO
-from uuid import uuid4
+from queue import SimpleQueue
+from typing import Any, BinaryIO, NoReturn, Protocol
 
 from inbound.errors import InboundError, LedgerError
 from inbound.ledger.columns import write_parquet
 from inbound.ledger.disk import Disk
 from inbound.ledger.jsonl import split_lines
 
-#: Makes Parquet of an open file at a path, at another. Each step yields how long to wait for the next one, in seconds.
-Converter = Callable[[Path, BinaryIO, Path, Disk], Generator[float, None, None]]
-#: How often a process that converts is looked at, in seconds.
-LOOK = 0.2
+#: How often a process that converts is looked at, in seconds: at first, and at most.
+LOOKS = (0.01, 0.2)
+#: How long it may take for a file, in seconds: a full one takes a few where it has a core.
+LONGEST = 600.0
+#: What it is asked to run: `-P` keeps the working directory out of its imports.
+COMMAND = (
+    "-P",
+    "-c",
+    "import sys; sys.path.append(sys.argv[1]); from inbound.ledger.conversion import main; main()",
+    str(Path(__file__).parents[2]),
+)
+_NOT_NEEDED = "or set ledger.compact to false: lines are as good as Parquet, and larger"
 
 
-def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> None:
+class Writer(Protocol):
+    """Writes Parquet of files, one at a time."""
+
+    def write(self, path: Path, data: BinaryIO, target: Path) -> Generator[float, None, None]:
+        """Write what stands in `path`, which `data` has open, to `target`. Yields how long to wait for the next step, in seconds.
+
+        When it has ended, `target` is whole, and not synced.
+
+        Raises:
+            LedgerError: it could not.
+        """
+
+    def close(self) -> None:
+        """There is nothing more to do for now."""
+
+
+def convert(writer: Writer, path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[float, None, None]:
     """Make Parquet of a `.jsonl` file: under another name first, synced, renamed. `path` stays.
 
     Raises:
-        LedgerError: the file is of a newer format.
-        OSError, ValueError: it can't be read or written.
+        LedgerError: the writer could not.
+        OSError: it can't be kept.
     """
     status = os.fstat(data.fileno())
-    temporary = target.with_name(f".{uuid4().hex}.tmp")
+    temporary = target.with_name(f".{target.name}.tmp")
     try:
-        write_parquet(split_lines(data), path, temporary)
+        yield from writer.write(path, data, temporary)
         os.utime(temporary, (status.st_mtime, status.st_mtime))  # by which its lines grow old
         fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -50,45 +78,130 @@ def convert(path: Path, data: BinaryIO, target: Path, disk: Disk) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def convert_apart(path: Path, data: BinaryIO, target: Path, disk: Disk) -> Generator[float, None, None]:
-    """Have a process of its own do that, which is ended if this is closed before.
+class Apart:
+    """A `Writer` that has a process of its own do it, begun with the first file. For one thread."""
 
-    pyarrow takes 100 MiB that would stay, and lines are read by an interpreter that callbacks want.
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
 
-    Raises:
-        LedgerError: it could not.
-        OSError: there is no such process.
-    """
-    number = data.fileno()
-    with TemporaryFile() as said:  # a pipe would fill
-        with subprocess.Popen(  # the lock on the file is inherited with it; an interrupt at the terminal is for its parent
-            [sys.executable, "-m", __name__, str(number), path, target], pass_fds=[number], start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said,
-        ) as child:  # fmt: skip
+    def write(self, path: Path, data: BinaryIO, target: Path) -> Generator[float, None, None]:
+        over = False
+        try:
+            answer = yield from self._ask({"path": str(path.absolute()), "target": str(target.absolute())})
+            over = True
+        finally:
+            if not over:  # what it would still answer would be taken for the next file's
+                self.close()
+        if (problem := answer.get("problem")) is not None:
+            raise LedgerError(problem)
+        # Before the lines are deleted: whatever has answered, it was this converter, and it has read all of this file.
+        if answer.get("size") != os.fstat(data.fileno()).st_size or not target.exists():
+            self.close()
+            raise LedgerError(f"{path}: {sys.executable} has not converted it")
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            with child:  # closes its pipes, and waits
+                pass
+
+    def _ask(self, question: dict[str, str]) -> Generator[float, None, dict[str, Any]]:
+        child = self._child = self._child or _begin()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            child.stdin.write(json.dumps(question).encode() + b"\n")
+        except BrokenPipeError:
+            raise LedgerError(_why_ended(child)) from None
+        said, waited, wait = b"", 0.0, LOOKS[0]
+        while not said.endswith(b"\n"):
             try:
-                while child.poll() is None:
-                    yield LOOK
-            finally:
-                child.kill()  # nothing, if it has ended
-        said.seek(0)
-        text = said.read().decode(errors="replace").strip()
-    if child.returncode:
-        raise LedgerError(text.rpartition("\n")[2] or f"what converts it has ended with {child.returncode}")
+                more = os.read(child.stdout.fileno(), 1 << 16)
+            except BlockingIOError:  # nothing yet
+                if waited > LONGEST:
+                    raise LedgerError(
+                        f"what converts it has not ended within {LONGEST:.0f} s; look at the disk, {_NOT_NEEDED}"
+                    ) from None
+                yield wait
+                waited, wait = waited + wait, min(wait * 2, LOOKS[1])
+                continue
+            if not more:
+                raise LedgerError(_why_ended(child))
+            said += more
+        try:
+            answer: object = json.loads(said)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise LedgerError(f"{sys.executable} does not convert files: it says {said[:100]!r}")
+        return answer
 
 
-def main(number: int, path: Path, target: Path) -> int:
-    """Convert one file, and let everything else on the machine go first."""
-    os.nice(10)
-    # Who has the file open as well may have read of it: the place is one for both, and its buffer hides where that is.
-    os.lseek(number, 0, os.SEEK_SET)
+def _begin() -> subprocess.Popen[bytes]:
+    if not sys.executable:
+        raise LedgerError(
+            f"nobody can convert it: this program does not know its interpreter. Run it by one, {_NOT_NEEDED}"
+        )
     try:
-        with open(number, "rb") as data:
-            convert(path, data, target, Disk())
-    except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+        child = subprocess.Popen(  # an interrupt at the terminal is for its parent
+            [sys.executable, *COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+            cwd="/", start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise LedgerError(
+            f"no process could be begun to convert it ({error.strerror}: {sys.executable}); raise the limit on processes or "
+            f"memory, {_NOT_NEEDED}"
+        ) from None
+    assert child.stdout is not None
+    os.set_blocking(child.stdout.fileno(), False)
+    return child
 
 
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])))
+def _why_ended(child: subprocess.Popen[bytes]) -> str:
+    """Return why a process is gone that was to answer."""
+    child.kill()  # it may have closed its pipes alone
+    assert child.stderr is not None
+    text = child.stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
+    code = child.wait()
+    if text:
+        return f"what converts it has ended: {text}"
+    if code == -signal.SIGKILL:
+        return f"what converts it was killed; most often memory is short: raise its limit by 100 MiB, {_NOT_NEEDED}"
+    return f"what converts it has ended with {code}"
+
+
+class _NoPandas(MetaPathFinder):
+    """Says that pandas is not installed: pyarrow needs it for nothing that is done here, and it takes 50 MiB and 0.7 s."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+
+def main() -> NoReturn:
+    """Convert one file after the other, and let everything else on the machine go first. Ends with its stdin."""
+    os.nice(10)
+    try:  # where memory is short, this goes first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    except OSError:
+        pass
+    sys.meta_path.insert(0, _NoPandas())
+    questions = SimpleQueue[bytes]()
+    threading.Thread(target=_listen, args=(questions,), daemon=True).start()
+    while True:
+        question = json.loads(questions.get())
+        try:
+            with open(question["path"], "rb") as data:
+                answer: dict[str, object] = {"size": os.fstat(data.fileno()).st_size}
+                write_parquet(split_lines(data), Path(question["path"]), Path(question["target"]))
+        except (InboundError, OSError, ValueError, MemoryError) as error:  # ValueError: what Arrow raises
+            answer = {"problem": " ".join(str(error).split()) or type(error).__name__}
+        print(json.dumps(answer), flush=True)
+
+
+def _listen(questions: SimpleQueue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        questions.put(line)
+    os._exit(0)  # who has asked is gone, also in the midst of a file

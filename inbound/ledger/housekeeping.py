@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from inbound.clock import Clock
 from inbound.errors import InboundError
-from inbound.ledger.conversion import Converter, convert_apart
+from inbound.ledger.conversion import Apart, Writer, convert
 from inbound.ledger.disk import Disk, alive, being_written, reason
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, unseal
 from inbound.ledger.places import FilePath, Found, files_below, remove_file
@@ -23,6 +23,8 @@ log = logging.getLogger("inbound.ledger")
 
 #: How often a local folder is looked at, in seconds, and how long after the start for the first time.
 LOOK_EVERY, FIRST_LOOK = 60.0, 10.0
+#: What could not be converted is tried again ever more rarely, up to this, in seconds.
+TRY_EVERY = 3600.0
 #: Where locks can't tell whether somebody writes to a file, it counts as left after so many seconds without a change.
 LEFT_AFTER = 86400.0
 
@@ -35,7 +37,7 @@ class Housekeeping:
 
     def __init__(
         self, folder: Path, clock: Clock, *, compact: bool, retention: float, disk: Disk | None = None,
-        converter: Converter = convert_apart,
+        writer: Writer | None = None,
     ) -> None:  # fmt: skip
         """`folder` is the ledger's; `retention` in seconds. Touches nothing yet."""
         self._folder = folder
@@ -43,10 +45,11 @@ class Housekeeping:
         self.compact = compact
         self.retention = retention
         self._disk = disk or Disk()
-        self._converter = converter
+        self._writer = writer or Apart()
         self._work: Generator[float, None, None] | None = None
         self._next_look = clock.now() + FIRST_LOOK
         self._complaints: dict[FilePath, str] = {}
+        self._failed = _Failed()
 
     def run_once(self) -> float:
         """Do the next piece of work."""
@@ -68,6 +71,7 @@ class Housekeeping:
         """Leave what is being converted as it was. After the last step."""
         if self._work is not None:
             self._work.close()
+        self._writer.close()
 
     def _round(self) -> Generator[float, None, None]:
         try:
@@ -75,11 +79,13 @@ class Housekeeping:
         except InboundError as error:
             self._complain(self._folder, str(error))
             return
+        self._failed.keep(found)
         for file in found:
             try:
                 yield from self._keep(file)
             except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
-                self._complain(file.path, f"ledger file {file.path}: it stays as it is: {error}")
+                self._complain(file.path, f"ledger file {file.path}: it stays as it is: {explained(error)}")
+        self._writer.close()
 
     def _keep(self, file: Found) -> Generator[float, None, None]:
         path = file.path
@@ -100,8 +106,12 @@ class Housekeeping:
                 target = path.with_name(path.name.removesuffix(SUFFIX) + PARQUET_SUFFIX)
                 if age > self.retention or target.exists():  # killed between the renaming and this
                     self._delete(path)
-                elif self.compact:
-                    yield from self._converter(path, data, target, self._disk)
+                elif self.compact and self._failed.may_try(file, self._clock.now()):
+                    try:
+                        yield from convert(self._writer, path, data, target, self._disk)
+                    except (InboundError, OSError):
+                        self._failed.add(file, self._clock.now())
+                        raise
                     path.unlink(missing_ok=True)
 
     def _delete(self, path: Path) -> None:
@@ -112,6 +122,29 @@ class Housekeeping:
         if self._complaints.get(path) != message:
             self._complaints[path] = message
             log.warning("%s", message)
+
+
+class _Failed:
+    """Which files could not be converted, and when they are tried again: a process takes 0.3 s of a core for each."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[FilePath, int, float], tuple[float, float]] = {}  # not before, and how long that was
+
+    def may_try(self, file: Found, now: float) -> bool:
+        return now >= self._files.get(_as_it_is(file), (now, 0.0))[0]
+
+    def keep(self, files: list[Found]) -> None:
+        """Forget all but these."""
+        there = set(map(_as_it_is, files))
+        self._files = {file: when for file, when in self._files.items() if file in there}
+
+    def add(self, file: Found, now: float) -> None:
+        wait = min(max(LOOK_EVERY, 2 * self._files.get(_as_it_is(file), (0.0, 0.0))[1]), TRY_EVERY)
+        self._files[_as_it_is(file)] = now + wait, wait
+
+
+def _as_it_is(file: Found) -> tuple[FilePath, int, float]:
+    return file.path, file.size, file.modified
 
 
 @contextmanager

@@ -11,8 +11,7 @@ from typing import BinaryIO
 
 from inbound.clock import Clock
 from inbound.errors import InboundError, LedgerError
-from inbound.ledger.conversion import Converter, convert_apart
-from inbound.ledger.disk import Disk
+from inbound.ledger.conversion import Apart, Writer
 from inbound.ledger.files import FilesLedger
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part
 from inbound.ledger.housekeeping import delete_old, ended, explained
@@ -42,7 +41,7 @@ class Shipping:
 
     def __init__(
         self, spool: Path, uri: str, clock: Clock, *, compact: bool, interval: float, retention: float,
-        converter: Converter = convert_apart,
+        writer: Writer | None = None,
     ) -> None:  # fmt: skip
         """`spool` is what `spool_of` gives; durations in seconds. Connects to nothing."""
         self._spool = spool
@@ -51,7 +50,7 @@ class Shipping:
         self.compact = compact
         self.interval = interval
         self.retention = retention
-        self._converter = converter
+        self._writer = writer or Apart()
         self._ledgers: list[FilesLedger] = []
         self._lock = threading.Lock()  # over `_ledgers`
         self._next = clock.now()
@@ -92,7 +91,9 @@ class Shipping:
             self._roll()
         errors: list[Exception] = []
         files = size = 0
-        for file in self._found():
+        found = self._found()
+        self.files, self.bytes = len(found), sum(file.size for file in found)
+        for file in found:
             try:
                 if len(errors) < _PATIENCE:
                     self.shipped += self._ship(file)
@@ -100,6 +101,7 @@ class Shipping:
             except (InboundError, OSError, ValueError) as error:  # ValueError: what Arrow raises
                 errors.append(error)
             files, size = files + 1, size + file.size
+        self._writer.close()
         self.files, self.bytes = files, size
         self._judge(errors)
 
@@ -137,29 +139,27 @@ class Shipping:
             if data is None:
                 return False
             target = self._target / path.parent.name / path.name
+            converted = path.with_name(f".{path.name.removesuffix(SUFFIX)}{PARQUET_SUFFIX}")
             try:
-                converted = self._converted(path, data) if self.compact else None
-            except LedgerError as error:  # of a newer release, or there is no memory: it can do without
-                log.warning("%s; it is shipped as it is", error)
-                converted = None
-            try:
-                if converted is None:
-                    put_file(path, target)
-                else:
+                if self._makes_parquet(path, data, converted):
                     put_file(converted, target.with_name(converted.name.removeprefix(".")))
+                else:
+                    put_file(path, target)
             finally:
-                if converted is not None:
-                    converted.unlink(missing_ok=True)
+                converted.unlink(missing_ok=True)
             path.unlink()
             return True
 
-    def _converted(self, path: Path, data: BinaryIO) -> Path | None:
-        if path.name.endswith(PARQUET_SUFFIX):
-            return None
-        converted = path.with_name(f".{path.name.removesuffix(SUFFIX)}{PARQUET_SUFFIX}")
-        for wait in self._converter(path, data, converted, Disk()):
-            time.sleep(wait)  # the thread's only work, and sending takes longer
-        return converted
+    def _makes_parquet(self, path: Path, data: BinaryIO, converted: Path) -> bool:
+        if not self.compact or path.name.endswith(PARQUET_SUFFIX):
+            return False
+        try:
+            for wait in self._writer.write(path, data, converted):
+                time.sleep(wait)  # the thread has nothing else to do, and sending takes longer
+        except LedgerError as error:  # of a newer release, or no process can be begun: the target takes lines as well
+            log.warning("ledger file %s is shipped as it is: %s", path, error)
+            return False
+        return True
 
     def _delete_old(self) -> None:
         self._next_retention = self._clock.now() + RETENTION_EVERY
