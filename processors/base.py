@@ -10,8 +10,8 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from inbound.clock import Clock, SystemClock
-from inbound.errors import ConfigError
-from inbound.processors.batch import Batch, BatchResponse
+from inbound.errors import BadResponseError, ConfigError
+from inbound.processors.batch import Batch, BatchResponse, is_offset
 from inbound.processors.spans import NO_TRACING, Tracing
 from inbound.processors.stopping import StopEvent
 from inbound.topic_partition import TopicPartition
@@ -64,8 +64,17 @@ class Context:
         """Have what is before `offset` committed, as soon as the partition is in nobody's hands.
 
         For a processor that has answered `next` and finished records after that. `batch` is any batch of the same claim;
-        `offset` is at most the end of what was answered for. Of a claim that has ended nothing is committed. Any thread.
+        `offset` is at most the end of what was answered for; what is beyond all that was handed out counts as nothing. Of a claim
+        that has ended nothing is committed. Any thread.
+
+        Raises:
+            BadResponseError: `offset` is none.
         """
+        if not is_offset(offset):
+            raise BadResponseError(
+                f"{batch.topic}/{batch.partition}: Context.advance was given {offset!r}; give it the next offset to read, a whole "
+                "number"
+            )
         self.commit(batch, offset)
 
     def wait(self, seconds: float) -> bool:

@@ -73,12 +73,24 @@ class Undecodable(NamedTuple):
     reason: str
 
 
+#: What of a batch nobody sets.
+_FIXED = frozenset({"topic", "partition", "first_offset", "next_offset", "epoch", "claim"})
+
+
 class Batch:
     """Consecutive records of one partition, in offset order. `records` cannot be changed: sort or filter a copy.
 
     `next_offset` is the offset to read after this batch. It can be more than the last record's offset + 1: compacted
     records and transaction markers take offsets too.
     """
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    records: Sequence[Record]
+    epoch: int
+    claim: object
 
     def __init__(
         self,
@@ -91,16 +103,22 @@ class Batch:
         lost: threading.Event | None = None,
         claim: object = None,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.first_offset = first_offset
-        self.next_offset = next_offset
-        self.records = records
-        self.epoch = epoch
+        #: `claim`: by what the channel knows it; None in a batch that was made by hand.
+        self.__dict__.update(
+            topic=topic, partition=partition, first_offset=first_offset, next_offset=next_offset, records=records,
+            epoch=epoch, claim=claim,
+        )  # fmt: skip
         if lost is not None:
             self.__dict__["_lost"] = lost
-        #: By what the channel knows the claim; None in a batch that was made by hand.
-        self.claim = claim
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Raise AttributeError for what the channel commits by, and where: an answer says what is committed."""
+        if name in _FIXED:
+            raise AttributeError(
+                f"{self.topic}/{self.partition}: {name} of a batch cannot be set; what is committed is said by the answer, such as "
+                "BatchResponse.advance(offset)"
+            )
+        self.__dict__[name] = value
 
     @property
     def lost(self) -> threading.Event:

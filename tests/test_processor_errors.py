@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from inbound import Batch, BatchResponse, TopicPartition
+from inbound import Batch, BatchResponse, Context, TopicPartition
 from inbound.ledger.memory import Note
 from inbound.processors.batch import Record
 from inbound.testing.world import Recording, World
@@ -391,3 +391,72 @@ def test_a_room_that_cannot_be_used_is_the_processors_error(
     assert [round(later - earlier) for earlier, later in pairwise(asked)] == [1, 2, 4]
     assert any("room failed, attempt 1: " in record.getMessage() for record in caplog.records)
     assert world.commits() == {0: 3}
+
+
+def test_a_room_that_is_a_coroutine_is_explained(world: World) -> None:
+    """Nobody waits for it."""
+
+    class Rooms(Recording):
+        async def room(self, partition: TopicPartition, committed: int) -> int | None:  # type: ignore[override]
+            return None
+
+    publish(world, 3)
+    start(world, None, Rooms)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    assert partition.last_error == (
+        "BadResponseError: orders/0: room is a coroutine, which nobody waits for; write `def room`"
+    )
+
+
+@pytest.mark.parametrize("name", ["next_offset", "first_offset", "partition"])
+def test_what_a_batch_is_committed_by_cannot_be_set(world: World, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """An offset that was put there was committed as it stood, also beyond the end of the log."""
+
+    def moves(batch: Batch) -> BatchResponse:
+        setattr(batch, name, 100)
+        return BatchResponse.advance()
+
+    publish(world, 3)
+    start(world, moves, Recording, on_error={"max_attempts": 1, "then": "hold"})
+    world.run(5)
+    told = f"AttributeError: orders/0: {name} of a batch cannot be set; what is committed is said by the answer"
+    assert (world.commits(), told in caplog.text) == ({0: 0}, True)
+
+
+def test_what_was_never_handed_out_is_not_finished_by_anybody(world: World) -> None:
+    """It would stand for what is: of two offsets that are finished the higher one counts."""
+
+    class Finishes(Recording):
+        def open(self, context: Context) -> None:
+            self.context = context
+
+        def on_next_batch(self, batch: Batch) -> BatchResponse:
+            super().on_next_batch(batch)
+            self.context.advance(batch, 10**9)
+            self.context.advance(batch, 2)
+            return BatchResponse.next()
+
+    publish(world, 3)
+    start(world, None, Finishes)
+    world.run(5)
+    assert world.commits() == {0: 2}
+
+
+@pytest.mark.parametrize("offset", [True, 2.0, "2", None, -1])
+def test_what_is_no_offset_is_not_taken_for_one(world: World, offset: object) -> None:
+    """True was committed as 1, and 2.0 stood as such in the ledger."""
+
+    class Finishes(Recording):
+        def open(self, context: Context) -> None:
+            self.context = context
+
+        def on_next_batch(self, batch: Batch) -> BatchResponse:
+            super().on_next_batch(batch)
+            self.context.advance(batch, offset)  # type: ignore[arg-type]
+            return BatchResponse.advance()
+
+    publish(world, 3)
+    start(world, None, Finishes, on_error={"max_attempts": 1, "then": "hold"})
+    partition = world.consumers["a"].channel.status().partitions[0]
+    told = f"BadResponseError: orders/0: Context.advance was given {offset!r}; give it the next offset to read"
+    assert (world.commits(), str(partition.last_error).startswith(told)) == ({0: 0}, True)

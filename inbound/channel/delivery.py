@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 
 from inbound.channel.answer import decide
 from inbound.channel.books import Books
@@ -75,6 +75,9 @@ class Delivery:
         committed = partition.committed if partition.committed is not None else partition.position.delivered
         try:
             room: object = server_of(partition).room(partition.tp, committed)
+            if iscoroutine(room):
+                room.close()
+                raise BadResponseError(f"{partition.tp}: room is a coroutine, which nobody waits for; write `def room`")
             if room is not None and (type(room) is not int or room < 0):
                 raise BadResponseError(
                     f"{partition.tp}: room returned {room!r}; return how many records the next batch may have, or None"

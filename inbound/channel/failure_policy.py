@@ -30,7 +30,7 @@ def describe(error: BaseException) -> str:
     """Return one line: what was raised, and where in the user's code. It can be encoded, whatever the error says."""
     try:
         said = str(error)
-    except Exception as failure:  # an error whose own text fails must not hide what happened
+    except BaseException as failure:  # an error whose own text fails must not hide what happened
         said = f"(its text failed: {type(failure).__name__})"
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)

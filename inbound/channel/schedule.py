@@ -336,6 +336,8 @@ class Schedule:
         with self._lock:
             if self._partitions.get(partition.tp) is not partition or partition.handle is not handle:
                 return None
+            if offset > max(partition.position.delivered, partition.batch.next_offset if partition.batch else 0):
+                return None  # nobody was handed that: kept, it would stand for what is finished
             if partition.place is Place.SCHEDULED and self._may_commit(partition, offset):
                 return partition.position.advance(offset)
             partition.position.finished = max(offset, partition.position.finished or 0)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
+from inbound.config.units import shown
+
 T = TypeVar("T")
 
 
@@ -31,7 +33,7 @@ def amount(lowest: float, highest: float, need: str, unit: str = "") -> Callable
         except ValueError:
             found = math.nan
         if not lowest <= found <= highest:
-            raise argparse.ArgumentTypeError(f"need {need}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"need {need}, got {shown(text)}")
         return found
 
     return value
@@ -41,8 +43,8 @@ def whole(lowest: int, highest: int, need: str) -> Callable[[str], int]:
     """Return the type of a whole number between the two; `need` is what the error asks for."""
 
     def value(text: str) -> int:
-        if not text.isdecimal() or len(text) > 18 or not lowest <= int(text) <= highest:
-            raise argparse.ArgumentTypeError(f"need {need}, got {text!r}")
+        if not text.isascii() or not text.isdecimal() or len(text) > 18 or not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"need {need}, got {shown(text)}")
         return int(text)
 
     return value
@@ -60,7 +62,7 @@ def partition_numbers(text: str) -> tuple[int, ...]:
         first, dash, last = part.strip().partition("-")
         numbers = (first, last if dash else first)
         if not all(number.isascii() and number.isdecimal() and len(number) < 7 for number in numbers):
-            raise argparse.ArgumentTypeError(f"need numbers of partitions such as 0,3-5, got {text!r}")
+            raise argparse.ArgumentTypeError(f"need numbers of partitions such as 0,3-5, got {shown(text)}")
         if int(numbers[0]) > int(numbers[1]):
             raise argparse.ArgumentTypeError(f"need the smaller one first in {part.strip()!r}")
         found |= set(range(int(numbers[0]), int(numbers[1]) + 1))

@@ -17,6 +17,8 @@ CONFIG, STATE, LEDGER, TEMPORARY = "config", "state", "ledger", "tmp"
 MIB = 2**20
 #: What a process needs beside what it reads ahead.
 BASE_MEMORY = 160 * MIB
+#: What the process needs that makes Parquet of the ledger's files now and then.
+CONVERTER_MEMORY = 100 * MIB
 
 
 def pod_template(
@@ -106,7 +108,7 @@ def _resources(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any
     """
     ahead = plan.config.manifests.settings.reader.prefetch_bytes * max(1, subscribers)
     request = wishes.memory or f"{(BASE_MEMORY + ahead) // MIB}Mi"
-    limit = wishes.memory or f"{(BASE_MEMORY + 2 * ahead) // MIB}Mi"
+    limit = wishes.memory or f"{(BASE_MEMORY + CONVERTER_MEMORY + 2 * ahead) // MIB}Mi"
     return {"requests": {"cpu": wishes.cpu, "memory": request}, "limits": {"memory": limit}}
 
 
