@@ -35,7 +35,13 @@ class DaemonThreads(ThreadPoolExecutor):
             with self._guard:
                 if self._count < self._most:
                     self._count += 1
-                    threading.Thread(target=self._work, name=f"to-thread-{self._count}", daemon=True).start()
+                    try:
+                        threading.Thread(target=self._work, name=f"to-thread-{self._count}", daemon=True).start()
+                    except RuntimeError:  # the system gives no more
+                        self._count -= 1
+                        if not self._count:
+                            future.cancel()  # it is in the queue, and is not to be run when there is one again
+                            raise
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -145,7 +145,8 @@ class BatchEventProcessor(ABC):
 
         With 0 nothing is handed out until another commit of the partition has landed, or new records have come. Called as
         the other callbacks are, but it must not block; `committed` is the group's commit. Where the log was cut below what
-        was handed out, one record is handed out all the same: its offset tells that what was taken on from there counts no more.
+        was handed out, or `on_next_batch` failed, one record is handed out all the same: its offset tells that what was taken on
+        from there counts no more.
         """
         return None
 

@@ -447,3 +447,21 @@ def test_nothing_is_committed_behind_a_cut_that_is_known(world: World, choice: s
     world.run(40)
     assert (held(world), offsets(processor)) == (None, [*range(8), *range(6, 11)])
     assert (world.commits(), proof(world).verdict) == ({0: 11}, Verdict.PROVEN)
+
+
+@pytest.mark.parametrize("second", [3, 0])
+def test_a_cut_that_was_noted_above_the_commit_does_not_stand_for_one_below_it(world: World, second: int) -> None:
+    """The first one took nothing that is committed, and no commit came after; the log was cut again with nobody there."""
+    publish(world, 4)
+    start(world, lambda batch: BatchResponse.advance() if batch.next_offset <= 4 else BatchResponse.next())
+    publish(world, 5)
+    world.run(2)
+    cut(world, 6, grown=2)
+    world.run(5)
+    world.leave("a")
+    before = proof(world)
+    cut(world, second, grown=10)
+    after = proof(world)
+    assert (before.verdict, before.proven, after.verdict, after.proven, after.findings) == (
+        Verdict.PROVEN, 4, Verdict.NOT_PROVABLE, second, (),
+    )  # fmt: skip

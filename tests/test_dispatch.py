@@ -407,3 +407,36 @@ def test_what_was_given_up_before_its_last_commit_takes_no_room_of_the_next_clai
     world.ensemble.tree.refused.clear()
     stage.run(70)
     assert (place, stage.commits(), stage.got()) == (Place.SETTLING, {0: 6}, [*names(4), *names(6)])
+
+
+@pytest.mark.parametrize("at", [1, 2, 6])
+def test_an_event_that_could_not_be_sent_is_sent_later(at: int) -> None:
+    """A thread that cannot be begun, say: the event was in nobody's hands any more, and the partition stood still for good."""
+    stage = Stage()
+    stage.start()
+    post, count = stage.receivers[0].post, [0]
+
+    def fails_once(*args: Any, **options: Any) -> None:
+        count[0] += 1
+        if count[0] == at:
+            raise RuntimeError("can't start new thread")
+        post(*args, **options)
+
+    stage.receivers[0].post = fails_once  # type: ignore[method-assign]
+    stage.publish(*(f"e{number}" for number in range(12)))
+    stage.run(30)
+    assert (stage.got(), stage.commits()) == ([f"e{number}" for number in range(12)], {0: 12})
+
+
+def test_a_dead_letter_that_headers_cannot_carry_is_wrapped() -> None:
+    """A batch of the JSON format took it; refused there, it could not be sent, and the partition stood still for good."""
+    stage = Stage(batch={"max_events": 2}, delivery={"deadLetterSink": {"uri": DEAD}, "retry": 1})
+    stage.behaviour = lambda request: Answer(400) if request.url == SUBSCRIBER and "bad" in request.ids else OK
+    value = '{"specversion":"1.0","id":"bad","source":"/a","type":"t","datacontenttype":"%s"}' % ("a" * 5000)
+    headers = [("content-type", b"application/cloudevents+json")]
+    stage.publish("e0")
+    stage.world.kafka.publish("orders", 0, [value.encode()], headers=headers)
+    stage.publish("e2")
+    stage.start()
+    stage.run(30)
+    assert (stage.got(DEAD), stage.commits()) == (["orders/0/1"], {0: 3})

@@ -146,6 +146,21 @@ def test_an_error_comes_with_the_result_and_the_thread_goes_on() -> None:
     pool.shutdown()
 
 
+def test_a_thread_that_cannot_be_begun_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that failed left room for one less, for good; and the call, whose error was told, was run by the next one."""
+    pool, ran = DaemonThreads(1), list[int]()
+
+    def fails(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without, pytest.raises(RuntimeError):
+        without.setattr(threading.Thread, "start", fails)
+        pool.submit(ran.append, 1)
+    pool.submit(ran.append, 2).result(10)
+    pool.shutdown()
+    assert ran == [2]
+
+
 HANGING = """
 import asyncio, threading
 from inbound.channel.kafka_channel import new_event_loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import count
 
 import pytest
 
@@ -356,58 +356,6 @@ def test_the_log_names_on_batch_processed_where_that_raises(world: World, caplog
     assert world.commits() == {0: 3}
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (-1, "BadResponseError: orders/0: room returned -1; return how many records the next batch may have, or None"),
-        (
-            "5",
-            "BadResponseError: orders/0: room returned '5'; return how many records the next batch may have, or None",
-        ),
-        (RuntimeError("no pool"), "RuntimeError: no pool (at "),
-    ],
-    ids=["negative", "text", "raises"],
-)
-def test_a_room_that_cannot_be_used_is_the_processors_error(
-    world: World, answer: object, message: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Less than 0 was asked again at once, for ever; the others failed the turn as a defect of inbound."""
-    asked: list[float] = []
-
-    class Rooms(Recording):
-        def room(self, partition: TopicPartition, committed: int) -> int | None:
-            asked.append(world.clock.now())
-            if len(asked) > 3:
-                return None
-            if isinstance(answer, Exception):
-                raise answer
-            return answer  # type: ignore[return-value]
-
-    publish(world, 3)
-    start(world, None, Rooms)
-    partition = world.consumers["a"].channel.status().partitions[0]
-    world.run(10)
-    assert str(partition.last_error).startswith(message)
-    assert [round(later - earlier) for earlier, later in pairwise(asked)] == [1, 2, 4]
-    assert any("room failed, attempt 1: " in record.getMessage() for record in caplog.records)
-    assert world.commits() == {0: 3}
-
-
-def test_a_room_that_is_a_coroutine_is_explained(world: World) -> None:
-    """Nobody waits for it."""
-
-    class Rooms(Recording):
-        async def room(self, partition: TopicPartition, committed: int) -> int | None:  # type: ignore[override]
-            return None
-
-    publish(world, 3)
-    start(world, None, Rooms)
-    partition = world.consumers["a"].channel.status().partitions[0]
-    assert partition.last_error == (
-        "BadResponseError: orders/0: room is a coroutine, which nobody waits for; write `def room`"
-    )
-
-
 @pytest.mark.parametrize("name", ["next_offset", "first_offset", "partition"])
 def test_what_a_batch_is_committed_by_cannot_be_set(world: World, name: str, caplog: pytest.LogCaptureFixture) -> None:
     """An offset that was put there was committed as it stood, also beyond the end of the log."""
@@ -460,3 +408,25 @@ def test_what_is_no_offset_is_not_taken_for_one(world: World, offset: object) ->
     partition = world.consumers["a"].channel.status().partitions[0]
     told = f"BadResponseError: orders/0: Context.advance was given {offset!r}; give it the next offset to read"
     assert (world.commits(), str(partition.last_error).startswith(told)) == ({0: 0}, True)
+
+
+def test_attempts_are_not_those_of_a_record_that_was_cut_off(world: World) -> None:
+    """The first failure where it reads on gave that record up."""
+
+    def fails(batch: Batch) -> BatchResponse:
+        value = batch.records[0].value
+        if value == b"old" or (value == b"new" and next(failures) < 4):
+            raise ConnectionError("away")
+        return BatchResponse.advance()
+
+    failures = count(1)
+    publish(world, 2)
+    world.kafka.publish("orders", 0, [b"old"])
+    processor = start(
+        world, fails, Recording, reader={"max_batch_records": 1}, on_error={"max_attempts": 5, "then": "skip"}
+    )
+    world.run(8)  # four attempts
+    world.kafka.truncate("orders", 0, 2)
+    world.kafka.publish("orders", 0, [b"new"])
+    world.run(60)
+    assert (next(failures), offsets(processor)[-1], world.commits()) == (5, 2, {0: 3})

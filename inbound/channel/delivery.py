@@ -88,18 +88,18 @@ class Delivery:
             self._meters.failed(error)
             partition.rest_until = self._failures.room_failed(partition, error)
             return 0
-        if room == 0 and partition.cut_back:
-            # 1. All the room is taken; 2. the log is cut below that, and what is finished of it from then on is void; 3. no
-            # commit of it can land, so without a batch that says where reading goes on there is never room again.
+        if room == 0 and partition.taken_back:
+            # 1. All the room is taken; 2. the log is cut below that, or the batch fails, and what is finished of it from then on
+            # is void; 3. no commit of it can land, so without a batch that says where reading goes on there is never room.
             room = 1
-        partition.no_room = room == 0
+        partition.failure.room_attempts, partition.no_room = 0, room == 0
         return room
 
     def note_finished(self, partition: Partition) -> None:
         """What the processor finished after it had answered is to be committed now, also when the partition rests."""
         offset = self._schedule.take_finished(partition)
-        if offset is not None and offset <= partition.position.delivered:  # else reading was moved back since
-            partition.position.defer_commit(offset, self._clock.now())
+        if offset is not None:
+            partition.position.defer_commit(min(offset, partition.position.delivered), self._clock.now())
 
     def cut(self, partition: Partition, room: int | None) -> Cut | None:
         """Take the next batch out of the buffer, of at most `room` records; None: nothing is there."""
@@ -146,7 +146,7 @@ class Delivery:
             )
             self.wait_for_certainty(partition)
             return NO_EFFORT
-        partition.quiet.idle_since, partition.quiet.idle_told, partition.cut_back = None, False, False
+        partition.quiet.idle_since, partition.quiet.idle_told, partition.taken_back = None, False, False
         position.hand_out(batch.first_offset, batch.next_offset, len(cut.records))
         totals.batches += 1
         totals.records += len(cut.records)
@@ -174,6 +174,7 @@ class Delivery:
             self._meters.failed(error)
             batch.records = records  # the processor may have put others there
             outcome = await self._failures.failed(partition, batch, error)
+            partition.taken_back |= outcome.position < batch.next_offset  # it may have taken it on before it failed
             if partition.failure.held is not held:
                 self._meters.holds.add("record")
         else:
@@ -184,6 +185,7 @@ class Delivery:
         self._meters.batch_seconds.observe(effort[1])
         totals.batch_since = None
         if partition.place is Place.ABANDONED and not self._service.stopping.is_set():  # a reset did not wait for it
+            self._schedule.take_untold(tp)
             lost = PartitionLostError(*tp, "given up while its call did not end; its answer counts no more")
             await self._callbacks.guard(partition, "on_exception", lambda: server_of(partition).on_exception(tp, lost))
         position.delivered = batch.next_offset

@@ -141,12 +141,13 @@ class FailurePolicy:
     def room_failed(self, partition: Partition, error: BaseException) -> float:
         """Return when to ask again after `room` failed, as clock time."""
         failure = partition.failure
-        failure.attempts, failure.failing = failure.attempts + 1, None
+        failure.room_attempts, failure.failing = failure.room_attempts + 1, None
         failure.last_error = describe(error)
-        wait = retry_wait(failure.attempts)
+        wait = retry_wait(failure.room_attempts)
         self._say(
             partition, "failed", partition.position.delivered, logging.ERROR,
-            f"room failed, attempt {failure.attempts}: {failure.last_error}; nothing is delivered, asked again in {wait:.0f} s",
+            f"room failed, attempt {failure.room_attempts}: {failure.last_error}; nothing is delivered, asked again in "
+            f"{wait:.0f} s",
         )  # fmt: skip
         return self._clock.now() + wait
 

@@ -10,6 +10,7 @@ class FailureState:
     """Written by who has the partition in its place, `last_error` also by who reads it."""
 
     attempts: int = 0  # failures in a row
+    room_attempts: int = 0  # the same of `room`: it is no record that fails there
     failing: tuple[int, int] | None = None  # offsets (first, next) of what failed last
     last_error: str | None = None
     isolate_until: int = 0  # below this offset batches have one record each: we look for the one that fails

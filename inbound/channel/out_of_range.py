@@ -40,7 +40,7 @@ def due_problem(partition: Partition) -> Problem | None:
 
     What was read ahead of a log that was cut is not: it is gone, or is read again.
     """
-    problem = partition.problem
+    problem = _problem_of_now(partition)
     if problem is None or partition.failure.held is not None:
         return None
     if isinstance(problem, UnreadableBatchError):
@@ -48,12 +48,19 @@ def due_problem(partition: Partition) -> Problem | None:
     return problem if not partition.buffer or (problem.is_cut and problem.cut is not None) else None
 
 
+def _problem_of_now(partition: Partition) -> Problem | None:
+    """Return what was found where it reads now; what was found before the last jump is forgotten."""
+    if partition.problem is not None and partition.problem_of != partition.buffer.generation:
+        partition.problem = None
+    return partition.problem
+
+
 def known_cut(partition: Partition) -> int | None:
     """Return where the log was cut, if that is known and not acted on yet.
 
     A commit behind it would be taken for one that was there before.
     """
-    problem = partition.problem
+    problem = _problem_of_now(partition)
     return problem.cut if isinstance(problem, OffsetOutOfRangeError) and problem.is_cut else None
 
 
@@ -113,9 +120,10 @@ class OutOfRange:
         if error.is_cut and (move.commit or back):  # of what was handed out, only what is committed counts
             partition.position.take_deferred()
             self._schedule.void_handle(partition)
-            partition.cut_back = True
+            partition.taken_back = True
         partition.position.given_start = None
         partition.position.delivered, partition.failure.isolate_until = move.target, 0
+        partition.failure.attempts = 0
         partition.position.go_back(move.target)
         partition.buffer.jump()
         self._reader.jump(partition)

@@ -116,6 +116,10 @@ class Totals:
     batch_since: float | None = None  # clock time at which on_next_batch was called; None between calls
     other_call: tuple[str, float] | None = None  # the same of another callback, with its name
 
+    def in_call(self, name: str) -> bool:
+        """Whether that callback is under way, which is not on_next_batch."""
+        return self.other_call is not None and self.other_call[0] == name
+
 
 @dataclass(eq=False)
 class Partition:
@@ -149,9 +153,13 @@ class Partition:
     totals: Totals = field(default_factory=Totals)
     callbacks: deque[Callable[[], object]] = field(default_factory=deque)  # to run on a worker, before the next batch
     problem: OffsetOutOfRangeError | UnreadableBatchError | None = None  # found by the reader; for the worker to act on
+    problem_of: int = (
+        0  # the buffer's generation then: 1. the reader finds it; 2. a worker jumps; 3. the reader sets it
+    )
     no_room: bool = False  # the processor said so when it was asked last
-    #: The log was cut below what was handed out, which counts no more; the processor learns of that with its next batch.
-    cut_back: bool = False
+    #: What was handed out last counts no more: the log was cut below it, or the processor failed on it. It is read again, and by
+    #: that the processor learns of it.
+    taken_back: bool = False
     max_bytes: int | None = None  # asked for by the last response, for the next read only
     due: float = 0.0
     rest_until: float = 0.0  # asked for by the last response or a back-off: records do not make it due before

@@ -421,7 +421,7 @@ class Reader:
             if stream.is_to_be_fetched_again(unreadable, self._journal):
                 again[tp] = (stream.partition, stream.next_offset)
                 continue
-            stream.partition.problem = unreadable
+            stream.partition.problem_of, stream.partition.problem = stream.generation, unreadable
             ready.append(stream.partition)
         for tp, error in poll.failed.items():
             if (stream := self._streams.get(tp)) is not None:
@@ -477,6 +477,7 @@ class Reader:
             if stream.generation != partition.buffer.generation or partition.fate is Fate.DROP:
                 continue  # the jump is in the queue; or it is forgotten soon
             stream.outside = stream.question = None
+            partition.problem_of = stream.generation
             partition.problem = OffsetOutOfRangeError(*tp, outside.offset, *limits, cut=outside.cut)
             ready.append(partition)
         if ready:

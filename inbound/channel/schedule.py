@@ -113,7 +113,9 @@ class Schedule:
             if partition.place in (Place.GONE, Place.ABANDONED):
                 return
             running = partition.place is Place.RUNNING
-            if partition.place in (Place.SCHEDULED, Place.SETTLING) and not partition.last:
+            # In a turn it is told when on_next_batch ends; other callbacks, and what waits for a ledger, end in silence.
+            told = partition.last or (running and partition.totals.in_call("on_stream_termination"))
+            if partition.place in (Place.SCHEDULED, Place.SETTLING, Place.RUNNING) and not told:
                 self._untold[partition.tp] = partition.served_by
             partition.sends_on = partition.fate is not Fate.DROP
             if partition.batch is not None:

@@ -124,6 +124,7 @@ class Turns:
         if partition.place is Place.RUNNING:
             partition.failure.last_error = "internal error, see the log"
             partition.buffer.jump()  # what had been taken out of it is read again
+            partition.taken_back = True
             self._reader.jump(partition)
         if partition.place in (Place.RUNNING, Place.ABANDONED):
             self._schedule.put_back(partition, self._clock.now() + 1.0)

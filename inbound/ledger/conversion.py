@@ -63,7 +63,7 @@ def convert(writer: Writer, path: Path, data: BinaryIO, target: Path, disk: Disk
         OSError: it can't be kept.
     """
     status = os.fstat(data.fileno())
-    temporary = target.with_name(f".{target.name}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")  # a killed one's may be written to yet
     try:
         yield from writer.write(path, data, temporary)
         os.utime(temporary, (status.st_mtime, status.st_mtime))  # by which its lines grow old

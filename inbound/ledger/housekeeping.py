@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -92,8 +92,7 @@ class Housekeeping:
         assert isinstance(path, Path)
         age = self._clock.wall() - file.modified
         if path.name.startswith("."):
-            if path.name.endswith(".tmp") and age > LEFT_AFTER:
-                path.unlink(missing_ok=True)  # of a conversion that was killed
+            remove_left([file], self._clock.wall())
         elif FileName.parse(path.name) is None:
             return
         elif path.name.endswith(PARQUET_SUFFIX):
@@ -172,6 +171,14 @@ def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
         there = os.fstat(data.fileno()).st_nlink > 0  # nobody else has just been through with it
         data.seek(0)
         yield data if there and (known or (not written and age > LEFT_AFTER)) else None
+
+
+def remove_left(files: Iterable[Found], wall: float) -> None:
+    """Delete what conversions that were killed have left of theirs a day ago."""
+    for file in files:
+        left = file.path.name.startswith(".") and file.path.name.endswith(".tmp")
+        if left and wall - file.modified > LEFT_AFTER:
+            remove_file(file.path)
 
 
 def delete_old(folder: FilePath, before: float) -> None:

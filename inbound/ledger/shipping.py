@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from inbound.errors import InboundError, LedgerError
 from inbound.ledger.conversion import Apart, Writer
 from inbound.ledger.files import FilesLedger
 from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part
-from inbound.ledger.housekeeping import delete_old, ended, explained
+from inbound.ledger.housekeeping import delete_old, ended, explained, remove_left
 from inbound.ledger.places import Found, RemotePath, files_below, put_file, without_options
 
 log = logging.getLogger("inbound.ledger")
@@ -129,6 +130,7 @@ class Shipping:
 
     def _found(self) -> list[Found]:
         found = files_below(self._spool, missing_ok=True)
+        remove_left(found, self._clock.wall())
         return [file for file in found if FileName.parse(file.path.name) is not None]
 
     def _ship(self, file: Found) -> bool:
@@ -139,10 +141,11 @@ class Shipping:
             if data is None:
                 return False
             target = self._target / path.parent.name / path.name
-            converted = path.with_name(f".{path.name.removesuffix(SUFFIX)}{PARQUET_SUFFIX}")
+            name = f"{path.name.removesuffix(SUFFIX)}{PARQUET_SUFFIX}"
+            converted = path.with_name(f".{name}.{os.getpid()}.tmp")  # a killed one's may be written to yet
             try:
                 if self._makes_parquet(path, data, converted):
-                    put_file(converted, target.with_name(converted.name.removeprefix(".")))
+                    put_file(converted, target.with_name(name))
                 else:
                     put_file(path, target)
             finally:

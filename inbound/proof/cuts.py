@@ -106,7 +106,8 @@ def noticed_at(claims: Iterable[Claim], coordination: Coordination) -> int | Non
             if item.last_mzxid is not None:
                 noted, committed, landed = noted if held else None, item.landed, item.last_mzxid
     same = committed == coordination.committed if landed is None else landed == coordination.mzxid
-    return noted if same else None
+    below = noted is not None and (committed is None or noted < committed)  # else it was no cut of what is committed
+    return noted if same and below else None
 
 
 def _cut(event: Event, later: Sequence[Span | Event], following: int | None, missing: list[Missing]) -> int:

@@ -100,7 +100,7 @@ def judge(
     last, uncertain, lowest = without_cut_off(now, coordination.committed if coordination is not None else None)
     if coordination is not None and (cut := coordination.cut) is not None:
         noticed = noticed_at(now, coordination)
-        if noticed is None:
+        if noticed is None or (not cut and noticed):
             uncertain.append(unnoticed_cut(coordination))
         elif 0 < cut < noticed:  # what is held is not looked at again: it may have been cut once more
             last = [ended_at(claim, cut) for claim in last]

@@ -48,16 +48,10 @@ class Sender:
     """Sends the open events of all partitions of one subscription."""
 
     def __init__(
-        self,
-        options: DispatchOptions,
-        targets: Targets,
-        transport: Transport,
-        loop: asyncio.AbstractEventLoop,
-        log: logging.Logger,
-        progress: Callable[[Claim], None],
-        open_topic: Callable[[str], TopicWriter],
+        self, options: DispatchOptions, targets: Targets, transport: Transport, loop: asyncio.AbstractEventLoop,
+        log: logging.Logger, progress: Callable[[Claim], None], open_topic: Callable[[str], TopicWriter],
         traces: Traces | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """`progress` is called when an event of a claim is finished."""
         self.counters = Counters()
         self.problem: str | None = None  # why the subscriber does not take anything; None: it does
@@ -164,6 +158,20 @@ class Sender:
 
     def _deliver(self, job: Job) -> None:
         """Post a job's events to the subscriber."""
+        self._guarded(job, partial(self._deliver_now, job))
+
+    def _guarded(self, job: Job, step: Callable[[], None]) -> None:
+        """Take a step with a job, which is delivered later where that raises, say as no thread can be begun."""
+        try:
+            step()
+        except Exception as error:
+            answer = Answer(0, problem=f"{type(error).__name__}: {error}")
+            self._log.say("step", "%s: offset %s could not be sent: %s",
+                      job.claim.tp, offsets(job.entries), answer.problem)  # fmt: skip
+            job.attempt, job.dead = job.attempt + 1, False
+            self._again(job, answer, None, lambda: self._deliver(job), endless=True, what="it could not be sent: ")
+
+    def _deliver_now(self, job: Job) -> None:
         if job.undecodable is not None:
             self._undecodable(job)
             return
@@ -305,7 +313,10 @@ class Sender:
         job.attempt = 0
         record = job.entries[0].record
         extra = error_extensions(self.targets.subscriber.shown, answer)
-        parts = self._encode(record)
+        try:
+            parts = self._encode(record)
+        except Refused:  # the subscriber was sent it in a batch, and what JSON can carry headers may not
+            parts = wrapped(*job.claim.tp, record, self.options.mode)
         self._log.say("dead letter", "%s: the subscriber did not take offset %d (%s); it goes to the dead letter sink",
                   job.claim.tp, record.offset, answer.shown)  # fmt: skip
         self._post_dead_letter(job, record, parts, extra, lambda: self._dead_lettered(job))
@@ -372,8 +383,8 @@ class Sender:
             self._writers[topic] = self._open_topic(topic)
         if job.work is not None:
             record = self._traces.publish(job, topic, record)
-        job.claim.sending += 1
         future = self._loop.run_in_executor(None, self._writers[topic].send, [record])
+        job.claim.sending += 1
 
         def done(sent: asyncio.Future[None]) -> None:
             try:
@@ -398,7 +409,11 @@ class Sender:
         if job.work is not None:
             parts = self._traces.post(job, target, parts, "reply" if target is self.targets.reply else "subscriber")
         job.claim.sending += 1
-        self._transport.post(target, parts.lines, parts.body, lambda answer: self._came_back(job, answer, answered))
+        try:
+            self._transport.post(target, parts.lines, parts.body, lambda answer: self._came_back(job, answer, answered))
+        except BaseException:
+            job.claim.sending -= 1
+            raise
 
     def _came_back(self, job: Job, answer: Answer, answered: Callable[[Job, Answer], None]) -> None:
         claim = job.claim
@@ -406,21 +421,14 @@ class Sender:
         if job.work is not None:
             self._traces.came_back(job, answer)
         if not claim.lost:
-            answered(job, answer)
+            self._guarded(job, partial(answered, job, answer))
         if not claim.sending and claim.idle is not None and not claim.idle.done():
             claim.idle.set_result(None)
 
     def _again(
-        self,
-        job: Job,
-        answer: Answer,
-        target: Target | None,
-        send: Callable[[], None],
-        *,
-        endless: bool,
-        what: str = "",
+        self, job: Job, answer: Answer, target: Target | None, send: Callable[[], None], *, endless: bool, what: str = "",
         wait: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Do that again after a while, unless the partition is being given up."""
         if wait is None:
             wait = wait_before(job.attempt, self.options.delivery, answer.retry_after, endless=endless)
@@ -443,7 +451,7 @@ class Sender:
             return
         self.counters.retries += 1
         again, job.again = job.again, None
-        (again or (lambda: self._deliver(job)))()
+        self._guarded(job, again or partial(self._deliver_now, job))
 
     def _finish(self, job: Job) -> None:
         claim, window = job.claim, job.claim.window
