@@ -35,7 +35,7 @@ class _Cut:
     ends: list[tuple[float, int]] = field(default_factory=list)  # when it was cut, and where
     old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
-    ended: int = 0  # where it ended, after a cut, before the next one
+    ended: int = 0  # where it ended, as a processor was told: it may have been cut since, even more than once
     told: int | None = None  # a processor was told that its position cannot be read on from, as the log was cut here
     #: The lowest offset at which it was cut since, or had been by then: who moves over the first cut need not know of it.
     later: int | None = None
@@ -62,7 +62,8 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         cut.unseen |= begins or (begun and cut.blind)
-        cut.ended = 0 if cut.at is None else self._world.kafka.end(tp)
+        if cut.at is None:
+            cut.ended = 0
         if begun or begins:
             if cut.at is None:
                 cut.began = self._world.kafka.start(tp)
@@ -109,6 +110,7 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         known = error.end if error.cut is None else error.cut
+        cut.ended = error.end
         cut.told, cut.later = known, cut.at if cut.at is not None and cut.at < known else None
 
     def recreated(self, tp: TopicPartition) -> None:
