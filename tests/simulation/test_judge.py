@@ -78,8 +78,13 @@ class Judged:
         self.world.kafka.truncate(*ORDERS_0, end)
         self.world.kafka.publish(*ORDERS_0, [b"new"] * grows)
 
-    def is_told(self, of_cut: int, position: int) -> None:
-        error = OffsetOutOfRangeError("orders", 0, position, 0, of_cut, cut=of_cut)
+    def handed_what_is_there(self, to: Consumer, first: int, end: int) -> None:
+        records = [record for record in self.world.kafka.records(ORDERS_0) if first <= record.offset < end]
+        given = self.judge.begins(to, Batch("orders", 0, first, end, records, 1), to.processor)
+        self.judge.answers.ends(given, BatchResponse.advance())
+
+    def is_told(self, of_cut: int, position: int, end: int | None = None) -> None:
+        error = OffsetOutOfRangeError("orders", 0, position, 0, of_cut if end is None else end, cut=of_cut)
         self.judge.cuts.is_told(ORDERS_0, error)
 
     def _does(self, who: Consumer | None, *ops: Op) -> None:
@@ -182,6 +187,53 @@ def test_a_commit_past_a_record_that_is_given_up_goes_over_no_cut() -> None:
     judged.is_told(of_cut=1, position=3)
     judged.commits(judged.k1, 5)
     assert judged.judge.violations == []
+
+
+def test_a_cut_behind_a_commit_is_not_over_with_it() -> None:
+    """The log was cut, and read on; then it is cut between two commits that are on their way."""
+    judged = Judged()
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 4)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.commits(judged.k1, 2)
+    judged.log_is_cut(3)
+    judged.handed_what_is_there(judged.k1, 2, 4)
+    judged.handed_what_is_there(judged.k1, 4, 7)
+    judged.log_is_cut(5)
+    judged.commits(judged.k1, 4)
+    judged.commits(judged.k1, 7)  # it is about records that are gone
+    assert judged.judge.violations == []
+    judged.handed_what_is_there(judged.k1, 7, 9)
+    assert judged.judge.violations == [
+        "k1 reads on in orders/0 at 7, although the log was cut at 5: [5, 6] were published since, and nobody was handed them"
+    ]
+
+
+def test_no_commit_skips_what_stands_behind_a_cut_that_is_over() -> None:
+    judged = Judged()
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 4)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.commits(judged.k1, 2)
+    judged.log_is_cut(5)
+    judged.log_is_cut(3)
+    judged.handed_what_is_there(judged.k1, 2, 4)
+    judged.commits(judged.k1, 4)
+    judged.commits(judged.k1, 7)
+    assert judged.judge.violations == ["k1 commits orders/0 7, but [4, 5, 6] were not processed"]
+
+
+@pytest.mark.parametrize(("commit", "violations"), [(4, []), (5, ["k1 sets the commit of orders/0 back from 6 to 5"])])
+def test_who_goes_over_a_cut_goes_where_the_log_ended_then(commit: int, violations: list[str]) -> None:
+    """It is cut twice more before the commit of that lands, as its session had expired."""
+    judged = Judged(on_truncation="latest")
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 4)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=6)
+    judged.commits(judged.k1, 6)
+    judged.log_is_cut(3, grows=1)
+    judged.is_told(of_cut=3, position=6, end=4)
+    judged.log_is_cut(2, grows=0)
+    judged.log_is_cut(1, grows=0)
+    judged.commits(judged.k1, commit)
+    assert judged.judge.violations == violations
 
 
 def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:

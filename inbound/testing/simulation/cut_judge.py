@@ -27,13 +27,16 @@ class _Cut:
     #: The lowest offset at which the log was cut since the group went back for that; None: it was not, or the group had read
     #: nothing of it.
     at: int | None = None
+    #: That one, and those further up that came after it: who has processed what stands behind the lowest may have read behind the
+    #: next one before it was cut there, and its commit for that may be on its way.
+    above: list[int] = field(default_factory=list)
     began: int = 0  # where the log began then
     when: float = -1.0  # the last time; or when the group went back for that
     ends: list[tuple[float, int]] = field(default_factory=list)  # when it was cut, and where
     old_at: float = -1.0  # when records that are gone were handed out last: they had been read before
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
-    ended: int = 0  # where it ended, after a cut, before the next one
-    told: bool = False  # a processor was told that its position cannot be read on from
+    ended: int = 0  # where it ended, as a processor was told: it may have been cut since, even more than once
+    told: int | None = None  # a processor was told that its position cannot be read on from, as the log was cut here
     #: The lowest offset at which it was cut since, or had been by then: who moves over the first cut need not know of it.
     later: int | None = None
     jumped: bool = False  # a claim began behind the commit, over a cut: what its owner knows of the log may tell it so
@@ -59,13 +62,15 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         cut.unseen |= begins or (begun and cut.blind)
-        cut.ended = 0 if cut.at is None else self._world.kafka.end(tp)
+        if cut.at is None:
+            cut.ended = 0
         if begun or begins:
             if cut.at is None:
                 cut.began = self._world.kafka.start(tp)
-            cut.at = end if cut.at is None else min(end, cut.at)
+            cut.above = [*(other for other in cut.above if other < end), end]
+            cut.at = cut.above[0]
         cut.ends.append((self._world.clock.now(), end))
-        if cut.told:
+        if cut.told is not None:
             cut.later = end if cut.later is None else min(end, cut.later)
         cut.when = self._world.clock.now()
         cut.gone_to = max(cut.gone_to, self._world.kafka.end(tp))
@@ -83,7 +88,8 @@ class CutJudge:
         """
         cut, end = self._cuts[tp], self._world.kafka.end(tp)
         beyond = new > end
-        cut.at, cut.blind, cut.unseen, cut.told, cut.later = end if beyond else None, True, beyond, False, None
+        cut.at, cut.blind, cut.unseen, cut.told, cut.later = end if beyond else None, True, beyond, None, None
+        cut.above = [end] if beyond else []
         cut.began = self._world.kafka.start(tp) if beyond else cut.began
         cut.jumped = False
 
@@ -104,7 +110,8 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         known = error.end if error.cut is None else error.cut
-        cut.told, cut.later = True, cut.at if cut.at is not None and cut.at < known else None
+        cut.ended = error.end
+        cut.told, cut.later = known, cut.at if cut.at is not None and cut.at < known else None
 
     def recreated(self, tp: TopicPartition) -> None:
         """The topic was deleted, and its log with it."""
@@ -168,7 +175,7 @@ class CutJudge:
         at, kafka = self.at(tp), self._world.kafka
         if at is None or before is None or max(before, sent) <= at or before < new <= answered:
             return None
-        if before == new and not self._cuts[tp].told:
+        if before == new and self._cuts[tp].told is None:
             return None  # sent once more, as no answer came
         choices = {c.on_truncation for c in self._world.consumers.values()}
         cut = self._cuts[tp]
@@ -179,7 +186,7 @@ class CutJudge:
         later = cut.later
         self.moved(tp)
         if later is not None and new > later:  # cut once more meanwhile; who stands behind that may notice, or not
-            cut.at, cut.unseen = later, new <= kafka.end(tp)
+            cut.at, cut.above, cut.unseen = later, [later], new <= kafka.end(tp)
         # What was handed out before anybody noticed comes again, too.
         self._cuts[tp].gone_to, self._cuts[tp].when = 0, self._world.clock.now()
         return at, new if "latest" in choices else at
@@ -192,11 +199,19 @@ class CutJudge:
         return [offset for offset in skipped if offset < at]
 
     def processed(self, tp: TopicPartition, end: int, done: Iterable[int]) -> None:
-        """The group commits up to `end` what it has read: if what stands behind a cut is among that, the cut is over."""
+        """The group commits up to `end` what it has read: if what stands behind a cut is among that, the cut is over.
+
+        Not so one at `end` or behind it: 1. the log is cut, and the group reads on behind that; 2. the commits of two batches are
+        on their way; 3. it is cut between them; 4. both commits land. The second one is about records that are gone.
+        """
         if tp not in self._cuts:
             return
         cut = self._cuts[tp]
         cut.blind = cut.jumped = False
         offsets = [offset for offset in self._world.kafka.offsets(*tp) if cut.at is not None and cut.at <= offset < end]
         if offsets and all(offset in done for offset in offsets):
-            cut.at, cut.unseen, cut.told, cut.later = None, False, False, None
+            cut.above = [other for other in cut.above if other >= end]
+            cut.at = min(cut.above, default=None)
+            cut.unseen &= cut.at is not None
+            cut.told = cut.told if cut.told is not None and cut.told >= end else None
+            cut.later = cut.later if cut.told is not None and cut.later is not None and cut.later >= end else None

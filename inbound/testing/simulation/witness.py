@@ -160,6 +160,7 @@ class Witness:
         seen.given_up_before |= {at for at in seen.given_up if offset <= at < (seen.at or 0)}
         undecided = set(seen.undecided)
         seen.wants_from(offset)
+        seen.is_reset(offset)
         seen.undecided |= undecided
         low = seen.at if seen.at is None or cut is None else min(seen.at, cut)
         if low is not None and offset > low:
@@ -241,6 +242,7 @@ class Witness:
                         what = "who had it before may have moved the commit over a cut without its ledger"
                         seen.unaccountable.append(Unaccountable(what, min([seen.recorded, *seen.cuts])))
                     seen.recorded, seen.began, seen.inside = entry.facts["position"], True, None
+                    seen.moved_to = None
                     seen.recorded_under[entry.epoch] = seen.recorded
                     self._known_again(seen, NO_END if seen.told == seen.recorded else seen.recorded)
                 seen.told = None
@@ -405,8 +407,9 @@ class Witness:
         if others:
             yield f"nothing of this happened: {others}"
         for kind in LEFT_OUT:
-            truth = sorted(offset for offset in self.left_out(tp, kind) if offset < known)
-            told = set(said([kind])) - seen.undecided
+            unsure = seen.taken_back if kind in ("jumped", "passed-over") else []
+            truth = sorted(at for at in self.left_out(tp, kind) if at < known and not contains(unsure, at))
+            told = {at for at in said([kind]) if not contains(unsure, at)} - seen.undecided
             same = told == set(truth) or (held and set(truth) <= told <= {*truth, *seen.cut_off})
             # Where the group's offset was taken out of its node, the proof goes by the last commit that a ledger knows.
             same |= seen.offset_taken or (seen.offset_was_taken and set(truth) <= told)

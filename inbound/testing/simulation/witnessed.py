@@ -65,6 +65,11 @@ class Seen:
     offset_taken: bool = False  # somebody has taken the group's offset out of its node
     offset_was_taken: bool = False  # ever
     perhaps_jumped: list[OffsetRange] = field(default_factory=list)  # by a reset of a group that nobody was a member of
+    #: Where resets have moved it from, one after the other, and the last one to, without a claim between that a ledger tells of.
+    moved_from: list[int] = field(default_factory=list)
+    moved_to: int | None = None
+    #: What one of these had put before the group again, and a later one has jumped: see `is_reset`.
+    taken_back: list[OffsetRange] = field(default_factory=list)
     counts_from: int = 0  # what was handed out under an older epoch is to be handed out again
     unaccountable: list[Unaccountable] = field(default_factory=list)
     claimed: bool = False  # by a consumer of the group
@@ -94,6 +99,21 @@ class Seen:
         self.given_up = {at for at in self.given_up if at < offset}
         self.failed = {at for at in self.failed if at < offset}
         self.undecided = {at for at in self.undecided if at < offset}
+        self.taken_back = [(low, min(high, offset)) for low, high in self.taken_back if low < offset]
+
+    def is_reset(self, offset: int) -> None:
+        """A reset moves it to `offset`.
+
+        The ledgers know of resets that nobody claims between where the first one found the group, and from where to where the last
+        one moved it. What one between them wanted again, below both, and one after that jumped, is to them what it was before all.
+        """
+        if self.at is None:
+            return
+        self.moved_from = [*(self.moved_from if self.at == self.moved_to else []), self.at]
+        low, known = min(self.moved_from), min(self.moved_from[0], self.at, offset)
+        if low < known:
+            self.taken_back = union([*self.taken_back, (low, known)])
+        self.moved_to = offset
 
     def delivered(self, offset: int, epoch: int) -> None:
         """A record is delivered: what was said of its offset before counts no more."""
