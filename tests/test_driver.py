@@ -153,9 +153,10 @@ def test_a_thread_that_cannot_be_begun_takes_no_place(monkeypatch: pytest.Monkey
     def fails(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    with monkeypatch.context() as without, pytest.raises(RuntimeError):
+    with monkeypatch.context() as without:
         without.setattr(threading.Thread, "start", fails)
-        pool.submit(ran.append, 1)
+        with pytest.raises(RuntimeError):
+            pool.submit(ran.append, 1)
     pool.submit(ran.append, 2).result(10)
     pool.shutdown()
     assert ran == [2]
