@@ -199,6 +199,30 @@ def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:
     assert judged.judge.violations == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "end", "first", "violations"),
+    [
+        (BatchResponse.advance(), 3, 3, []),  # of what was answered for, the commit is sent as far as the log still has it
+        (BatchResponse.advance(), 3, 2, ["k1 reads orders/0 at 2 instead of 4: [2, 3] lie between"]),
+        (BatchResponse.next(), 3, 2, []),  # back to what is on its way to the commit
+        (BatchResponse.next(), 3, 3, ["k1 reads orders/0 at 3 instead of 4: [3] lie between"]),
+        (BatchResponse.next(), 3, 0, []),  # back to what has landed
+        (BatchResponse.advance(), 1, 2, ["k1 reads orders/0 at 2 instead of 4: [2, 3] lie between"]),  # and not over others
+    ],
+)  # fmt: skip
+def test_reading_goes_back_over_a_cut_to_what_is_sent(
+    answer: BatchResponse, end: int, first: int, violations: list[str]
+) -> None:
+    """A batch was in hand when the log was cut, and the commit of the one before it has not landed."""
+    judged = Judged()
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.handed(judged.k1, epoch=1, answer=answer, first=2)
+    judged.log_is_cut(end)
+    judged.handed(judged.k1, epoch=1, first=first)
+    assert judged.judge.violations == violations
+
+
 def _reads(stage: Stage, member: Consumer) -> None:
     member.zk.get("/")
 

@@ -116,6 +116,10 @@ class CutJudge:
         """Return the offset from which on what the group had read is gone; None: nothing is."""
         return self._cuts[tp].at if tp in self._cuts else None
 
+    def ends(self, tp: TopicPartition) -> list[int]:
+        """Return where the log was ever cut."""
+        return [end for _, end in self._cuts[tp].ends] if tp in self._cuts else []
+
     def may_hold(self, tp: TopicPartition) -> bool:
         """Whether the owner may have found that the log was cut below where it reads on."""
         return tp in self._cuts and (self._cuts[tp].at is not None or self._cuts[tp].jumped)

@@ -252,11 +252,9 @@ class Judge:
                 expected = before.next
                 known.leaves(given.tenure, expected, given.began)
                 known.done.add(before.first_record)
-        if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first >= known.commit:
-            offsets = self.world.kafka.offsets(*given.tp)
-            if not any(known.commit <= offset < given.first for offset in offsets):
-                return  # back to the commit, over a cut, or to what retention has left behind it
-        self._no_record_between(given, expected)
+        over_a_cut = before is not None and self.cuts.goes_back(given.tp, before.began)
+        if not (over_a_cut and known.goes_back(given, self.cuts.ends(given.tp), self.world.kafka.offsets(*given.tp))):
+            self._no_record_between(given, expected)
 
     def _judge_window(self, known: JudgedPartition, given: HandOut) -> None:
         """No more is on its way to the commit than a crash may repeat beside the batch in hand."""

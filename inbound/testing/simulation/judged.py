@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import BadNodeError, ResetNote, decode_epoch
@@ -101,6 +102,19 @@ class JudgedPartition:
         tenure, later = self.later
         maybe = [o for o, due in later.items() if tenure == given.tenure and due <= now and o > surely]
         return sorted([surely, *maybe] if known else [given.first])
+
+    def goes_back(self, given: HandOut, cuts: Collection[int], there: Collection[int]) -> bool:
+        """Whether that batch begins where reading goes on after a cut that is known; `there`: the offsets that the log has.
+
+        That is at the commit, as it landed or was sent. Of what is answered for after the cut was found, only what is before the
+        cut is sent. Retention may have deleted what stood there; but nothing is passed that was not answered for.
+        """
+        commit, sent = self.commit or 0, self.sent(given, given.began)
+        backs = [commit, *sent, *(cut for cut in cuts if commit <= cut <= sent[-1])]
+        passed = [offset for offset in there if commit <= offset < given.first]
+        return any(
+            back <= given.first and all(offset < back and offset in self.done for offset in passed) for back in backs
+        )
 
     def flying(self, tenure: int) -> int:
         """Return how many records a claim was handed that are advanced over, and not committed."""
