@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import BadNodeError, ResetNote, decode_epoch
 from inbound.testing.simulation.reset_judge import ByReset
+from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
 
@@ -131,3 +132,13 @@ def topic_id_in(path: str, data: bytes) -> str | None:
     except BadNodeError:
         return None
     return info.topic_id if info is not None else None
+
+
+def names_no_leader(path: str, commit: Commit) -> bool:
+    """Whether an epoch node says, once that transaction is done, that nobody knows who wrote what is before the offset."""
+    node = commit.after.get(path)
+    try:
+        info = decode_epoch(path, node.data) if node is not None else None
+    except BadNodeError:
+        return False
+    return info is not None and info.leader_epoch is None
