@@ -190,6 +190,19 @@ def test_a_commit_past_a_record_that_is_given_up_goes_over_no_cut() -> None:
     assert judged.judge.violations == []
 
 
+def test_what_was_answered_for_behind_a_cut_is_not_on_its_way() -> None:
+    """Its commit goes as far as the cut; then what stands there now is read, and the window has room for it."""
+    judged = Judged()
+    judged.judge.window = 0
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=4)
+    judged.log_is_cut(3)
+    judged.commits(judged.k1, 3)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.revert(4), first=3, anew=True)
+    judged.handed(judged.k1, epoch=1, first=4, anew=True)
+    assert judged.judge.violations == []
+
+
 @pytest.mark.parametrize(
     ("told", "leader", "end", "lost"),
     [

@@ -108,14 +108,16 @@ class JudgedPartition:
         """Whether that batch begins where reading goes on after a cut that is known; `there`: the offsets that the log has.
 
         That is at the commit, as it landed or was sent. Of what is answered for after the cut was found, only what is before the
-        cut is sent. Retention may have deleted what stood there; but nothing is passed that was not answered for.
+        cut is sent, so that no more is on its way then. Retention may have deleted what stood there; but nothing is passed that
+        was not answered for.
         """
         commit, sent = self.commit or 0, self.sent(given, given.began)
         backs = [commit, *sent, *(cut for cut in cuts if commit <= cut <= sent[-1])]
         passed = [offset for offset in there if commit <= offset < given.first]
-        return any(
-            back <= given.first and all(offset < back and offset in self.done for offset in passed) for back in backs
-        )
+        known = any(b <= given.first and all(at < b and at in self.done for at in passed) for b in backs)
+        if known and given.first in cuts:
+            self.advanced = self.advanced[0], min(self.advanced[1], given.first)
+        return known
 
     def flying(self, tenure: int) -> int:
         """Return how many records a claim was handed that are advanced over, and not committed."""
