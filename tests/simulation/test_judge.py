@@ -10,7 +10,7 @@ from inbound import Batch, BatchResponse, TopicPartition
 from inbound.coordinators.nodes import OPEN, EpochInfo
 from inbound.coordinators.zookeeper import Create, Delete, Op, SetData
 from inbound.errors import OffsetOutOfRangeError
-from inbound.processors.batch import PlainRecord
+from inbound.processors.batch import PlainRecord, Record
 from inbound.testing.kafka import ID_FORMS
 from inbound.testing.simulation.databases import Database
 from inbound.testing.simulation.judge import AWARE, Judge
@@ -64,14 +64,20 @@ class Judged:
         self._does(None, SetData(path, b"%d" % offset), SetData(epoch, EpochInfo("somebody", 0, "").encode()))
 
     def handed(
-        self, to: Consumer, epoch: int, answer: BatchResponse | None = None, *, first: int = 0, count: int = 2
-    ) -> None:
-        records = [PlainRecord(offset, value=b"x") for offset in range(first, first + count)]
+        self, to: Consumer, epoch: int, answer: BatchResponse | None = None, *, first: int = 0, count: int = 2, anew: bool = False
+    ) -> None:  # fmt: skip
+        """`anew`: what the log has there now."""
+        records: list[Record] = [PlainRecord(offset, value=b"x") for offset in range(first, first + count)]
+        if anew:
+            records = [one for one in self.world.kafka.records(ORDERS_0) if first <= one.offset < first + count]
         given = self.judge.begins(to, Batch("orders", 0, first, first + count, records, epoch), to.processor)
         self.judge.answers.ends(given, answer)
 
-    def commits(self, owner: Consumer, offset: int) -> None:
-        self._does(owner, SetData(self.world.paths.offset(*ORDERS_0), b"%d" % offset))
+    def commits(self, owner: Consumer, offset: int, *, leader: int | None = None) -> None:
+        """`leader`: the epoch node, which else stays as it is, says that it wrote what is before the offset; -1: nobody knows."""
+        epoch = EpochInfo(owner.name, 0, "", leader_epoch=None if leader == -1 else leader)
+        noted = [SetData(self.world.paths.epoch(*ORDERS_0), epoch.encode())] if leader is not None else []
+        self._does(owner, *noted, SetData(self.world.paths.offset(*ORDERS_0), b"%d" % offset))
 
     def log_is_cut(self, end: int, grows: int = 4) -> None:
         self.judge.cut(ORDERS_0, end)
@@ -236,6 +242,48 @@ def test_who_goes_over_a_cut_goes_where_the_log_ended_then(commit: int, violatio
     assert judged.judge.violations == violations
 
 
+def test_what_was_answered_for_behind_a_cut_is_not_on_its_way() -> None:
+    """Its commit goes as far as the cut; then what stands there now is read, and the window has room for it."""
+    judged = Judged()
+    judged.judge.window = 0
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=4)
+    judged.log_is_cut(3)
+    judged.commits(judged.k1, 3)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.revert(4), first=3, anew=True)
+    judged.handed(judged.k1, epoch=1, first=4, anew=True)
+    assert judged.judge.violations == []
+
+
+@pytest.mark.parametrize(
+    ("told", "leader", "end", "lost"),
+    [
+        (3, -1, 3, False),
+        (4, -1, 4, False),  # where the last batch ended, too
+        (4, 0, 4, True),  # that is the last batch's own: it was on its way when the cut was found
+        (4, -1, 3, True),  # elsewhere than reading goes on
+        (None, -1, 4, True),  # nobody has found the cut
+    ],
+)
+def test_who_goes_over_a_cut_commits_less_than_it_had_answered_for(
+    told: int | None, leader: int, end: int, lost: bool
+) -> None:
+    """The log is cut below what is committed, and has grown to within the last batch by then: its end is where reading goes on."""
+    judged = Judged(on_truncation="latest")
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.commits(judged.k1, 2, leader=0)
+    judged.handed(judged.k1, epoch=2, answer=BatchResponse.advance(), first=2)
+    judged.log_is_cut(1, grows=end - 1)
+    if told is not None:
+        judged.is_told(of_cut=1, position=4, end=told)
+    judged.commits(judged.k1, end, leader=leader)
+    judged.world.kafka.publish(*ORDERS_0, [b"new"])
+    judged.handed(judged.k1, epoch=3, first=end, count=1, anew=True)
+    passed = f"the log was cut at 1: {[*range(1, end)]} were published since, and nobody was handed them"
+    assert judged.judge.violations == ([f"k1 reads on in orders/0 at {end}, although {passed}"] if lost else [])
+
+
 def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:
     """The log was cut once more after its limits were asked for, and before the processor was told."""
     judged = Judged(on_truncation="latest")
@@ -249,6 +297,30 @@ def test_who_goes_over_a_cut_finds_one_below_it_later() -> None:
     judged.is_told(of_cut=2, position=3)
     judged.commits(judged.k1, 2)
     assert judged.judge.violations == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "end", "first", "violations"),
+    [
+        (BatchResponse.advance(), 3, 3, []),  # of what was answered for, the commit is sent as far as the log still has it
+        (BatchResponse.advance(), 3, 2, ["k1 reads orders/0 at 2 instead of 4: [2, 3] lie between"]),
+        (BatchResponse.next(), 3, 2, []),  # back to what is on its way to the commit
+        (BatchResponse.next(), 3, 3, ["k1 reads orders/0 at 3 instead of 4: [3] lie between"]),
+        (BatchResponse.next(), 3, 0, []),  # back to what has landed
+        (BatchResponse.advance(), 1, 2, ["k1 reads orders/0 at 2 instead of 4: [2, 3] lie between"]),  # and not over others
+    ],
+)  # fmt: skip
+def test_reading_goes_back_over_a_cut_to_what_is_sent(
+    answer: BatchResponse, end: int, first: int, violations: list[str]
+) -> None:
+    """A batch was in hand when the log was cut, and the commit of the one before it has not landed."""
+    judged = Judged()
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance())
+    judged.handed(judged.k1, epoch=1, answer=answer, first=2)
+    judged.log_is_cut(end)
+    judged.handed(judged.k1, epoch=1, first=first)
+    assert judged.judge.violations == violations
 
 
 def _reads(stage: Stage, member: Consumer) -> None:

@@ -37,6 +37,8 @@ class _Cut:
     gone_to: int = 0  # where it ended before: up to there, somebody may still have what is gone
     ended: int = 0  # where it ended, as a processor was told: it may have been cut since, even more than once
     told: int | None = None  # a processor was told that its position cannot be read on from, as the log was cut here
+    #: Where the log began and ended, as it was told, and nothing was handed out since: the next commit may go over the cut.
+    limits: tuple[int, ...] = ()
     #: The lowest offset at which it was cut since, or had been by then: who moves over the first cut need not know of it.
     later: int | None = None
     jumped: bool = False  # a claim began behind the commit, over a cut: what its owner knows of the log may tell it so
@@ -91,7 +93,7 @@ class CutJudge:
         cut.at, cut.blind, cut.unseen, cut.told, cut.later = end if beyond else None, True, beyond, None, None
         cut.above = [end] if beyond else []
         cut.began = self._world.kafka.start(tp) if beyond else cut.began
-        cut.jumped = False
+        cut.jumped, cut.limits = False, ()
 
     def jumps(self, tp: TopicPartition) -> None:
         """A processor says that its claim begins behind the commit: it need not go back for a cut, and may be held for it.
@@ -110,7 +112,7 @@ class CutJudge:
         """
         cut = self._cuts[tp]
         known = error.end if error.cut is None else error.cut
-        cut.ended = error.end
+        cut.ended, cut.limits = error.end, (error.start, error.end)
         cut.told, cut.later = known, cut.at if cut.at is not None and cut.at < known else None
 
     def recreated(self, tp: TopicPartition) -> None:
@@ -122,6 +124,10 @@ class CutJudge:
     def at(self, tp: TopicPartition) -> int | None:
         """Return the offset from which on what the group had read is gone; None: nothing is."""
         return self._cuts[tp].at if tp in self._cuts else None
+
+    def ends(self, tp: TopicPartition) -> list[int]:
+        """Return where the log was ever cut."""
+        return [end for _, end in self._cuts[tp].ends] if tp in self._cuts else []
 
     def may_hold(self, tp: TopicPartition) -> bool:
         """Whether the owner may have found that the log was cut below where it reads on."""
@@ -137,7 +143,10 @@ class CutJudge:
 
     def there(self, tp: TopicPartition, records: Sequence[Record]) -> list[Record]:
         """Return those of a batch that is handed out now which the log still holds: of others, nothing is judged."""
-        if tp not in self._cuts or self._cuts[tp].when < 0:
+        if tp not in self._cuts:
+            return list(records)
+        self._cuts[tp].limits = ()
+        if self._cuts[tp].when < 0:
             return list(records)
         kafka = self._world.kafka
         held = [record for record in records if kafka.holds(tp, record)]
@@ -165,15 +174,18 @@ class CutJudge:
             )
 
     def goes_over(
-        self, tp: TopicPartition, before: int | None, new: int, answered: int, sent: int
+        self, tp: TopicPartition, before: int | None, new: int, answered: int, sent: int, *, unled: bool
     ) -> tuple[int, int] | None:
         """Whether a commit goes to where the configuration says that reading goes on behind a cut.
 
-        Returns the offsets that it passes over on purpose. A commit up to `answered` may be the one of the last batch; up to
-        `sent` they were on their way when the cut was found.
+        Returns the offsets that it passes over on purpose. A commit up to `answered` may be the one of the last batch, unless
+        it names no leader (`unled`), and goes where a processor was told that the log begins or ends; up to `sent` they were on
+        their way when the cut was found.
         """
         at, kafka = self.at(tp), self._world.kafka
-        if at is None or before is None or max(before, sent) <= at or before < new <= answered:
+        if at is None or before is None or max(before, sent) <= at:
+            return None
+        if before < new <= answered and not (unled and new in self._cuts[tp].limits):
             return None
         if before == new and self._cuts[tp].told is None:
             return None  # sent once more, as no answer came

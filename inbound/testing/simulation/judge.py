@@ -13,7 +13,7 @@ from inbound.processors.batch import Batch
 from inbound.testing.scene import Member, Scene
 from inbound.testing.simulation.answers import Answers
 from inbound.testing.simulation.cut_judge import CutJudge
-from inbound.testing.simulation.judged import HandOut, JudgedPartition, topic_id_in
+from inbound.testing.simulation.judged import HandOut, JudgedPartition, names_no_leader, topic_id_in
 from inbound.testing.simulation.offset_nodes import OffsetNodes
 from inbound.testing.simulation.reset_judge import ByReset, ResetJudge
 from inbound.testing.simulation.witness import Witness
@@ -252,11 +252,9 @@ class Judge:
                 expected = before.next
                 known.leaves(given.tenure, expected, given.began)
                 known.done.add(before.first_record)
-        if before is not None and self.cuts.goes_back(given.tp, before.began) and given.first >= known.commit:
-            offsets = self.world.kafka.offsets(*given.tp)
-            if not any(known.commit <= offset < given.first for offset in offsets):
-                return  # back to the commit, over a cut, or to what retention has left behind it
-        self._no_record_between(given, expected)
+        over_a_cut = before is not None and given.first != expected and self.cuts.goes_back(given.tp, before.began)
+        if not (over_a_cut and known.goes_back(given, self.cuts.ends(given.tp), self.world.kafka.offsets(*given.tp))):
+            self._no_record_between(given, expected)
 
     def _judge_window(self, known: JudgedPartition, given: HandOut) -> None:
         """No more is on its way to the commit than a crash may repeat beside the batch in hand."""
@@ -458,7 +456,8 @@ class Judge:
         if (last := known.current) is not None and self._given_up(last, last.first_record):
             answered = max(answered, last.next)  # a commit that goes past what is given up goes over no cut
         sent = known.advanced[1] if known.advanced[0] == known.tenure else 0
-        passed = self.cuts.goes_over(tp, before, new, answered, sent)
+        unled = names_no_leader(self.world.paths.epoch(*tp), commit)
+        passed = self.cuts.goes_over(tp, before, new, answered, sent, unled=unled)
         if passed is not None:
             known.advanced, known.later = (known.tenure, new), (0, {})
             self.witness.passes_over_a_cut(tp, *passed, known.epoch)

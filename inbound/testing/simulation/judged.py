@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from inbound.coordinators.nodes import BadNodeError, ResetNote, decode_epoch
 from inbound.testing.simulation.reset_judge import ByReset
+from inbound.testing.zookeeper_tree import Commit
 from inbound.topic_partition import TopicPartition
 
 
@@ -102,6 +104,21 @@ class JudgedPartition:
         maybe = [o for o, due in later.items() if tenure == given.tenure and due <= now and o > surely]
         return sorted([surely, *maybe] if known else [given.first])
 
+    def goes_back(self, given: HandOut, cuts: Collection[int], there: Collection[int]) -> bool:
+        """Whether that batch begins where reading goes on after a cut that is known; `there`: the offsets that the log has.
+
+        That is at the commit, as it landed or was sent. Of what is answered for after the cut was found, only what is before the
+        cut is sent, so that no more is on its way then. Retention may have deleted what stood there; but nothing is passed that
+        was not answered for.
+        """
+        commit, sent = self.commit or 0, self.sent(given, given.began)
+        backs = [commit, *sent, *(cut for cut in cuts if commit <= cut <= sent[-1])]
+        passed = [offset for offset in there if commit <= offset < given.first]
+        known = any(b <= given.first and all(at < b and at in self.done for at in passed) for b in backs)
+        if known and given.first in cuts:
+            self.advanced = self.advanced[0], min(self.advanced[1], given.first)
+        return known
+
     def flying(self, tenure: int) -> int:
         """Return how many records a claim was handed that are advanced over, and not committed."""
         claim, advanced = self.advanced
@@ -117,3 +134,13 @@ def topic_id_in(path: str, data: bytes) -> str | None:
     except BadNodeError:
         return None
     return info.topic_id if info is not None else None
+
+
+def names_no_leader(path: str, commit: Commit) -> bool:
+    """Whether an epoch node says, once that transaction is done, that nobody knows who wrote what is before the offset."""
+    node = commit.after.get(path)
+    try:
+        info = decode_epoch(path, node.data) if node is not None else None
+    except BadNodeError:
+        return False
+    return info is not None and info.leader_epoch is None
