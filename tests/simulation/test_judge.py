@@ -242,6 +242,21 @@ def test_who_goes_over_a_cut_goes_where_the_log_ended_then(commit: int, violatio
     assert judged.judge.violations == violations
 
 
+@pytest.mark.parametrize(
+    ("first", "violations"), [(3, []), (4, ["k1 reads orders/0 at 4 instead of 5: [4] lie between"])]
+)
+def test_who_passes_over_the_place_of_a_cut_goes_back_for_it(first: int, violations: list[str]) -> None:
+    """It was handed what stands before the cut when the log was cut already; what was read ahead of it was cut off."""
+    judged = Judged()
+    judged.world.kafka.publish(*ORDERS_0, [b"x"] * 2)
+    judged.log_is_cut(4)
+    judged.world.clock.advance(0.1)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.advance(), count=3, anew=True)
+    judged.handed(judged.k1, epoch=1, answer=BatchResponse.next(5), first=3, count=1, anew=True)
+    judged.handed(judged.k1, epoch=1, first=first)
+    assert judged.judge.violations == violations
+
+
 def test_what_was_answered_for_behind_a_cut_is_not_on_its_way() -> None:
     """Its commit goes as far as the cut; then what stands there now is read, and the window has room for it."""
     judged = Judged()

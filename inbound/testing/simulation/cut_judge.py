@@ -137,8 +137,14 @@ class CutJudge:
         """Whether the log was cut since then."""
         return tp in self._cuts and began <= self._cuts[tp].when
 
-    def goes_back(self, tp: TopicPartition, began: float) -> bool:
-        """Whether reading may go back over a cut to before what was handed out then."""
+    def goes_back(self, tp: TopicPartition, began: float, position: int = 0) -> bool:
+        """Whether reading may go back over a cut to before what was handed out then.
+
+        `position`: where it was to go on. A processor may have passed over what stands behind the cut since.
+        """
+        at = self.at(tp)
+        if at is not None and at < position:
+            return True
         return self.cut_since(tp, began) or (tp in self._cuts and began <= self._cuts[tp].old_at)
 
     def there(self, tp: TopicPartition, records: Sequence[Record]) -> list[Record]:

@@ -252,8 +252,8 @@ class Judge:
                 expected = before.next
                 known.leaves(given.tenure, expected, given.began)
                 known.done.add(before.first_record)
-        over_a_cut = before is not None and given.first != expected and self.cuts.goes_back(given.tp, before.began)
-        if not (over_a_cut and known.goes_back(given, self.cuts.ends(given.tp), self.world.kafka.offsets(*given.tp))):
+        back = before is not None and self.cuts.goes_back(given.tp, before.began, expected) and given.first != expected
+        if not (back and known.goes_back(given, self.cuts.ends(given.tp), self.world.kafka.offsets(*given.tp))):
             self._no_record_between(given, expected)
 
     def _judge_window(self, known: JudgedPartition, given: HandOut) -> None:
