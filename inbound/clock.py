@@ -27,6 +27,10 @@ class Clock(ABC):
     def wall(self) -> float:
         """Return seconds since the Unix epoch, for timestamps that people read; never for deciding order."""
 
+    def cpu(self) -> float:
+        """Return CPU seconds of the calling thread. 0 of clocks that are moved by hand: the same is to happen each time."""
+        return 0.0
+
     @abstractmethod
     def wait(self, event: Flag, seconds: float | None) -> bool:
         """Block until `event` is set (True) or `seconds` have passed (False); None waits without limit."""
@@ -43,6 +47,7 @@ class SystemClock(Clock):
     _clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     now = staticmethod(partial(time.clock_gettime, _clock))
     wall = staticmethod(time.time)
+    cpu = staticmethod(time.thread_time)
 
     def wait(self, event: Flag, seconds: float | None) -> bool:
         return event.wait(seconds)

@@ -6,7 +6,6 @@ What a turn does besides, and when it comes to this, is decided in `inbound.chan
 from __future__ import annotations
 
 import logging
-import time
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutine
 
@@ -157,7 +156,7 @@ class Delivery:
         consumed.records += len(cut.records)
         consumed.batches += 1
         held, reason = partition.failure.held, "processor"
-        began, cpu = self._clock.now(), time.thread_time()
+        began, cpu = self._clock.now(), self._clock.cpu()
         totals.batch_since = began
         try:
             callback, spans = server_of(partition).on_next_batch, self._service.tracing.spans
@@ -181,7 +180,7 @@ class Delivery:
             partition.failure.attempts = 0
             partition.failure.last_error = None
         ended = self._clock.now()
-        effort = time.thread_time() - cpu, ended - began
+        effort = self._clock.cpu() - cpu, ended - began
         self._meters.batch_seconds.observe(effort[1])
         totals.batch_since = None
         if partition.place is Place.ABANDONED and not self._service.stopping.is_set():  # a reset did not wait for it

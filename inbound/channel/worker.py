@@ -5,7 +5,6 @@ Several threads run it at once, each with a partition of its own; which one poll
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -56,7 +55,7 @@ class Worker:
 
     def _serve(self, partition: Partition) -> None:
         self._serving = partition
-        began, cpu = self._clock.now(), time.thread_time()
+        began, cpu = self._clock.now(), self._clock.cpu()
         callback, failed = NO_EFFORT, True
         try:
             callback = finish(self._turns.serve(partition))
@@ -66,7 +65,7 @@ class Worker:
             raise
         finally:
             self._serving = None
-            turn = time.thread_time() - cpu, self._clock.now() - began
+            turn = self._clock.cpu() - cpu, self._clock.now() - began
             self._schedule.end_turn(self, callback, turn, failed=failed)
 
     def let_go_at(self) -> float:
