@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,16 +75,32 @@ def test_batches_that_are_never_committed_take_no_more_memory_the_more_they_are(
     assert (50_000 <= half < 51_000, made.uncommitted) == (True, 100_000)
 
 
-def test_a_batch_that_an_answer_divides_counts_whole() -> None:
-    """And its rest once more when it is handed out again: rather too much than too little."""
+@pytest.mark.parametrize(("records", "divided", "all_of_it"), [(10, 5, 15), (7, 5, 15), (3, 3, 13)])
+def test_of_a_batch_that_an_answer_divides_each_offset_may_have_a_record(
+    records: int, divided: int, all_of_it: int
+) -> None:
+    """Which of them have one nobody has counted: rather too much than too little."""
     made = Window(0)
-    made.hand_out(0, 10, 10)
+    made.hand_out(0, 10, records)
     made.advance(5)
     made.go_back(5)
-    divided = made.uncommitted
+    before = made.uncommitted
     made.hand_out(5, 15, 10)
     made.advance(15)
-    assert (divided, made.uncommitted) == (10, 20)
+    assert (before, made.uncommitted) == (divided, all_of_it)
+
+
+@pytest.mark.parametrize("records", [4, 3])
+def test_what_is_finished_of_a_batch_behind_a_commit_in_its_midst_is_in_flight_when_that_lands(records: int) -> None:
+    """Records of a batch are finished one by one, and the commit of some is on its way when the others are."""
+    made = Window(25)
+    made.hand_out(25, 29, records)
+    mark = made.advance(27)
+    rest = made.advance(29)
+    made.land(mark)
+    landed = made.uncommitted, made.is_open(1)
+    made.land(rest)
+    assert (landed, made.uncommitted, made.is_open(1)) == ((2, False), 0, True)
 
 
 def test_what_is_handed_out_again_and_again_counts_once() -> None:
@@ -116,6 +133,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("hand out"), st.integers(1, 9), st.integers(0, 3)),
         st.tuples(st.just("advance"), st.integers(0, 20), st.just(0)),
+        st.tuples(st.just("finish"), st.integers(0, 20), st.just(0)),
         st.tuples(st.just("go back"), st.integers(0, 20), st.just(0)),
         st.tuples(st.just("land"), st.integers(0, 5), st.just(0)),
     ),
@@ -141,6 +159,8 @@ def test_it_never_counts_less_than_a_crash_would_repeat(steps: list[tuple[str, i
             if target < position:
                 position, handed = target, {offset for offset in handed if offset < target}
                 made.go_back(target)
+        elif what == "finish" and made.advanced is not None:  # and what is behind it stays handed out
+            marks.append(made.advance(max(made.advanced, position - number)))
         elif what == "go back" and made.advanced is not None:
             position = max(made.advanced, position - number)
             handed = {offset for offset in handed if offset < position}

@@ -17,9 +17,7 @@ class Mark(NamedTuple):
 
     order: int
     offset: int
-    records: (
-        int  # how many the claim was handed before that offset; those of a batch that it divides count as before it
-    )
+    surely: int  # how many records the claim was handed before that offset at least, where it divides a batch
 
 
 class Window:
@@ -48,7 +46,7 @@ class Window:
         #: handed out.
         self._handed: deque[tuple[int, int, int]] = deque()
         self._base = self._total = 0  # that count before the first of them, and behind the last
-        self._records = 0  # that count at `advanced`, and at `landed`
+        self._records = 0  # that count at `advanced`, at most, and at the newest offset that landed, at least
         self._records_landed = 0
         self._order = 0
         self.landed_order = 0
@@ -68,30 +66,45 @@ class Window:
     def go_back(self, offset: int) -> None:
         """Take note that reading goes on at `offset`: what was handed out from there on is handed out again."""
         while self._handed and self._handed[-1][1] > offset:
-            first, _, total = self._handed.pop()
-            if first < offset:
-                self._handed.append((first, offset, total))
+            first = self._handed[-1][0]
+            divided = (first, offset, self._counted(offset)[1]) if first < offset else None
+            self._handed.pop()
+            if divided is not None:
+                self._handed.append(divided)
         self._total = max(self._handed[-1][2] if self._handed else self._base, self._records)
 
     def advance(self, offset: int) -> Mark:
         """Take note that what is before `offset` is to be committed."""
         self.advanced = offset
-        self._records = max(self._records, self._counted(offset))
+        surely, most = self._counted(offset)
+        self._records = max(self._records, most)
         self._order += 1
-        return Mark(self._order, offset, self._records)
+        return Mark(self._order, offset, surely)
 
-    def _counted(self, offset: int) -> int:
-        """Return how many records were handed out before `offset`; those of a batch that it divides count as before it."""
-        counted = self._total
-        for _, end, total in reversed(self._handed):  # the newest first: mostly it is the one that was answered for
-            if end < offset:
+    def _counted(self, offset: int) -> tuple[int, int]:
+        """Return how many records were handed out before `offset`, at least and at most.
+
+        Of a batch that it divides, each offset may have a record, on either side.
+        """
+        behind, before = None, self._base
+        for batch in reversed(self._handed):  # the newest first: mostly it is the one that was answered for
+            if batch[1] <= offset:
+                before = batch[2]
                 break
-            counted = total
-        return counted
+            behind = batch
+        if behind is None:
+            return self._total, self._total
+        first, end, total = behind
+        records = min(total - before, end - first)
+        most = total - records + min(records, max(0, offset - first))
+        return total - min(records, end - max(first, offset)), most
 
     def land(self, mark: Mark) -> None:
-        """Take note that a commit landed."""
-        self.committed, self.landed_order, self._records_landed = mark.offset, mark.order, mark.records
+        """Take note that a commit landed. Where it divides a batch, the rest of that may be answered for by now.
+
+        1. Of 0 to 3, 0 and 1 are finished, and 2 is committed; 2. the others are, too; 3. 2 lands: two records are in flight.
+        """
+        self.committed, self.landed_order, self._records_landed = mark.offset, mark.order, mark.surely
 
     def withdraw(self) -> None:
         """Take note that nothing more will land: the partition is not ours any more."""
@@ -108,8 +121,8 @@ class Window:
 
     @property
     def uncommitted(self) -> int:
-        """Return how many records were answered for and have not landed."""
-        return self._records - self._records_landed
+        """Return how many records were answered for and have not landed, at most."""
+        return 0 if self.settled else self._records - self._records_landed
 
     def is_open(self, limit: int) -> bool:
         """Whether another batch may be handed out where so many records may be on their way; 0: none, nor anything else."""
