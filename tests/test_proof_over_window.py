@@ -79,6 +79,26 @@ def test_offsets_without_records_do_not_count() -> None:
     assert [kind for kind, _, _ in story.found() if kind == "over-window"] == []
 
 
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "quick"])
+@pytest.mark.parametrize("found", [True, False], ids=["claimed since", "in ZooKeeper"])
+@pytest.mark.parametrize(("alone", "over"), [(1, False), (2, True)])
+def test_what_was_given_back_and_then_passed_over_does_not_count(
+    alone: int, over: bool, found: bool, exact: bool
+) -> None:
+    """A batch failed, and its records came one by one; the answer for the last of these went past the others."""
+    story = Story().log(60, exact=exact)
+    a = windowed(story, "a", 1, at=0, window=1).begin(10).revert(to=0)
+    for _ in range(alone):
+        a.begin(1).advance()
+    a.skip(to=10).advance(10).begin(10)
+    if found:
+        windowed(story, "b", 2, at=0, window=1).batch(30)
+    else:
+        story.zookeeper(0, epoch=1)
+
+    assert [f.kind for f in story.proof().findings if f.kind == "over-window"] == ["over-window"] * over
+
+
 def test_zookeeper_has_what_the_last_claim_left() -> None:
     """Nobody has claimed the partition since, and its process is gone."""
     story = Story().log(60)

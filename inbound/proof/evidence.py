@@ -50,6 +50,7 @@ class Left:
     committed: int
     advanced: int
     found_by: Claim | None  # the claim that began at `committed`; None: that is what ZooKeeper has
+    given_back: tuple[OffsetRange, ...] = ()  # what it was handed, has given back, and was not handed again
 
 
 def unwritten(gap: Event) -> str:

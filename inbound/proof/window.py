@@ -1,7 +1,8 @@
 """How much a claim left uncommitted: of what it was answered for before its last batch, at most `max_uncommitted_records`.
 
 The batch in hand does not count, nor what was answered for it: the next claim gets it again in any case. So what counts is
-the `commit` of the last `begun`, held against where the next claim began, or against what ZooKeeper has. Pure.
+the `commit` of the last `begun`, held against where the next claim began, or against what ZooKeeper has. Nor does what was
+handed out, given back, and then passed over: nothing of that is in flight. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from inbound.proof.claims import Claim
 from inbound.proof.evidence import Evidence, Left, Log
 from inbound.proof.intervals import Growing, difference, size
-from inbound.proof.model import Coordination, Finding, Span
+from inbound.proof.model import Coordination, Finding, OffsetRange, Span
 
 
 def left_by(evidence: Evidence, claim: Claim, following: Claim) -> None:
@@ -38,7 +39,9 @@ def _left(evidence: Evidence, claim: Claim, committed: int | None, found_by: Cla
         return
     missing = evidence.loose or evidence.late or claim.has_gaps or claim.unsure
     if not missing and expected <= committed < advanced:  # below: somebody has moved it back, and other findings say so
-        evidence.left.append(Left(claim, committed, advanced, found_by))
+        # 1. A batch fails, and its first record is handed out alone; 2. that is answered with what goes past the others.
+        given_back = tuple(evidence.given_back.overlaps(committed, advanced))
+        evidence.left.append(Left(claim, committed, advanced, found_by, given_back))
 
 
 def over_window(evidence: Evidence, log: Log) -> None:
@@ -46,9 +49,10 @@ def over_window(evidence: Evidence, log: Log) -> None:
     for left in evidence.left:
         claim, first, end = left.claim, left.committed, left.advanced
         handed = next((ranges.overlaps(first, end) for other, ranges in evidence.by_claim if other is claim), [])
+        handed = difference(handed, left.given_back)
         told = [log.count(*part) for part in handed]
         exact = None if None in told else sum(count for count in told if count is not None)
-        records = exact if exact is not None else _at_least(claim.spans, first, end)
+        records = exact if exact is not None else _at_least(claim.spans, first, end, left.given_back)
         if claim.window is None or records <= claim.window:
             continue
         by = (
@@ -66,9 +70,13 @@ def over_window(evidence: Evidence, log: Log) -> None:
         evidence.findings.append(finding)
 
 
-def _at_least(spans: Iterable[Span], first: int, end: int) -> int:
-    """Return how many records of [first, end) were handed out at least: those of a span that do not fit beside it."""
+def _at_least(spans: Iterable[Span], first: int, end: int, given_back: Iterable[OffsetRange]) -> int:
+    """Return how many records of [first, end) were handed out at least, and not given back: those of a span that do not fit
+    beside it.
+    """
     total, counted = 0, Growing()
+    for low, high in given_back:
+        counted.add(low, high)
     for span in spans:
         low, high = max(span.first, first), min(span.next, end)
         inside = size(difference([(low, high)] if low < high else [], counted.ranges))

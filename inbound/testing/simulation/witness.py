@@ -262,6 +262,8 @@ class Witness:
         """
         since, seen.noticed = seen.cuts[seen.noticed :], len(seen.cuts)
         cut = facts["cut"]
+        if cut is not None:
+            seen.counts_to(cut)
         if facts["to"] is not None and cut is not None and cut > facts["start"]:
             seen.unnoticed |= any(end < cut for end in since)
         if facts["to"] is not None and cut is None and seen.cuts:

@@ -93,6 +93,13 @@ class Seen:
         """The group's offset is set, by whom the ledgers name."""
         self.at, self.inside, self.offset_taken = offset, None, False
 
+    def counts_to(self, cut: int) -> None:
+        """A ledger says that the log was cut there: what ledgers know of commits beyond is about records that are gone, and
+        whoever could not write its own may have gone on with the new ones since.
+        """
+        self.recorded_under = {epoch: min(commit, cut) for epoch, commit in self.recorded_under.items()}
+        self.unaccountable = [replace(one, low=min(one.low, cut)) for one in self.unaccountable]
+
     def wants_from(self, offset: int) -> None:
         """What lies behind this is to be handed out, whatever was said of it."""
         self.left_out = cut_off(self.left_out, offset)

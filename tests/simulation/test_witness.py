@@ -1,0 +1,53 @@
+"""What the witness of simulated runs expects the proof to know: single histories, made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from inbound.ledger.base import Settled
+from inbound.ledger.memory import Note
+from inbound.testing.kafka import FakeKafka
+from inbound.testing.simulation.witness import Witness
+from inbound.topic_partition import TopicPartition
+from tests.proof_stories import KEY, Story, windowed
+
+ORDERS_0 = TopicPartition(KEY.topic, KEY.partition)
+
+
+def note(kind: str, epoch: int, **facts: object) -> Note:
+    return Note(kind, *ORDERS_0, epoch, facts)
+
+
+@pytest.mark.parametrize("noticed_by", ["who could not write", "who came after"])
+@pytest.mark.parametrize(
+    ("proven", "lines"), [(6, []), (5, ["orders/0: proven up to 5 alone, although {} is in no ledger: all is known below 6"])]
+)  # fmt: skip
+def test_behind_a_cut_nobody_knows_what_who_could_not_write_has_read(
+    noticed_by: str, proven: int, lines: list[str]
+) -> None:
+    """It had committed 8, of records that are gone: from 6 on it may have been handed those that stand there now."""
+    kafka = FakeKafka()
+    kafka.create_topic("orders", 1)
+    kafka.publish(*ORDERS_0, [b"x"] * 8)
+    witness = Witness(kafka)
+    witness.claimed(ORDERS_0, 1)
+    witness.wrote([note("claimed", 1, position=0), Settled(*ORDERS_0, 1, 8, "landed", 1)])
+    witness.committed(ORDERS_0, 8)
+    kafka.truncate(*ORDERS_0, 6)
+    kafka.publish(*ORDERS_0, [b"new"] * 4)
+    cut = {"position": 8, "to": 10, "cut": 6, "start": 0, "end": 10}
+    if noticed_by == "who could not write":
+        witness.wrote([note("truncated", 1, **cut)])
+    lost = note("lost", 1)
+    witness.refused([lost], degrade=False)
+    witness.claimed(ORDERS_0, 2)
+    witness.wrote([note("claimed", 2, position=8), note("truncated", 2, **cut)])
+
+    story = Story().log(10)
+    windowed(story, "a", 1, at=0).batch(8).note("degraded", **{"from": 1.0, "to": 2.0})
+    proof = replace(story.zookeeper(8, epoch=1).proof(), proven=proven)
+
+    said = [line for line in witness.disagreements({ORDERS_0: proof}, lambda _: "b") if ": proven up to" in line]
+    assert said == [line.format(lost) for line in lines]
