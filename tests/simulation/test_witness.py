@@ -8,6 +8,7 @@ import pytest
 
 from inbound.ledger.base import Settled
 from inbound.ledger.memory import Note
+from inbound.proof.model import Verdict
 from inbound.testing.kafka import FakeKafka
 from inbound.testing.simulation.witness import Witness
 from inbound.topic_partition import TopicPartition
@@ -51,3 +52,36 @@ def test_behind_a_cut_nobody_knows_what_who_could_not_write_has_read(
 
     said = [line for line in witness.disagreements({ORDERS_0: proof}, lambda _: "b") if ": proven up to" in line]
     assert said == [line.format(lost) for line in lines]
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["and goes on", "and nothing more"])
+def test_what_was_not_written_before_a_topic_was_created_anew_may_have_been_about_either(goes_on: bool) -> None:
+    """Its ledger says so when it comes to be written again. If that was before, it was the topic that is gone."""
+    kafka = FakeKafka()
+    kafka.create_topic("orders", 1)
+    witness = Witness(kafka)
+    witness.claimed(ORDERS_0, 1)
+    witness.wrote([note("claimed", 1, position=0)])
+    witness.committed(ORDERS_0, 0)
+    witness.claimed(ORDERS_0, 2)
+    lost = note("lost", 2)
+    witness.refused([note("claimed", 2, position=0), lost], degrade=False)
+    if goes_on:
+        witness.claimed(ORDERS_0, 3)
+        witness.wrote([note("claimed", 3, position=0)])
+    witness.claimed(ORDERS_0, 4)
+    witness.created_anew(ORDERS_0, 4)
+    witness.wrote([note("reset", 4, old=0, new=0, reason="topic created anew"), note("claimed", 4, position=0)])
+
+    story = Story().log(0)
+    story.run("a").claim(1, at=0, topic_id="one").loses()
+    b = story.run("b")
+    b.epoch = 2
+    b.note("degraded", **{"from": 1.0, "to": 2.0})
+    b.epoch = 4
+    b.note("reset", old=0, new=0, reason="topic created anew").claim(4, at=0, topic_id="two")
+    proof = story.zookeeper(0, epoch=4, owner="b").proof()
+
+    said = list(witness.disagreements({ORDERS_0: proof}, lambda _: "b"))
+    unfounded = f"orders/0: not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
+    assert (proof.verdict, said) == (Verdict.NOT_PROVABLE, [unfounded] if goes_on else [])

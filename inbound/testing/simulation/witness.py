@@ -214,7 +214,7 @@ class Witness:
         told = (old.at, old.handed_to) if old.noted and not (old.unaccountable or old.cuts) else None
         self._seen[tp] = Seen(
             at=0, began=True, since=epoch, claimed=True, noted=False, former=[*old.former, told], deleted=old.deleted,
-            told_anew=False,
+            told_anew=False, unaccountable=old.of_either_topic(),
         )  # fmt: skip
 
     def wrote(self, entries: Sequence[Recorded]) -> None:

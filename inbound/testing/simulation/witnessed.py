@@ -100,6 +100,14 @@ class Seen:
         self.recorded_under = {epoch: min(commit, cut) for epoch, commit in self.recorded_under.items()}
         self.unaccountable = [replace(one, low=min(one.low, cut)) for one in self.unaccountable]
 
+    def of_either_topic(self) -> list[Unaccountable]:
+        """Return what was not written, and no ledger has gone on since, when the topic is created anew.
+
+        1. A claim is not noted; 2. it finds that the topic is gone; 3. the next one begins the new topic. The ledger says what
+        it lacks before that, and not of which topic it was: a claim that begins a topic and dies leaves that to the next one.
+        """
+        return [Unaccountable(one.what, 0) for one in self.unaccountable if one.unwritten and one.open]
+
     def wants_from(self, offset: int) -> None:
         """What lies behind this is to be handed out, whatever was said of it."""
         self.left_out = cut_off(self.left_out, offset)
