@@ -18,15 +18,7 @@ from inbound.processors.batch import Batch
 from inbound.proof.claims import CREATED_ANEW
 from inbound.proof.evidence import NO_END
 from inbound.proof.intervals import contains, difference, intersection, union
-from inbound.proof.model import (
-    ANOMALIES,
-    LEFT_OUT,
-    FindingKind,
-    LeftOutKind,
-    OffsetRange,
-    PartitionProof,
-    Verdict,
-)
+from inbound.proof.model import ANOMALIES, LEFT_OUT, FindingKind, LeftOutKind, OffsetRange, PartitionProof, Verdict
 from inbound.testing.kafka import FakeKafka, Gone
 from inbound.testing.simulation.witnessed import LeftOut, Seen, Unaccountable, cut_off
 from inbound.topic_partition import TopicPartition
