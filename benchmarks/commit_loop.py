@@ -112,7 +112,7 @@ class Window:
             landed.append(waiting.popleft())
         if pending.of_batch is None or self.over.is_set():
             return  # the first position of a partition; or the drain at the end
-        self._landed_records[pending.partition] = pending.mark.records
+        self._landed_records[pending.partition] = pending.mark.surely
         self.records = sum(self._landed_records.values())
         if self._began is not None:
             self._latencies += [now - submitted for _, submitted in landed]
