@@ -99,6 +99,20 @@ def test_what_was_given_back_and_then_passed_over_does_not_count(
     assert [f.kind for f in story.proof().findings if f.kind == "over-window"] == ["over-window"] * over
 
 
+@pytest.mark.parametrize(("again", "window"), [(0, 4), (2, 6)], ids=["none of it", "a part of it"])
+@pytest.mark.parametrize("over", [False, True])
+def test_what_an_answer_for_a_part_of_a_batch_gave_back_does_not_count(again: int, window: int, over: bool) -> None:
+    """No line says so where a newer commit stands for that one: it shows by where reading goes on, or passes over the rest."""
+    story = Story().log(60)
+    a = windowed(story, "a", 1, at=0, window=window - over).begin(10).advance(4)
+    if again:
+        a.begin(again).advance()
+    a.skip(to=15).advance(15).begin(10)
+    story.zookeeper(0, epoch=1)
+
+    assert [f.kind for f in story.proof().findings if f.kind == "over-window"] == ["over-window"] * over
+
+
 def test_zookeeper_has_what_the_last_claim_left() -> None:
     """Nobody has claimed the partition since, and its process is gone."""
     story = Story().log(60)

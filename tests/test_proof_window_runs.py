@@ -59,7 +59,7 @@ class Group:
         self.claimed = True
         self.left: set[int] = set()  # commits that are of no batch
         self.unanswered: set[int] = set()  # and those that were sent before
-        self.own: set[int] = set()  # offsets that it was delivered
+        self.own: set[int] = set()  # offsets that it was delivered, and has not given back
 
     def step(self) -> None:
         if not self.claimed:
@@ -106,6 +106,7 @@ class Group:
                 self.run.jump(end).advance(self.position)
             elif self.position < end:
                 self.run.jump(end).revert(self.position)
+        self.own -= set(range(self.position, end))
 
     def finish(self) -> None:
         """What was answered with `next` is finished in part, or all of it: that is committed now, and reading goes on."""

@@ -103,6 +103,7 @@ class Walk:
             evidence.wanted_from(span.first)
             if self._went_back_for_a_reason(span):
                 self.ask(span.first, position)
+                evidence.given_back.add(span.first, position)
         evidence.wanted(span.first, span.next)
         before = evidence.handed.overlaps(span.first, span.next)
         again = self.own.add(span.first, span.next)
@@ -295,6 +296,8 @@ class Walk:
         kind, what = _SKIPPED.get(why, _SKIPPED["processor"])
         cause = f"{self.claim.consumer} (epoch {self.claim.epoch}) {what}{f': {said[:_SAID]}' if said else ''}"
         self.evidence.leave_out(LeftOut(first, end, kind, cause, self.claim, event.wall))
+        if kind == "passed-over" and self.position is not None:  # the answer before was for a part of the batch
+            self.evidence.given_back.add(first, min(end, self.position))
         self._move_on(end)
 
     def _move_on(self, end: int) -> None:
