@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -220,6 +221,20 @@ def test_old_files_at_the_target_are_deleted_and_foreign_ones_are_not(scene: Sce
     scene.shipping.run_once()
 
     assert [file.path.name for file in list_files(scene.uri)] == ["notes.txt"]
+
+
+def test_what_a_killed_conversion_has_left_in_the_spool_is_deleted_after_a_day(scene: Scene) -> None:
+    """Not before: whose it is may live."""
+    left = scene.spool / "g" / ".a-0001.parquet.7.tmp"
+    scene.work(1)
+    left.write_bytes(b"PAR1")
+    there = []
+    for seconds in (3600.0, 90000.0):
+        os.utime(left, (scene.clock.wall() - seconds, scene.clock.wall() - seconds))
+        scene.clock.advance(3600)
+        scene.shipping.run_once()
+        there.append(left.exists())
+    assert there == [True, False]
 
 
 def test_another_uri_has_another_spool(tmp_path: Path) -> None:

@@ -176,9 +176,13 @@ def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
 def remove_left(files: Iterable[Found], wall: float) -> None:
     """Delete what conversions that were killed have left of theirs a day ago."""
     for file in files:
-        left = file.path.name.startswith(".") and file.path.name.endswith(".tmp")
-        if left and wall - file.modified > LEFT_AFTER:
+        if _is_temporary(file.path.name) and wall - file.modified > LEFT_AFTER:
             remove_file(file.path)
+
+
+def _is_temporary(name: str) -> bool:
+    """Whether that is the name of a file that is being made, or of a shipment under way; or its maker was killed."""
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def delete_old(folder: FilePath, before: float) -> None:
@@ -190,8 +194,7 @@ def delete_old(folder: FilePath, before: float) -> None:
     """
     for file in files_below(folder, missing_ok=True):
         name = file.path.name
-        left = name.startswith(".") and name.endswith(".tmp")  # of a shipment that was killed
-        if file.modified < before and (left or FileName.parse(name) is not None):
+        if file.modified < before and (_is_temporary(name) or FileName.parse(name) is not None):
             remove_file(file.path)
 
 

@@ -130,7 +130,6 @@ class Shipping:
 
     def _found(self) -> list[Found]:
         found = files_below(self._spool, missing_ok=True)
-        remove_left(found, self._clock.wall())
         return [file for file in found if FileName.parse(file.path.name) is not None]
 
     def _ship(self, file: Found) -> bool:
@@ -167,6 +166,7 @@ class Shipping:
     def _delete_old(self) -> None:
         self._next_retention = self._clock.now() + RETENTION_EVERY
         try:
+            remove_left(files_below(self._spool, missing_ok=True), self._clock.wall())
             delete_old(self._target, self._clock.wall() - self.retention)
         except (InboundError, OSError, ValueError) as error:
             log.warning("ledger.path %s: old files stay: %s", self.target, explained(error))
