@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -68,7 +69,7 @@ channels:
 def main() -> None:
     """Run each channel once, with bare transactions around it, and once with a slowed ZooKeeper."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--records", type=int, default=800_000)
     options = parser.parse_args()
     bare: dict[str, list[float]] = {"single": [], "group": []}
     channels: dict[str, dict[str, Any]] = {}
@@ -77,6 +78,7 @@ def main() -> None:
         with EmbeddedCluster(jars=jar_cache(), progress=lambda line: print(line, file=sys.stderr)) as cluster:
             create_topic(cluster.bootstrap_servers, "commit", PARTITIONS)
             seconds = fill(cluster.bootstrap_servers, "commit", PARTITIONS, options.records, 100)
+            os.sync()  # else the servers' own writes wait for it
             print(f"published {options.records:,} records in {seconds:.0f} s", file=sys.stderr)
             _bare(cluster.zookeeper_hosts, bare)
             with SlowZooKeeper(cluster.zookeepers[0].port) as proxy:

@@ -112,8 +112,9 @@ class Window:
             landed.append(waiting.popleft())
         if pending.of_batch is None or self.over.is_set():
             return  # the first position of a partition; or the drain at the end
+        before = self._landed_records.get(pending.partition, 0)
         self._landed_records[pending.partition] = pending.mark.surely
-        self.records = sum(self._landed_records.values())
+        self.records += pending.mark.surely - before
         if self._began is not None:
             self._latencies += [now - submitted for _, submitted in landed]
         elif self.records >= self._first:

@@ -90,7 +90,7 @@ def _buffer_full(stage: Stage, name: str) -> Tell:
     until(
         lambda: all(stream.paused for stream in channel.reader._streams.values()),
         60,
-        lambda: f"the prefetch is full: {channel.reader.buffered}",
+        lambda: f"the prefetch is full: {channel.reader.read_ahead}",
     )
     stage.publish(name, FULL - 1)
     return stage.cause(name, FULL - 1)

@@ -6,12 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from inbound.controller.reset_offset.model import TopicLog
 from inbound.embedded import EmbeddedCluster
 from inbound.kafka.base import LogClient
+from inbound.kafka.confluent import ConfluentClient
 from inbound.kafka.kafka_python import PATIENT_WAIT
 from inbound.kafka.topic_logs import KafkaTopicLogs
 from integration.kafka_stage import CLIENTS, Publisher, RealStage
@@ -108,6 +110,32 @@ def test_a_record_larger_than_every_fetch_is_read(stage: RealStage) -> None:
     client.read({tp: 0})
     reading.until((tp, 3))
     assert [record.value for record in reading.records(tp)] == [b"before", large, b"behind"]
+
+
+def test_what_is_put_aside_stays_within_a_bound_and_nothing_of_it_is_lost(
+    embedded_cluster: EmbeddedCluster, publisher: Publisher
+) -> None:
+    """Paused partitions whose batches are much larger than a fetch's limit: beyond the bound they are fetched again."""
+    bound = 512 * 1024
+    make = partial(ConfluentClient, client_id="aside", fetch_wait=0.05, prefetch_bytes=bound)
+    stage = RealStage(embedded_cluster, publisher, lambda servers, _: make({"bootstrap.servers": servers}))
+    partitions = stage.topic(4)
+    for tp in partitions:
+        stage.publish(tp, [bytes(10_000)] * 30)
+    client = stage.client()
+    client.limit_fetches(16 * 1024)
+    reading = Reading(stage, client)
+    client.read(dict.fromkeys(partitions, 0))
+    client.pause(partitions)
+    largest = 0
+    for _ in stage.turns(1.0):
+        reading.poll()
+        largest = max(largest, client.aside_bytes)
+    client.resume(partitions)
+    reading.until(*((tp, 30) for tp in partitions))
+    stage.close()
+    assert 0 < largest <= bound  # all four are more than twice the bound
+    assert [reading.offsets(tp) for tp in partitions] == [list(range(30))] * 4
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

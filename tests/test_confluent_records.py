@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Message
 
 from inbound.channel.buffer import Chunk, RecordBuffer, record_size
-from inbound.kafka.confluent_records import SAMPLE, Messages, fitting, runs, total_size
+from inbound.kafka.confluent_records import SAMPLE, Aside, Messages, fitting, runs, total_size
+from inbound.topic_partition import TopicPartition
 from tests.log_client_stage import Headers, plain
 
 
@@ -72,6 +74,25 @@ def test_the_size_of_many_messages_is_right_where_keys_and_headers_are_much_alik
     messages = [message(n, value=b"x" * (n % 700), key=b"key-%d" % n, headers=[("h", b"v")]) for n in range(2000)]
     exact = sum(record_size(record) for record in Messages(messages))
     assert abs(total_size(messages) - exact) < exact / 200
+
+
+def test_what_is_aside_is_counted_with_what_its_messages_take() -> None:
+    """Whatever is added, put in place of it, and dropped."""
+    aside, one, two = Aside(record_bytes=1000), TopicPartition("t", 0), TopicPartition("t", 1)
+    counted = []
+    changes: list[Callable[[], None]] = [
+        lambda: aside.add(one, [message(0, value=b"xx")]),
+        lambda: aside.add(one, [message(1, value=b"xxx"), message(2, value=b"")]),
+        lambda: aside.add(two, [message(0, value=b"xxxx")]),
+        lambda: aside.put(one, [message(2, value=b"")]),
+        lambda: aside.drop(two),
+        lambda: aside.drop(two),
+        lambda: aside.drop(one),
+    ]
+    for change in changes:
+        change()
+        counted.append((aside.size(one), aside.size(two), aside.bytes))
+    assert counted == [(2, 0, 1002), (5, 0, 3005), (5, 4, 4009), (0, 4, 2004), (0, 0, 1000), (0, 0, 1000), (0, 0, 0)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from inbound import Batch, BatchResponse
@@ -97,16 +100,34 @@ def test_with_a_worker_to_spare_every_partition_is_read_whatever_the_others_hold
     assert largest_buffered(world, a) >= 250 * 16 * KIB
 
 
+@contextmanager
+def every_worker_stuck(world: World, consumer: Consumer) -> Iterator[None]:
+    """Let the one worker be in a callback that does not end before the block does."""
+    schedule = consumer.channel.parts.schedule
+    world.kafka.publish("orders", 0, [b"x"])
+    consumer.channel.reader.run_once()
+    stuck = schedule.take("a callback that does not end")
+    assert isinstance(stuck, Partition)
+    yield
+    schedule.put_back(stuck, world.clock.now())
+    schedule.end_turn("a callback that does not end")
+
+
 def test_while_every_worker_is_stuck_no_more_is_read_than_may_be() -> None:
     """More records would help nobody; when one comes back, reading goes on."""
     world, a = world_of_many_partitions()
-    schedule = a.channel.parts.schedule
-    world.kafka.publish("orders", 0, [b"x"])
-    a.channel.reader.run_once()
-    stuck = schedule.take("a callback that does not end")
-    assert isinstance(stuck, Partition)
-    publish_to_all(world)
-    while_stuck = largest_buffered(world, a)
-    schedule.put_back(stuck, world.clock.now())
-    schedule.end_turn("a callback that does not end")
+    with every_worker_stuck(world, a):
+        publish_to_all(world)
+        while_stuck = largest_buffered(world, a)
     assert while_stuck < 1200 * KIB < 3000 * KIB < largest_buffered(world, a)
+
+
+def test_what_the_client_has_put_aside_counts_as_read_ahead() -> None:
+    """Of a thousand partitions, each with most of a large batch aside, it was ten times the bound."""
+    world, a = world_of_many_partitions()
+    with every_worker_stuck(world, a):
+        (client,) = world.kafka.clients
+        client.put_aside = 256 * KIB
+        world.run(0.1)
+        publish_to_all(world)
+        assert largest_buffered(world, a) == buffered(a) == 1

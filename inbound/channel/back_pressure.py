@@ -68,7 +68,7 @@ class Throttle:
         self._settings = settings
         self._schedule = schedule
         self._fetch_bytes = 0
-        self.buffered = 0  # bytes that all buffers take in memory, as of the last turn
+        self.read_ahead = 0  # bytes that buffers and what the client has put aside take in memory, as of the last turn
 
     def another_client(self) -> None:
         """Forget what the client before was told."""
@@ -93,8 +93,9 @@ class Throttle:
         room = (settings.prefetch_bytes - client.held_bytes) // 2
         share = room // len(streams)
         buffers = [stream.partition.buffer for stream in streams.values()]
-        self.buffered = sum(b.size for b in buffers) + client.record_bytes * sum(b.records for b in buffers)
-        crowded = self.buffered >= room
+        buffered = sum(b.size for b in buffers) + client.record_bytes * sum(b.records for b in buffers)
+        self.read_ahead = buffered + client.aside_bytes
+        crowded = buffered >= room
         limit = share if crowded else max(share, room // 4)
         fetch_bytes = max(SMALLEST_FETCH, min(settings.batch_bytes, share))
         if fetch_bytes != self._fetch_bytes:
@@ -104,7 +105,7 @@ class Throttle:
         # A fetch brings whole record batches, however large, so a thousand partitions with one each can be beyond the
         # bound. While every worker is busy more records help nobody; with one to spare, what others have read ahead and
         # cannot hand out must not keep a partition from being read.
-        full = self._schedule.full and self.buffered >= 2 * room
+        full = self._schedule.full and self.read_ahead >= 2 * room
         channel_paused = self._schedule.paused or full
         for tp, stream in streams.items():
             size, held = stream.partition.buffer.size, channel_paused or stream.partition.failure.held is not None

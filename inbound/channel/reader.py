@@ -123,9 +123,9 @@ class Reader:
         return stream if stream is not None and stream.partition is partition else None
 
     @property
-    def buffered(self) -> int:
-        """How many bytes all buffers take in memory, before the last turn's poll. Any thread."""
-        return self._throttle.buffered
+    def read_ahead(self) -> int:
+        """How many bytes what is read ahead takes in memory, before the last turn's poll. Any thread."""
+        return self._throttle.read_ahead
 
     def close(self) -> None:
         """Close the client; after whoever polls has ended."""

@@ -182,7 +182,7 @@ class View:
             workers=parts.settings.now.workers,
             event_loop=parts.service.asynchronous,
             busy=tuple(sorted(busy, key=lambda of: -of[1])),
-            prefetch=(reader.buffered, parts.settings.now.reader.prefetch_bytes),
+            prefetch=(reader.read_ahead, parts.settings.now.reader.prefetch_bytes),
             fullest=tuple(fullest[:3]),
             silent=self._silent(),
             commits_waiting=parts.committer.waiting(parts.commits),

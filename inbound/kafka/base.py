@@ -72,6 +72,11 @@ class LogClient(ABC):
     #: Whether `poll` makes use of `wake`.
     wakes: bool = False
 
+    @property
+    def aside_bytes(self) -> int:
+        """How many bytes of records, with what these take in memory, were fetched and not returned."""
+        return 0
+
     @abstractmethod
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         """Return the named topics, or those that match `pattern`, as far as they exist."""

@@ -18,7 +18,16 @@ from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, To
 from inbound.kafka.confluent_entry import Entry, check_entry
 from inbound.kafka.confluent_log import log_settings
 from inbound.kafka.confluent_questions import Ranges, Topics, is_unknown
-from inbound.kafka.confluent_records import Messages, epoch_of, fitting, has_errors, known_epoch, runs, total_size
+from inbound.kafka.confluent_records import (
+    Aside,
+    Messages,
+    epoch_of,
+    fitting,
+    has_errors,
+    known_epoch,
+    runs,
+    total_size,
+)
 from inbound.kafka.confluent_settings import DEFAULTS, FIXED, held_bytes, memory
 from inbound.topic_partition import TopicPartition
 
@@ -103,6 +112,7 @@ class ConfluentClient(LogClient):
         self._entry.ready()
         self._settings: dict[str, Any] = {**self._own, **self._entry.settings, **self._fixed}
         self.held_bytes = held_bytes(prefetch_bytes)
+        self._most_aside = prefetch_bytes
         self._max_poll_records = max_poll_records
         self._limit = fetch_bytes
         self._fetch_bytes = self._largest_fetch = int(self._settings["max.partition.fetch.bytes"])
@@ -114,7 +124,7 @@ class ConfluentClient(LogClient):
         self._unsought: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._paused: set[TopicPartition] = set()
         #: What was fetched and not returned: beyond the limit of one poll, or of a paused partition.
-        self._aside: dict[TopicPartition, list[Message]] = {}
+        self._aside = Aside(self.record_bytes)
         self._stopped: set[TopicPartition] = set()  # not fetched: paused, with enough aside; or one of these
         self._out_of_range: set[TopicPartition] = set()
         self._diverged: dict[TopicPartition, int | None] = {}
@@ -146,6 +156,10 @@ class ConfluentClient(LogClient):
 
         answered()
         return answered
+
+    @property
+    def aside_bytes(self) -> int:
+        return self._aside.bytes
 
     def reachable(self) -> bool:
         self._topics.collect()
@@ -242,7 +256,7 @@ class ConfluentClient(LogClient):
         for of_state in (self._paused, self._stopped, self._out_of_range):
             of_state.difference_update(partitions)
         for tp in partitions:
-            self._aside.pop(tp, None)
+            self._aside.drop(tp)
             self._epochs.pop(tp, None)
             self._unsought.pop(tp, None)
             self._diverged.pop(tp, None)
@@ -286,14 +300,14 @@ class ConfluentClient(LogClient):
             self._seek()
             seconds = min(seconds, SEEK_AGAIN) if self._unsought else seconds
         result = Poll()
-        ready = {tp: messages for tp, messages in self._aside.items() if tp not in self._paused}
+        ready = self._aside.all_but(self._paused)
         if not ready:
             ready = self._sort(self._consume(seconds), result)
         if ready:
             self._topics.heard()
             self._hand_on(ready, result)
         if self._out_of_range or self._diverged or self._unreadable:
-            untold = self._paused | self._aside.keys()
+            untold = self._paused | self._aside.partitions
             result.out_of_range = {tp: self._positions[tp] for tp in self._out_of_range - untold}
             result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in untold}
             result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in untold}
@@ -328,18 +342,20 @@ class ConfluentClient(LogClient):
         for key, run in runs(messages, len(self._topics_read) <= 1):
             tp = TopicPartition(*key)
             if tp in self._positions and tp not in self._unsought:
-                place = ready
                 if tp in self._paused:
-                    place = self._aside
+                    self._aside.add(tp, run)
                     grown.add(tp)
-                if tp in place:
-                    place[tp].extend(run)
+                elif tp in ready:
+                    ready[tp].extend(run)
                 else:
-                    place[tp] = run
-        full = [tp for tp in grown - self._stopped if total_size(self._aside[tp]) > self._limit]
+                    ready[tp] = run
+        full = [tp for tp in grown - self._stopped if self._aside.size(tp) > self._limit]
         if full:
             self._consumer.incremental_unassign(_keys(full))
             self._stopped.update(full)
+            for tp in full:
+                if self._aside.bytes > self._most_aside:  # it is fetched again
+                    self._aside.drop(tp)
         return ready
 
     def _give_up_silence(self) -> None:
@@ -376,11 +392,11 @@ class ConfluentClient(LogClient):
         for tp, messages in ready.items():
             size = total_size(messages)
             if size > self._limit and (count := fitting(messages, size, self._limit)) < len(messages):
-                self._aside[tp] = messages[count:]
+                self._aside.put(tp, messages[count:])
                 messages, rest = messages[:count], messages[count]
                 self._give(tp, messages, rest.offset() or 0, total_size(messages), epoch_of(rest), result)
             else:
-                self._aside.pop(tp, None)
+                self._aside.drop(tp)
                 whole.append((tp, messages, size))
         # Behind the last record there can be offsets without one: librdkafka's position is after those that it has seen.
         # Where more has come than one poll takes, the next one tells.

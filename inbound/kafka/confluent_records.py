@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence, Set
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple, overload
 
 from confluent_kafka import Message
 
 from inbound.processors.batch import Record, headers_size
+from inbound.topic_partition import TopicPartition
 
 #: So many messages of a run are looked at for the sizes of keys and headers. Looking at headers makes Python objects of
 #: them, which costs as much as all the rest of a record: for messages that nobody may look at again, a sample has to do.
@@ -82,6 +83,50 @@ class Messages(Sequence[Record]):
     def sizes(self) -> list[int]:
         """Return the decoded bytes of each, exactly."""
         return list(map(_size, self._messages))
+
+
+class Aside:
+    """What was fetched and not returned, by partition."""
+
+    def __init__(self, record_bytes: int) -> None:
+        self._record_bytes = record_bytes
+        self._messages: dict[TopicPartition, list[Message]] = {}
+        self._sizes: dict[TopicPartition, int] = {}
+        self.bytes = 0  # of all, with what messages take in memory
+
+    @property
+    def partitions(self) -> Set[TopicPartition]:
+        """Those of which something is there."""
+        return self._messages.keys()
+
+    def get(self, tp: TopicPartition) -> list[Message] | None:
+        """Return a partition's messages; None where there are none."""
+        return self._messages.get(tp)
+
+    def size(self, tp: TopicPartition) -> int:
+        """Return the decoded bytes of a partition's messages."""
+        return self._sizes.get(tp, 0)
+
+    def all_but(self, partitions: Container[TopicPartition]) -> dict[TopicPartition, list[Message]]:
+        """Return all messages but those of `partitions`."""
+        return {tp: messages for tp, messages in self._messages.items() if tp not in partitions}
+
+    def add(self, tp: TopicPartition, messages: list[Message]) -> None:
+        """Put these behind what is there of a partition."""
+        self.put(tp, [*self._messages.get(tp, ()), *messages])
+
+    def put(self, tp: TopicPartition, messages: list[Message]) -> None:
+        """Have these in place of what is there of a partition; not none."""
+        self.drop(tp)
+        self._messages[tp], size = messages, total_size(messages)
+        self._sizes[tp] = size
+        self.bytes += size + self._record_bytes * len(messages)
+
+    def drop(self, tp: TopicPartition) -> None:
+        """Forget what is there of a partition."""
+        messages = self._messages.pop(tp, None)
+        if messages is not None:
+            self.bytes -= self._sizes.pop(tp) + self._record_bytes * len(messages)
 
 
 def has_errors(messages: list[Message]) -> bool:

@@ -327,11 +327,16 @@ class FakeLogClient(LogClient):
         self.closed = False
         self.brought = False  # whether the last poll brought anything
         self._fetch_bytes = 1024 * 1024
+        self.put_aside = 0  # so many bytes count as fetched and not returned
         self._reachable = True
         self._remembered: Mapping[str, TopicMeta] | None = None
         self._behind = False
         self.questions = 0
         self._failures: dict[str, list[Exception]] = {}
+
+    @property
+    def aside_bytes(self) -> int:
+        return self.put_aside
 
     def fail_next(self, verb: str, error: Exception) -> None:
         """Let the next call of `read`, `forget`, `pause` or `resume` raise `error` and do nothing. Several queue up."""
