@@ -74,7 +74,7 @@ bench-rebalance: setup ## what joins and leaves cost: 20 processes, 1,000 partit
 bench-reset: setup ## how long a group stands still for a reset: 64 and 1,000 partitions, 4 processes, under load
 	@$(VENV_PYTHON) -m benchmarks.reset
 
-bench-commit: setup ## how many commits share a transaction, and how long one takes, also with a slow ZooKeeper (2 min)
+bench-commit: setup ## how many commits share a transaction, and how long one takes, also with a slow ZooKeeper (3 min)
 	@$(VENV_PYTHON) -m benchmarks.commit
 
 bench-memory: setup ## memory before a large backlog, CPU with nothing to read: 1,000 partitions, each client

@@ -19,7 +19,7 @@ Figures of the slowed runs end in `_slowed`. Each is the higher one of the two c
 - `bare_*`: a check and a set in one transaction, one at a time, and 64 such pairs in one, by kazoo alone on an idle
   machine, before and after each channel that is not slowed.
 
-Takes about 2 minutes.
+Takes about 3 minutes.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_what_is_aside_is_counted_with_what_its_messages_take() -> None:
         lambda: aside.add(one, [message(0, value=b"xx")]),
         lambda: aside.add(one, [message(1, value=b"xxx"), message(2, value=b"")]),
         lambda: aside.add(two, [message(0, value=b"xxxx")]),
-        lambda: aside.put(one, [message(2, value=b"")]),
+        lambda: aside.put(one, [message(2, value=b"")], 0),
         lambda: aside.drop(two),
         lambda: aside.drop(two),
         lambda: aside.drop(one),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import signal
 from types import FrameType
@@ -16,12 +15,10 @@ from inbound.cli.help import examples
 from inbound.cli.makers import makers
 from inbound.cli.watching import FolderWatch
 from inbound.ingress.process import IngressProcess
+from inbound.interpreter import spare_what_stays
 from inbound.latch import Latch
 
 log = logging.getLogger("inbound")
-
-#: Requests are young and many: the garbage collector lets so many objects come together before it walks them.
-_GC_THRESHOLD = 50_000
 
 
 def add_parser(commands: Any) -> None:
@@ -52,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
     stop = _Signals()
     ask_on_hangup(process.ask_reload)
     process.start()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD, 20, 50)
+    spare_what_stays()  # requests are young and many, as records are
     stop.asked.wait()
     log.info("stopping: what is under way is answered, then the listener ends")
     answered = process.stop(args.drain, at_once=lambda: stop.count > 1)

@@ -392,9 +392,10 @@ class ConfluentClient(LogClient):
         for tp, messages in ready.items():
             size = total_size(messages)
             if size > self._limit and (count := fitting(messages, size, self._limit)) < len(messages):
-                self._aside.put(tp, messages[count:])
-                messages, rest = messages[:count], messages[count]
-                self._give(tp, messages, rest.offset() or 0, total_size(messages), epoch_of(rest), result)
+                given, rest = messages[:count], messages[count]
+                given_size = total_size(given)
+                self._aside.put(tp, messages[count:], max(0, size - given_size))  # both sizes are estimates
+                self._give(tp, given, rest.offset() or 0, given_size, epoch_of(rest), result)
             else:
                 self._aside.drop(tp)
                 whole.append((tp, messages, size))

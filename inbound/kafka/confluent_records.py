@@ -113,13 +113,12 @@ class Aside:
 
     def add(self, tp: TopicPartition, messages: list[Message]) -> None:
         """Put these behind what is there of a partition."""
-        self.put(tp, [*self._messages.get(tp, ()), *messages])
+        self.put(tp, [*self._messages.get(tp, ()), *messages], self.size(tp) + total_size(messages))
 
-    def put(self, tp: TopicPartition, messages: list[Message]) -> None:
-        """Have these in place of what is there of a partition; not none."""
+    def put(self, tp: TopicPartition, messages: list[Message], size: int) -> None:
+        """Have these, of `size` decoded bytes, in place of what is there of a partition; not none."""
         self.drop(tp)
-        self._messages[tp], size = messages, total_size(messages)
-        self._sizes[tp] = size
+        self._messages[tp], self._sizes[tp] = messages, size
         self.bytes += size + self._record_bytes * len(messages)
 
     def drop(self, tp: TopicPartition) -> None:

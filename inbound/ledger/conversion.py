@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, NoReturn, Protocol
 from inbound.errors import InboundError, LedgerError
 from inbound.ledger.columns import write_parquet
 from inbound.ledger.disk import Disk
+from inbound.ledger.format import temporary_name
 from inbound.ledger.jsonl import split_lines
 
 #: How often a process that converts is looked at, in seconds: at first, and at most.
@@ -63,7 +64,7 @@ def convert(writer: Writer, path: Path, data: BinaryIO, target: Path, disk: Disk
         OSError: it can't be kept.
     """
     status = os.fstat(data.fileno())
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")  # a killed one's may be written to yet
+    temporary = target.with_name(temporary_name(target.name))
     try:
         yield from writer.write(path, data, temporary)
         os.utime(temporary, (status.st_mtime, status.st_mtime))  # by which its lines grow old

@@ -8,6 +8,7 @@ always tells "newer than I am" from "damaged".
 
 from __future__ import annotations
 
+import os
 import time
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -54,6 +55,16 @@ def path_part(name: str) -> str:
 def name_of(part: str) -> str:
     """Read back what `path_part` wrote."""
     return unquote(part, errors="surrogatepass")
+
+
+def temporary_name(name: str) -> str:
+    """Return what a file is called while this process makes it: what a killed process has begun may be written to yet."""
+    return f".{name}.{os.getpid()}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether that is the name of a file that is being made, or of a shipment under way; or its maker was killed."""
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 class FileName(NamedTuple):

@@ -16,7 +16,7 @@ from inbound.clock import Clock
 from inbound.errors import InboundError
 from inbound.ledger.conversion import Apart, Writer, convert
 from inbound.ledger.disk import Disk, alive, being_written, reason
-from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, unseal
+from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, is_temporary, unseal
 from inbound.ledger.places import FilePath, Found, files_below, remove_file
 
 log = logging.getLogger("inbound.ledger")
@@ -176,13 +176,8 @@ def ended(path: Path, age: float, *, shared: bool) -> Iterator[BinaryIO | None]:
 def remove_left(files: Iterable[Found], wall: float) -> None:
     """Delete what conversions that were killed have left of theirs a day ago."""
     for file in files:
-        if _is_temporary(file.path.name) and wall - file.modified > LEFT_AFTER:
+        if is_temporary(file.path.name) and wall - file.modified > LEFT_AFTER:
             remove_file(file.path)
-
-
-def _is_temporary(name: str) -> bool:
-    """Whether that is the name of a file that is being made, or of a shipment under way; or its maker was killed."""
-    return name.startswith(".") and name.endswith(".tmp")
 
 
 def delete_old(folder: FilePath, before: float) -> None:
@@ -194,7 +189,7 @@ def delete_old(folder: FilePath, before: float) -> None:
     """
     for file in files_below(folder, missing_ok=True):
         name = file.path.name
-        if file.modified < before and (_is_temporary(name) or FileName.parse(name) is not None):
+        if file.modified < before and (is_temporary(name) or FileName.parse(name) is not None):
             remove_file(file.path)
 
 

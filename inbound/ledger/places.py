@@ -6,7 +6,6 @@ pyarrow is imported when a URI is used, and only then.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from inbound.errors import ConfigError, LedgerError
+from inbound.ledger.format import temporary_name
 
 #: File systems that show an object when it is complete, and not before.
 _WHOLE_OBJECTS = frozenset({"s3", "gcs", "abfs"})
@@ -123,7 +123,7 @@ def put_file(source: Path, target: RemotePath) -> None:
     path = _below(root, target.relative)
     folder, _, name = path.rpartition("/")
     whole = system.type_name in _WHOLE_OBJECTS
-    under = path if whole else f"{folder}/.{name}.{os.getpid()}.tmp"
+    under = path if whole else f"{folder}/{temporary_name(name)}"
     if not whole:
         system.create_dir(folder, recursive=True)
     sent = 0

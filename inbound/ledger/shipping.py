@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from inbound.clock import Clock
 from inbound.errors import InboundError, LedgerError
 from inbound.ledger.conversion import Apart, Writer
 from inbound.ledger.files import FilesLedger
-from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part
+from inbound.ledger.format import PARQUET_SUFFIX, SUFFIX, FileName, path_part, temporary_name
 from inbound.ledger.housekeeping import delete_old, ended, explained, remove_left
 from inbound.ledger.places import Found, RemotePath, files_below, put_file, without_options
 
@@ -141,7 +140,7 @@ class Shipping:
                 return False
             target = self._target / path.parent.name / path.name
             name = f"{path.name.removesuffix(SUFFIX)}{PARQUET_SUFFIX}"
-            converted = path.with_name(f".{name}.{os.getpid()}.tmp")  # a killed one's may be written to yet
+            converted = path.with_name(temporary_name(name))
             try:
                 if self._makes_parquet(path, data, converted):
                     put_file(converted, target.with_name(name))
