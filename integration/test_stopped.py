@@ -13,6 +13,9 @@ from inbound.ledger.format import path_part
 from integration.harness import Scene, Scenes
 from tests.waiting import until
 
+#: Each batch waits for the commit of the one before: else those on their way, where ZooKeeper is slow just then, are repeated, too.
+ONE_AT_A_TIME = "    max_uncommitted_records: 0\n"
+
 
 def outcomes(s: Scene, pid: int) -> list[tuple[int, int, str]]:
     """Return (partition, epoch, outcome) of the commits in a process's ledger."""
@@ -57,7 +60,8 @@ def test_a_process_stopped_past_its_session_does_no_harm_but_the_batch_in_hand(
     scenes: Scenes, seconds_per_record: float
 ) -> None:
     """Others take over; going on, it commits nothing of the old epochs, gives up, joins again and gets its share."""
-    s = scenes(seconds_per_record=seconds_per_record, session=10.0)  # the machine may stand still, but for the victim
+    # The machine may stand still, but for the victim.
+    s = scenes(seconds_per_record=seconds_per_record, session=10.0, channel_extra=ONE_AT_A_TIME)
     victim, _ = under_load(s, 10 if seconds_per_record else 40)
     if seconds_per_record:
         until(lambda: s.inside(victim.pid), 60, "the victim is inside a batch")
@@ -97,7 +101,8 @@ def test_a_second_process_with_our_id_waits_while_we_live_and_ends_us_if_we_come
     scenes: Scenes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on two machines, which share no lock file. Never a tug of war, nothing lost."""
-    s = scenes(session=10.0)  # the first must not lose it while it lives, should the machine stand still
+    # The first must not lose it while it lives, should the machine stand still.
+    s = scenes(session=10.0, channel_extra=ONE_AT_A_TIME)
     s.write_config(consumer_id="one")
     first = s.start()
     until(lambda: s.all_owned(1), 60, "the first owns all")
