@@ -257,6 +257,22 @@ def test_who_passes_over_the_place_of_a_cut_goes_back_for_it(first: int, violati
     assert judged.judge.violations == violations
 
 
+@pytest.mark.parametrize(("start", "missing"), [(1, "[1, 2, 3, 4]"), (3, None)])
+def test_who_passes_over_a_cut_without_knowing_is_led_back_to_it_unless_retention_has_deleted_its_place(
+    start: int, missing: str | None
+) -> None:
+    """The processor names an offset for what it was handed before the log was cut."""
+    judged = Judged()
+    batch = Batch("orders", 0, 0, 2, judged.world.kafka.records(ORDERS_0), 1)
+    given = judged.judge.begins(judged.k1, batch, judged.k1.processor)
+    judged.log_is_cut(1, grows=5)
+    judged.world.kafka.retain(*ORDERS_0, start)
+    judged.judge.answers.ends(given, BatchResponse.next(5))
+    judged.handed(judged.k1, epoch=1, first=5, count=1, anew=True)
+    over = f"the log was cut at 1: {missing} were published since, and nobody was handed them"
+    assert judged.judge.violations == ([f"k1 reads on in orders/0 at 5, although {over}"] if missing else [])
+
+
 def test_what_was_answered_for_behind_a_cut_is_not_on_its_way() -> None:
     """Its commit goes as far as the cut; then what stands there now is read, and the window has room for it."""
     judged = Judged()

@@ -8,6 +8,7 @@ import pytest
 
 from inbound.ledger.base import Settled
 from inbound.ledger.memory import Note
+from inbound.processors.batch import Batch, PlainRecord
 from inbound.proof.model import Verdict
 from inbound.testing.kafka import FakeKafka
 from inbound.testing.simulation.witness import Witness
@@ -85,3 +86,27 @@ def test_what_was_not_written_before_a_topic_was_created_anew_may_have_been_abou
     said = list(witness.disagreements({ORDERS_0: proof}, lambda _: "b"))
     unfounded = f"orders/0: not provable, although the ledgers have it all: {'; '.join(proof.missing)}"
     assert (proof.verdict, said) == (Verdict.NOT_PROVABLE, [unfounded] if goes_on else [])
+
+
+@pytest.mark.parametrize(
+    ("told", "said"), [(False, []), (True, ["orders/0: handed out again [0, 1] by the proof, [] in truth"])]
+)
+def test_what_was_repeated_of_a_deleted_topic_is_taken_for_the_new_one_where_no_ledger_tells_of_that(
+    told: bool, said: list[str]
+) -> None:
+    kafka = FakeKafka()
+    kafka.create_topic("orders", 1)
+    witness = Witness(kafka)
+    witness.claimed(ORDERS_0, 2)
+    witness.created_anew(ORDERS_0, 2)
+    witness.handed(ORDERS_0, Batch(*ORDERS_0, 0, 2, [PlainRecord(0), PlainRecord(1)], 2))
+    anew, lost = note("reset", 2, old=4, new=0, reason="topic created anew"), note("lost", 2)
+    witness.refused([lost] if told else [anew, lost], degrade=True)
+    witness.wrote([anew] if told else [])
+
+    story = Story().log(2)
+    windowed(story, "a", 1, at=0).batch(2).loses()
+    proof = replace(story.zookeeper(2, epoch=1).proof(), explained=((0, 2),))
+
+    disagreements = witness.disagreements({ORDERS_0: proof}, lambda _: "b")
+    assert [line for line in disagreements if "handed out again" in line] == said

@@ -163,12 +163,16 @@ class CutJudge:
     def judge_reading(
         self, consumer: str, tp: TopicPartition, first: int, handed: Collection[int], passed_over: Mapping[int, float]
     ) -> None:
-        """What was published after a cut is handed out from its beginning, or was passed over by a processor at some time."""
+        """What was published after a cut is handed out from its beginning, or was passed over by a processor at some time.
+
+        What it said of records that the cut has taken does not count, unless retention has deleted the place of the cut:
+        then nothing leads back to it, and where the processor wants to go on counts.
+        """
         at = self.at(tp)
         if at is None or first < at or self._cuts[tp].unseen:
             return
-        offsets = self._world.kafka.offsets(*tp)
-        ends = self._cuts[tp].ends
+        offsets, start = self._world.kafka.offsets(*tp), self._world.kafka.start(tp)
+        ends = [(when, end) for when, end in self._cuts[tp].ends if end >= start]
         passed = {o for o, began in passed_over.items() if not any(began <= when and end <= o for when, end in ends)}
         missing = [
             offset for offset in offsets if at <= offset < first and offset not in handed and offset not in passed

@@ -416,8 +416,9 @@ class Witness:
         ranges = union([*((f.first, f.next) for f in repeats), *proof.explained])
         twice = sorted(offset for offset in seen.times if offset < known and contains(ranges, offset))
         # What was not written may have been handed out again, too. And where nobody had to notice a cut, the ledgers cannot tell
-        # one record at an offset from another.
-        if not set(() if unwritten else again) <= set(twice) <= {*again, *seen.cut_off}:
+        # one record at an offset from another, as where none could say that the topic was created anew.
+        same = set(() if unwritten else again) <= set(twice) <= {*again, *seen.cut_off}
+        if not (same or (unwritten and not seen.told_anew)):
             yield f"handed out again {twice} by the proof, {again} in truth"
         if seen.noted and not seen.unaccountable:
             yield from self._former(seen, proof)
