@@ -79,6 +79,8 @@ def _is_refused(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        pass  # the port was closed between the two ends of shaking hands
     return False
 
 
