@@ -6,9 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 
 import pytest
+from kafka import KafkaProducer
 
 from inbound.controller.reset_offset.model import TopicLog
 from inbound.embedded import EmbeddedCluster
@@ -16,6 +18,8 @@ from inbound.kafka.base import LogClient
 from inbound.kafka.confluent import ConfluentClient
 from inbound.kafka.kafka_python import PATIENT_WAIT
 from inbound.kafka.topic_logs import KafkaTopicLogs
+from inbound.processors.batch import record_size
+from inbound.processors.cloudevents_values import UnreadableHeadersError
 from integration.kafka_stage import CLIENTS, Publisher, RealStage
 from tests.log_client_conformance import LogClientConformance
 from tests.log_client_stage import Reading, values
@@ -136,6 +140,32 @@ def test_what_is_put_aside_stays_within_a_bound_and_nothing_of_it_is_lost(
     stage.close()
     assert 0 < largest <= bound  # all four are more than twice the bound
     assert [reading.offsets(tp) for tp in partitions] == [list(range(30))] * 4
+
+
+class _NotUtf8(str):
+    """A name that a producer writes as it stands, as those do that do not look at it."""
+
+    def encode(self, *_: object, **__: object) -> bytes:
+        return b"\xff\xfe"
+
+
+@pytest.mark.parametrize("stage", ["confluent-kafka"], indirect=True)
+def test_a_header_s_name_that_is_not_utf_8_is_one_record_s_trouble(stage: RealStage) -> None:
+    """librdkafka's binding leaves a list with a hole in it: the second look at it ended the process."""
+    (tp,) = stage.topic()
+    with closing(KafkaProducer(bootstrap_servers=stage.cluster.bootstrap_servers)) as producer:
+        for name in ("fine", _NotUtf8("bad"), "fine"):
+            producer.send(tp.topic, b"value", partition=tp.partition, headers=[(name, b"1")])
+    reading = Reading(stage, stage.client())
+    reading.client.read({tp: 0})
+    reading.until((tp, 3))
+    told: list[object] = []
+    for record in reading.records(tp) * 3:
+        try:
+            told.append(list(record.headers))
+        except UnreadableHeadersError as error:
+            told.append((record.value, record_size(record), "is not UTF-8" in str(error)))
+    assert told == [[("fine", b"1")], (b"value", 5, True), [("fine", b"1")]] * 3
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

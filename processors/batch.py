@@ -39,16 +39,28 @@ class Record(Protocol):
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        """In the record's order, repeated names kept."""
+        """In the record's order, repeated names kept.
+
+        Raises:
+            ValueError: a name is not UTF-8, and the client cannot read any of them.
+        """
 
 
 def record_size(record: Record) -> int:
     """Return the decoded bytes of a record: key, value and headers, of which each beyond a few is counted as what it takes."""
-    headers = record.headers or ()
+    headers = readable_headers(record)
     size = len(record.key or b"") + len(record.value or b"") + headers_size(len(headers))
     for name, value in headers:
         size += len(name) + len(value or b"")
     return size
+
+
+def readable_headers(record: Record) -> Sequence[tuple[str, bytes | None]]:
+    """Return the record's headers; none where they cannot be read."""
+    try:
+        return record.headers or ()
+    except ValueError:
+        return ()
 
 
 def headers_size(count: int) -> int:

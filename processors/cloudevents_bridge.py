@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inbound.processors.batch import Record
+from inbound.processors.batch import Record, readable_headers
 from inbound.processors.cloudevents_from_http import RecordParts, http_to_records, is_event
 from inbound.processors.cloudevents_http import percent_encoded
 from inbound.processors.cloudevents_json import members_of, parse_json
@@ -103,7 +103,7 @@ def _with_members(body: bytes, texts: Mapping[str, str]) -> bytes:
 def _with_headers(record: Record, prefix: str, texts: Mapping[str, str]) -> list[tuple[str, bytes]]:
     added = [(prefix + name, text.encode()) for name, text in texts.items()]
     replaced = {name for name, _ in added}
-    kept = [(name, raw) for name, raw in record.headers if name.lower() not in replaced]
+    kept = [(name, raw) for name, raw in readable_headers(record) if name.lower() not in replaced]
     if prefix:
         kept = [(name, raw) for name, raw in kept if raw is not None or not _is_bindings(name.lower())]
     return [(name, raw or b"") for name, raw in kept] + added

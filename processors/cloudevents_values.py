@@ -62,6 +62,10 @@ class Refused(ValueError):
         super().__init__(why if len(why) <= LONGEST_REASON else f"{why[: LONGEST_REASON - 3]}...")
 
 
+class UnreadableHeadersError(Refused):
+    """The client cannot read the record's headers, so that nobody knows what it is."""
+
+
 class UnreadFormatError(Refused):
     """It may be an event, or several, in a format that is not read here."""
 

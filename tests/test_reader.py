@@ -9,6 +9,7 @@ import pytest
 
 from inbound import Batch, BatchResponse
 from inbound.channel.partition import Partition
+from inbound.testing.kafka import FakeLogClient
 from inbound.testing.world import Consumer, Recording, World
 
 KIB = 1024
@@ -37,6 +38,20 @@ def test_what_is_read_ahead_is_bounded_for_the_whole_channel() -> None:
     reader = {"prefetch_bytes": 1024 * KIB, "batch_bytes": 64 * KIB, "max_batch_bytes": 64 * KIB}
     a = world.join("a", Recording(lambda batch: BatchResponse.revert(wait=1000)), reader=reader)
     assert 512 * KIB <= largest_buffered(world, a) <= 1024 * KIB
+
+
+@pytest.mark.parametrize("value", [b"", b"x" * 10], ids=["nothing", "ten bytes"])
+def test_records_count_with_what_they_take(value: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of records that are hardly more than their objects."""
+    monkeypatch.setattr(FakeLogClient, "record_bytes", KIB)
+    world = World()
+    world.kafka.create_topic("orders", 2)
+    for partition in range(2):
+        world.kafka.publish("orders", partition, [value] * 3000)
+    reader = {"prefetch_bytes": 1024 * KIB, "batch_bytes": 64 * KIB, "max_batch_bytes": 64 * KIB}
+    a = world.join("a", Recording(lambda batch: BatchResponse.revert(wait=1000)), reader=reader)
+    world.run(5)
+    assert 512 * KIB <= a.channel.reader.read_ahead <= 2048 * KIB  # a poll brings up to 1,000 records
 
 
 @pytest.mark.slow

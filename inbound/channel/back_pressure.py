@@ -108,7 +108,9 @@ class Throttle:
         full = self._schedule.full and self.read_ahead >= 2 * room
         channel_paused = self._schedule.paused or full
         for tp, stream in streams.items():
-            size, held = stream.partition.buffer.size, channel_paused or stream.partition.failure.held is not None
+            buffer, held = stream.partition.buffer, channel_paused or stream.partition.failure.held is not None
+            # Small records take more than their bytes: where it is crowded, that counts.
+            size = buffer.size + (client.record_bytes * buffer.records if crowded else 0)
             if not stream.paused and (size >= limit or held):
                 pause.append(tp)
             elif stream.paused and size <= limit // 2 and not held and may_be_read(stream):

@@ -349,7 +349,8 @@ class ConfluentClient(LogClient):
                     ready[tp].extend(run)
                 else:
                     ready[tp] = run
-        full = [tp for tp in grown - self._stopped if self._aside.size(tp) > self._limit]
+        beyond = self._aside.bytes > self._most_aside  # small records take more than their bytes
+        full = [tp for tp in grown - self._stopped if beyond or self._aside.size(tp) > self._limit]
         if full:
             self._consumer.incremental_unassign(_keys(full))
             self._stopped.update(full)

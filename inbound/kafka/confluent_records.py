@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterator, Sequence, Set
 from itertools import accumulate, groupby
+from operator import call
 from typing import Any, NamedTuple, overload
 
 from confluent_kafka import Message
@@ -16,6 +17,12 @@ from inbound.topic_partition import TopicPartition
 #: them, which costs as much as all the rest of a record: for messages that nobody may look at again, a sample has to do.
 SAMPLE = 6
 
+#: Stands in a message in place of headers that cannot be read.
+_UNREADABLE: list[tuple[str, bytes]] = [("", b"")]
+
+#: To be called by `operator.call`, which sees that it has failed. It fails where a name is not UTF-8, and `message.headers()` goes
+#: on with a list that has no name there: the exception comes up somewhere else, and the next look at the list ends the process.
+_headers = Message.headers
 _partition, _topic, _key, _value = Message.partition, Message.topic, Message.key, Message.value
 
 
@@ -49,7 +56,13 @@ class MessageRecord(tuple[Message, bytes | None, bytes | None]):
 
     @property
     def headers(self) -> Sequence[tuple[str, bytes | None]]:
-        return self.message.headers() or ()  # type: ignore[return-value]
+        try:
+            found = call(_headers, self[0]) or ()
+        except SystemError:
+            raise _unreadable(self[0]) from None
+        if found is _UNREADABLE:
+            raise _unreadable(self[0])
+        return found  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         return f"<MessageRecord at {self.offset}>"
@@ -113,7 +126,10 @@ class Aside:
 
     def add(self, tp: TopicPartition, messages: list[Message]) -> None:
         """Put these behind what is there of a partition."""
-        self.put(tp, [*self._messages.get(tp, ()), *messages], self.size(tp) + total_size(messages))
+        size = total_size(messages)
+        self._messages.setdefault(tp, []).extend(messages)
+        self._sizes[tp] = self.size(tp) + size
+        self.bytes += size + self._record_bytes * len(messages)
 
     def put(self, tp: TopicPartition, messages: list[Message], size: int) -> None:
         """Have these, of `size` decoded bytes, in place of what is there of a partition; not none."""
@@ -181,8 +197,23 @@ def _size(message: Message) -> int:
     return len(message) + _rest_size(message)
 
 
+def _unreadable(message: Message) -> Exception:
+    """Have nobody look at a message's headers any more, and return what to raise."""
+    from inbound.processors.cloudevents_values import UnreadableHeadersError  # is not needed by whoever reads no events
+
+    message.set_headers(_UNREADABLE)
+    return UnreadableHeadersError(
+        "the name of one of its headers is not UTF-8, so that confluent-kafka can read none of them; see who publishes that, and "
+        "move the group past it (inbound offsets reset)"
+    )
+
+
 def _rest_size(message: Message) -> int:
-    headers: Any = message.headers() or ()
+    try:
+        headers: Any = call(_headers, message) or ()
+    except SystemError:
+        message.set_headers(_UNREADABLE)
+        headers = ()
     size = len(message.key() or b"") + headers_size(len(headers))
     for name, value in headers:
         size += len(name) + len(value or b"")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inbound.kafka.topic_writer import KafkaTopicWriter
-from inbound.processors.batch import Record
+from inbound.processors.batch import Record, readable_headers
 
 
 class DeadLetterTopic:
@@ -32,7 +32,7 @@ class DeadLetterTopic:
         self, topic: str, partition: int, record: Record, reason: str
     ) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]:
         # The producer takes no null header: it is sent empty.
-        headers = [(name, value if value is not None else b"") for name, value in record.headers]
+        headers = [(name, value if value is not None else b"") for name, value in readable_headers(record)]
         return record.key, record.value, [*headers, *self._why(topic, partition, record, reason)]
 
     def _why(self, topic: str, partition: int, record: Record, reason: str) -> list[tuple[str, bytes]]:
