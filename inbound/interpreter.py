@@ -9,6 +9,9 @@ import gc
 #: left, too; and how many of those before it walks all. All threads wait for a walk: with 20 for the second a million
 #: objects took 120 to 140 ms, and each commit under way so much longer.
 GC_THRESHOLDS = (50_000, 2, 500)
+#: After so many bytes of batches it looks at what is young whatever its number: it counts objects, and a batch that a processor
+#: leaves in a circle (a frame that keeps the exception that it has caught) keeps all its records.
+MOST_GARBAGE = 256 * 2**20
 
 
 def spare_what_stays() -> None:
@@ -17,3 +20,17 @@ def spare_what_stays() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+
+
+class HandedOut:
+    """How many bytes processors were handed since the last look. For any threads: a count that is lost costs a later look."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        """Count a batch."""
+        self._bytes += size
+        if self._bytes >= MOST_GARBAGE:
+            self._bytes = 0
+            gc.collect(1)

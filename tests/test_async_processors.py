@@ -203,6 +203,26 @@ def test_sleep_ends_early_when_the_channel_stops(world: World) -> None:
     assert (stopping, world.commits(), world.clock.now() - began < 2) == ([True], {0: 1}, True)
 
 
+def test_who_cancels_all_tasks_keeps_no_partition_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    """Turns that have not begun run nothing when they are cancelled."""
+
+    async def answer(batch: Batch) -> object:
+        if len(processor.begun) == 1:
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+        return BatchResponse.advance()
+
+    processor, world = Watching(answer), World()
+    world.kafka.create_topic("orders", 4)
+    for partition in range(4):
+        world.kafka.publish("orders", partition, [b"x"])
+    world.join("a", processor)
+    world.run(6)
+    said = [record.message for record in caplog.records if "cancelled before it began" in record.message]
+    assert (world.commits(), len(said) > 0) == (dict.fromkeys(range(4), 1), True)
+    world.leave("a")
+
+
 def test_a_batch_that_does_not_end_in_time_is_cancelled_and_said_where_it_was(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,8 +7,10 @@ whoever drives the other parts.
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from inspect import isawaitable
 from types import CoroutineType
 from typing import Any
@@ -19,6 +21,8 @@ from inbound.channel.schedule import Schedule
 from inbound.channel.turn import Turns
 from inbound.clock import Clock
 from inbound.driver import Wakeup
+
+log = logging.getLogger(__name__)
 
 #: No longer than this, in seconds, passes without a look around.
 LONGEST_WAIT = 1.0
@@ -68,6 +72,7 @@ class AsyncWorker:
         self._loop = wakeup.loop
         self._under_way: dict[Partition, asyncio.Task[None]] = {}
         self._defects: list[BaseException] = []
+        self._closing = False
 
     def run_once(self) -> float | None:
         """Begin a turn for each due partition, and run the loop until there is something new for us to do."""
@@ -85,7 +90,21 @@ class AsyncWorker:
             if not isinstance(partition, Partition):
                 assert not isinstance(partition, Lead)  # another thread polls
                 return partition
-            self._under_way[partition] = self._loop.create_task(self._serve(partition), name=f"turn of {partition.tp}")
+            turn = self._loop.create_task(self._serve(partition), name=f"turn of {partition.tp}")
+            self._under_way[partition] = turn
+            turn.add_done_callback(partial(self._clear_up, partition))
+
+    def _clear_up(self, partition: Partition, turn: asyncio.Task[None]) -> None:
+        """A task that was cancelled before it began has run nothing of `_serve`, also not what is behind its `finally`."""
+        if self._under_way.get(partition) is turn:
+            del self._under_way[partition]
+            self._schedule.end_turn(self)
+            self._turns.rescue(partition)
+            if not self._closing:
+                log.error(
+                    "%s: its turn was cancelled before it began; a processor is to cancel its own tasks alone",
+                    partition.tp,
+                )
 
     async def _serve(self, partition: Partition) -> None:
         try:
@@ -146,6 +165,7 @@ class AsyncWorker:
 
     def cancel_turns(self) -> None:
         """Cancel the turns that are still under way, and let them end. After the loop's thread has ended."""
+        self._closing = True
         self._cancel(self._under_way.values())
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from inbound.channel.settings import Settings
 from inbound.clock import Clock
 from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.errors import BadResponseError, LedgerError, PartitionLostError
+from inbound.interpreter import HandedOut
 from inbound.journal import Journal
 from inbound.ledger.base import Range
 from inbound.meters import Meters
@@ -67,6 +68,7 @@ class Delivery:
         self._failures = failures
         self._callbacks = callbacks
         self._outcomes = outcomes
+        self._handed_out = HandedOut()
         self._asynchronous = service.asynchronous
 
     def room(self, partition: Partition) -> int | None:
@@ -148,6 +150,7 @@ class Delivery:
         partition.quiet.idle_since, partition.quiet.idle_told, partition.taken_back = None, False, False
         position.hand_out(batch.first_offset, batch.next_offset, len(cut.records))
         totals.batches += 1
+        self._handed_out.add(cut.size)
         totals.records += len(cut.records)
         totals.last_batch_at = wall = self._clock.wall()
         if cut.records:

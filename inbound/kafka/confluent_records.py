@@ -18,7 +18,7 @@ from inbound.topic_partition import TopicPartition
 SAMPLE = 6
 
 #: Stands in a message in place of headers that cannot be read.
-_UNREADABLE: list[tuple[str, bytes]] = [("", b"")]
+_UNREADABLE: list[tuple[str, str | bytes | None]] = [("", b"")]
 
 #: To be called by `operator.call`, which sees that it has failed. It fails where a name is not UTF-8, and `message.headers()` goes
 #: on with a list that has no name there: the exception comes up somewhere else, and the next look at the list ends the process.
