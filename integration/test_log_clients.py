@@ -116,10 +116,14 @@ def test_a_record_larger_than_every_fetch_is_read(stage: RealStage) -> None:
     assert [record.value for record in reading.records(tp)] == [b"before", large, b"behind"]
 
 
+@pytest.mark.parametrize("paused", ["before", "as it comes"])
 def test_what_is_put_aside_stays_within_a_bound_and_nothing_of_it_is_lost(
-    embedded_cluster: EmbeddedCluster, publisher: Publisher
+    embedded_cluster: EmbeddedCluster, publisher: Publisher, paused: str
 ) -> None:
-    """Paused partitions whose batches are much larger than a fetch's limit: beyond the bound they are fetched again."""
+    """Paused partitions whose batches are much larger than a fetch's limit: beyond the bound they are fetched again.
+
+    Also where nothing comes behind a batch of which a part was handed on before its partition was paused.
+    """
     bound = 512 * 1024
     make = partial(ConfluentClient, client_id="aside", fetch_wait=0.05, prefetch_bytes=bound)
     stage = RealStage(embedded_cluster, publisher, lambda servers, _: make({"bootstrap.servers": servers}))
@@ -130,10 +134,11 @@ def test_what_is_put_aside_stays_within_a_bound_and_nothing_of_it_is_lost(
     client.limit_fetches(16 * 1024)
     reading = Reading(stage, client)
     client.read(dict.fromkeys(partitions, 0))
-    client.pause(partitions)
+    client.pause(partitions if paused == "before" else [])
     largest = 0
     for _ in stage.turns(1.0):
         reading.poll()
+        client.pause([tp for tp in partitions if reading.offsets(tp)])
         largest = max(largest, client.aside_bytes)
     client.resume(partitions)
     reading.until(*((tp, 30) for tp in partitions))

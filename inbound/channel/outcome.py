@@ -63,7 +63,9 @@ class Outcomes:
                 "waited", f"the processor asked for {outcome.wait:.1f} s before the next read", partition.tp,
                 epoch=partition.fence.epoch, level=logging.DEBUG,
             )  # fmt: skip
-        if outcome.skipped is not None or outcome.reverted_from is not None:
+        # What it went back to may have no records: then nothing is handed out again.
+        went_back = outcome.reverted_from is not None and outcome.reverted_from != partition.position.delivered
+        if outcome.skipped is not None or went_back:
             self.note(partition, outcome, reason)
         wait = outcome.wait
         if outcome.reverted_from is not None and partition.failure.reverts > FREE_REVERTS:

@@ -442,9 +442,10 @@ def _reader(facts: Facts, patience: float) -> Explanation | None:
         if used < most // 2:
             return None  # it is resumed with the reader's next step
         names = ", ".join(f"{name} ({size:,} bytes)" for name, size in c.fullest[:3])
+        most_of_it = f"most of it has {names}" if names else "the Kafka client has put it aside"
         return Explanation(
             Cause.BUFFER_FULL,
-            f"what others have read ahead takes the room: {used:,} of {most:,} bytes (prefetch_bytes); most of it has {names}",
+            f"what others have read ahead takes the room: {used:,} of {most:,} bytes (prefetch_bytes); {most_of_it}",
             "see why those are not drained (`inbound explain` of the first), or raise reader.prefetch_bytes",
             p.still_for,
         )

@@ -195,6 +195,7 @@ class ConfluentClient(LogClient):
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         self._need(partitions)
         self._paused.update(partitions)
+        self._bound_aside()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         self._need(partitions)
@@ -306,6 +307,7 @@ class ConfluentClient(LogClient):
         if ready:
             self._topics.heard()
             self._hand_on(ready, result)
+            self._bound_aside()
         if self._out_of_range or self._diverged or self._unreadable:
             untold = self._paused | self._aside.partitions
             result.out_of_range = {tp: self._positions[tp] for tp in self._out_of_range - untold}
@@ -349,15 +351,31 @@ class ConfluentClient(LogClient):
                     ready[tp].extend(run)
                 else:
                     ready[tp] = run
-        beyond = self._aside.bytes > self._most_aside  # small records take more than their bytes
-        full = [tp for tp in grown - self._stopped if beyond or self._aside.size(tp) > self._limit]
-        if full:
-            self._consumer.incremental_unassign(_keys(full))
-            self._stopped.update(full)
-            for tp in full:
-                if self._aside.bytes > self._most_aside:  # it is fetched again
-                    self._aside.drop(tp)
+        self._stop([tp for tp in grown if self._aside.size(tp) > self._limit])
+        self._bound_aside()
         return ready
+
+    def _stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch no more of these."""
+        fetched = [tp for tp in partitions if tp not in self._stopped]
+        if fetched:
+            self._consumer.incremental_unassign(_keys(fetched))
+            self._stopped.update(fetched)
+
+    def _bound_aside(self) -> None:
+        """Keep what is aside of paused partitions within the bound: what is beyond is fetched again when it is wanted.
+
+        Not where something stands behind it that is to be told, for that would be told at the position before it.
+        """
+        if self._aside.bytes <= self._most_aside:
+            return
+        told = self._out_of_range | self._diverged.keys() | self._unreadable.keys()
+        paused = (self._paused & self._aside.partitions) - told
+        for tp in sorted(paused, key=self._aside.size, reverse=True):
+            self._stop([tp])
+            self._aside.drop(tp)
+            if self._aside.bytes <= self._most_aside:
+                return
 
     def _give_up_silence(self) -> None:
         """Make the consumer anew if its first question, for the leaders, went to a broker that does not answer.
@@ -447,9 +465,7 @@ class ConfluentClient(LogClient):
 
     def _leave(self, tp: TopicPartition) -> None:
         """Fetch this one no more before it is read again: it cannot be read on from where it is."""
-        if tp not in self._stopped:
-            self._consumer.incremental_unassign(_keys([tp]))
-            self._stopped.add(tp)
+        self._stop([tp])
         self._unsought.pop(tp, None)
 
     def _set_outside(self, tp: TopicPartition, error: KafkaError) -> None:

@@ -10,9 +10,9 @@ from inbound.proof.claims import Claim
 from inbound.proof.intervals import Counted, Growing, difference, intersection
 from inbound.proof.model import ANOMALIES, LEFT_OUT, Event, Finding, FindingKind, LeftOutKind, LogExtent, OffsetRange
 
-#: In the trace of holes: the hand-outs went past it; a commit did; the next claim began past it; and the same, where it
-#: found no commit of the group any more.
-PASSED, COMMITTED, BEGAN_PAST, BEGAN_ANEW = "passed", "committed", "began past", "began anew"
+#: In the trace of holes: the hand-outs went past it; they did, and it had been handed out and given back; a commit did; the next
+#: claim began past it; and the same, where it found no commit of the group any more.
+PASSED, GIVEN_BACK, COMMITTED, BEGAN_PAST, BEGAN_ANEW = "passed", "given back", "committed", "began past", "began anew"
 #: Greater than any offset.
 NO_END = 1 << 63
 
@@ -109,6 +109,8 @@ class Evidence:
     _suspended_left_out: list[LeftOut] = field(default_factory=list)
     #: What the claim before it gave back, by its answers, and did not hand out again.
     given_back: Growing = field(default_factory=Growing)
+    #: What a claim had given back, went past, and nobody was handed again.
+    left_behind: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
     holes: list[Hole] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)

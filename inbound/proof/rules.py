@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from inbound.proof.chain import first_taken_away, unsure_of
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, PASSED, Evidence, Log, Missing
+from inbound.proof.evidence import BEGAN_ANEW, BEGAN_PAST, COMMITTED, GIVEN_BACK, PASSED, Evidence, Log, Missing
 from inbound.proof.intervals import difference, intersection, union
 from inbound.proof.model import Coordination, Damage, Finding, LeftOutKind, LogExtent, OffsetRange, PartitionKey, Span
 
@@ -167,21 +167,25 @@ def resolve_holes(evidence: Evidence, committed: int) -> None:
     """Say of each range that was passed over whether it was lost, handed out late, or by others."""
     for hole in evidence.holes:
         ranges = [(hole.first, hole.next)]
-        never = difference(ranges, evidence.counts.ranges)
-        handed = intersection(ranges, evidence.counts.ranges)
+        counts = evidence.counts.ranges
+        if hole.how == GIVEN_BACK:  # only what was handed out again since
+            counts = difference(counts, evidence.left_behind.ranges)
+        never, handed = difference(ranges, counts), intersection(ranges, counts)
         claim, wall = hole.claim, hole.wall
         who = f"{claim.consumer} (epoch {claim.epoch})"
         how = {
             PASSED: f"{who} went on at {hole.next} after {hole.first}, and nothing says why",
+            GIVEN_BACK: f"{who} had been handed it, had given it back, and went on at {hole.next}",
             COMMITTED: f"the commit of {who} went past it to {hole.next}",
             BEGAN_PAST: f"{who} began at {hole.next}, although only {hole.first} was committed",
             BEGAN_ANEW: f"{who} found no commit of the group, whose last one was {hole.first}, and began at {hole.next}",
         }[hole.how]
         lost = intersection(never, [(0, committed)] if committed else [])
-        evidence.found("lost", lost, f"{how}; nobody was handed it, and it is committed past", [claim], wall)
+        again = " again" if hole.how == GIVEN_BACK else ""
+        evidence.found("lost", lost, f"{how}; nobody was handed it{again}, and it is committed past", [claim], wall)
         evidence.found("skipped", difference(never, lost), f"{how}; it is not committed past yet", [claim], wall)
         own = next((given.ranges for other, given in evidence.by_claim if other is claim), [])
-        late = intersection(handed, own) if hole.how == PASSED else []
+        late = intersection(handed, own) if hole.how in (PASSED, GIVEN_BACK) else []
         evidence.found("reordered", late, f"{how}; it was handed out after them", [claim], wall)
         for first, end in difference(handed, late):
             owner = evidence.owner_of(first, end) or claim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inbound.proof.claims import Claim
-from inbound.proof.evidence import COMMITTED, NO_END, PASSED, Evidence, LeftOut, unwritten
+from inbound.proof.evidence import COMMITTED, GIVEN_BACK, NO_END, PASSED, Evidence, LeftOut, unwritten
 from inbound.proof.intervals import Growing, difference, intersection, union
 from inbound.proof.model import Damage, Event, LeftOutKind, OffsetRange, Span
 
@@ -112,6 +112,7 @@ class Walk:
         if span.seq > self._blind_until:
             self._asked.cut(span.first, span.next)
         evidence.given_back.cut(span.first, span.next)
+        evidence.left_behind.cut(span.first, span.next)
         self.position = span.next
         evidence.high = max(evidence.high, span.next)
         # Not known of several batches whose last one was withheld.
@@ -153,7 +154,12 @@ class Walk:
 
     def _passed_over(self, position: int, item: Span | Event, to: int) -> None:
         if item.seq > self._blind_until:
-            self.evidence.passed(difference([(position, to)], self.own.ranges), PASSED, self.claim, item.wall)
+            evidence, gap = self.evidence, [(position, to)]
+            evidence.passed(difference(gap, self.own.ranges), PASSED, self.claim, item.wall)
+            given_back = difference(intersection(gap, evidence.given_back.ranges), evidence.answered.ranges)
+            for first, end in difference(intersection(given_back, self.own.ranges), evidence.excused.ranges):
+                evidence.left_behind.add(first, end)
+                evidence.passed([(first, end)], GIVEN_BACK, self.claim, item.wall)
 
     def _again(self, ranges: list[OffsetRange], span: Span) -> None:
         """It handed these out before, itself."""
