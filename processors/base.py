@@ -68,8 +68,12 @@ class Context:
         that has ended nothing is committed. Any thread.
 
         Raises:
-            BadResponseError: `offset` is none.
+            BadResponseError: `offset` is none, or `batch` is none.
         """
+        if not isinstance(batch, Batch):
+            raise BadResponseError(
+                f"channel {self.channel}: Context.advance was given {batch!r}; give it a batch that on_next_batch was handed"
+            )
         if not is_offset(offset):
             raise BadResponseError(
                 f"{batch.topic}/{batch.partition}: Context.advance was given {offset!r}; give it the next offset to read, a whole "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from itertools import count
 
 import pytest
 
 from inbound import Batch, BatchResponse, Context, TopicPartition
+from inbound.errors import BadResponseError
 from inbound.ledger.memory import Note
 from inbound.processors.batch import Record
 from inbound.testing.world import Recording, World
@@ -408,6 +410,14 @@ def test_what_is_no_offset_is_not_taken_for_one(world: World, offset: object) ->
     partition = world.consumers["a"].channel.status().partitions[0]
     told = f"BadResponseError: orders/0: Context.advance was given {offset!r}; give it the next offset to read"
     assert (world.commits(), str(partition.last_error).startswith(told)) == ({0: 0}, True)
+
+
+@pytest.mark.parametrize("batch", [None, "orders"])
+def test_what_is_no_batch_is_not_taken_for_one(batch: object) -> None:
+    """It was an AttributeError about `claim`, which nobody outside knows."""
+    told = f"channel orders: Context.advance was given {batch!r}; give it a batch that on_next_batch was handed"
+    with pytest.raises(BadResponseError, match=f"^{re.escape(told)}$"):
+        Context("orders", "g", "a").advance(batch, 1)  # type: ignore[arg-type]
 
 
 def test_attempts_are_not_those_of_a_record_that_was_cut_off(world: World) -> None:
