@@ -412,6 +412,33 @@ def test_what_is_no_offset_is_not_taken_for_one(world: World, offset: object) ->
     assert (world.commits(), str(partition.last_error).startswith(told)) == ({0: 0}, True)
 
 
+def test_generator_exit_of_a_plain_processor_is_a_failure_like_any_other(world: World) -> None:
+    """It was taken for the end of an event loop, and raised again each second: no attempt was counted."""
+    publish(world, 1)
+    processor = start(world, answers(*[GeneratorExit()] * 3), on_error={"max_attempts": 3, "then": "hold"})
+    world.run(10)
+    partition = world.consumers["a"].channel.status().partitions[0]
+    held = "on_next_batch fails on the record at offset 0: GeneratorExit (at "
+    assert (offsets(processor), str(partition.held).startswith(held)) == ([0, 0, 0], True)
+
+
+@pytest.mark.parametrize("name", ["on_claim", "on_batch_processed", "on_exception", "room"])
+def test_generator_exit_of_another_callback_is_one_too(world: World, name: str) -> None:
+    """The batch is handed out again, or nothing changes, as with whatever else the callback raises."""
+    raised = []
+
+    def fails_once(self: Recording, *arguments: object) -> None:
+        if not raised:
+            raised.append(name)
+            raise GeneratorExit
+
+    publish(world, 1)
+    kind = type("Exits", (Recording,), {name: fails_once})
+    start(world, answers(RuntimeError("away")) if name == "on_exception" else None, kind)
+    world.run(5)
+    assert (raised, world.commits()) == ([name], {0: 1})
+
+
 @pytest.mark.parametrize("batch", [None, "orders"])
 def test_what_is_no_batch_is_not_taken_for_one(batch: object) -> None:
     """It was an AttributeError about `claim`, which nobody outside knows."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 
 from inbound.channel.answer import Outcome, decide
-from inbound.channel.failure_policy import describe
+from inbound.channel.failure_policy import describe, loop_is_gone
 from inbound.channel.partition import Partition
 from inbound.channel.service import Service
 from inbound.clock import Clock
@@ -42,9 +42,9 @@ class Callbacks:
             if self._service.asynchronous and isawaitable(answer):
                 answer = await answer
             return answer
-        except GeneratorExit:
-            raise
         except BaseException as error:
+            if loop_is_gone(error, self._service.asynchronous):
+                raise
             self._failed(partition, name, error)
             return None
         finally:

@@ -13,7 +13,7 @@ from inbound.channel.answer import decide
 from inbound.channel.books import Books
 from inbound.channel.buffer import Chunk, Cut, record_size
 from inbound.channel.callbacks import Callbacks
-from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.failure_policy import FailurePolicy, loop_is_gone
 from inbound.channel.leader import NO_EFFORT
 from inbound.channel.outcome import Outcomes, server_of
 from inbound.channel.partition import Fate, Partition, Place
@@ -83,9 +83,7 @@ class Delivery:
                 raise BadResponseError(
                     f"{partition.tp}: room returned {room!r}; return how many records the next batch may have, or None"
                 )
-        except GeneratorExit:
-            raise
-        except BaseException as error:
+        except BaseException as error:  # nothing is awaited here: all of it is the processor's
             self._meters.failed(error)
             partition.rest_until = self._failures.room_failed(partition, error)
             return 0
@@ -169,9 +167,9 @@ class Delivery:
             outcome = decide(
                 tp, response, committed=position.advanced, first=batch.first_offset, position=batch.next_offset
             )
-        except GeneratorExit:
-            raise  # the loop itself is gone
         except BaseException as error:
+            if loop_is_gone(error, self._asynchronous):
+                raise
             reason = "error"
             self._meters.failed(error)
             batch.records = records  # the processor may have put others there

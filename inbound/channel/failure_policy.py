@@ -40,6 +40,11 @@ def describe(error: BaseException) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def loop_is_gone(error: BaseException, asynchronous: bool) -> bool:
+    """Say whether a callback ended because its event loop did. A plain one has none: whatever it raises is its own."""
+    return asynchronous and isinstance(error, GeneratorExit)
+
+
 class Served(Protocol):
     """The processor, and of what kind it is: `inbound.channel.service.Service`, or a replay's own."""
 
@@ -174,9 +179,9 @@ class FailurePolicy:
                 partition.tp, response, committed=partition.position.advanced, first=batch.first_offset,
                 position=batch.next_offset, callback="on_exception",
             )  # fmt: skip
-        except GeneratorExit:
-            raise  # the loop itself is gone
         except BaseException as failure:
+            if loop_is_gone(failure, self._service.asynchronous):
+                raise
             self._say(
                 partition, "callback-failed", batch.first_offset, logging.ERROR,
                 f"on_exception failed: {describe(failure)}; taking the default",

@@ -16,7 +16,7 @@ from inspect import isawaitable
 from inbound.channel.books import Books
 from inbound.channel.callbacks import Callbacks
 from inbound.channel.delivery import Delivery
-from inbound.channel.failure_policy import FailurePolicy
+from inbound.channel.failure_policy import FailurePolicy, loop_is_gone
 from inbound.channel.leader import NO_EFFORT
 from inbound.channel.out_of_range import OutOfRange, Problem, due_problem
 from inbound.channel.outcome import Outcomes, server_of
@@ -198,9 +198,9 @@ class Turns:
                     f"{partition.tp}: on_claim returned {answer!r}; return the offset to read first, an integer of at "
                     "least 0, or None to go on at the group's commit"
                 )
-        except GeneratorExit:
-            raise
         except BaseException as error:
+            if loop_is_gone(error, self._asynchronous):
+                raise
             self._meters.failed(error)
             partition.rest_until = self._failures.claim_failed(partition, error)
             if partition.failure.held is not None:
