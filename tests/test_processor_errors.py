@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -10,6 +11,7 @@ from itertools import count
 import pytest
 
 from inbound import Batch, BatchResponse, Context, TopicPartition
+from inbound.channel.failure_policy import describe
 from inbound.errors import BadResponseError
 from inbound.ledger.memory import Note
 from inbound.processors.batch import Record
@@ -410,6 +412,22 @@ def test_what_is_no_offset_is_not_taken_for_one(world: World, offset: object) ->
     partition = world.consumers["a"].channel.status().partitions[0]
     told = f"BadResponseError: orders/0: Context.advance was given {offset!r}; give it the next offset to read"
     assert (world.commits(), str(partition.last_error).startswith(told)) == ({0: 0}, True)
+
+
+def test_the_place_of_an_error_is_in_the_processor_and_not_in_the_library_that_it_called(world: World) -> None:
+    """`json/decoder.py:355` says nothing of which of a processor's lines gave it what is no JSON."""
+    world.kafka.publish("orders", 0, [b"{"])
+    start(world, lambda batch: json.loads(batch.records[0].value or b""))
+    error = str(world.consumers["a"].channel.status().partitions[0].last_error)
+    assert re.fullmatch(rf"JSONDecodeError: .* \(at {re.escape(__file__)}:\d+\)", error)
+
+
+def test_an_error_that_is_from_a_library_alone_is_placed_there() -> None:
+    """A processor that is an installed package, say."""
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads("{")
+    caught.value.__traceback__ = caught.tb.tb_next
+    assert re.fullmatch(r"JSONDecodeError: .* \(at .*/json/decoder\.py:\d+\)", describe(caught.value))
 
 
 def test_generator_exit_of_a_plain_processor_is_a_failure_like_any_other(world: World) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,20 +24,31 @@ from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
+#: Where the standard library and installed packages are: an error often comes from within one, for what its caller gave it.
+_LIBRARIES = (
+    "<frozen ",
+    *(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+
 #: Sends records of (topic, partition) to the dead-letter topic, with the reason; raises if it cannot.
 DeadLetters = Callable[[str, int, Sequence[Record], str], None]
 
 
 def describe(error: BaseException) -> str:
-    """Return one line: what was raised, and where in the user's code. It can be encoded, whatever the error says."""
+    """Return one line: what was raised, and where in the user's code. It can be encoded, whatever the error says.
+
+    Where all of it is in installed packages, the innermost place is named.
+    """
     try:
         said = str(error)
     except BaseException as failure:  # an error whose own text fails must not hide what happened
         said = f"(its text failed: {type(failure).__name__})"
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if not isinstance(error, BadResponseError) and frames:
-        text = f"{text} (at {frames[-1].filename}:{frames[-1].lineno})"
+        own = [frame for frame in frames if not frame[0].startswith(_LIBRARIES)]
+        filename, line = (own or frames)[-1]
+        text = f"{text} (at {filename}:{line})"
     # Half of a surrogate pair has no encoding: not in a header, a ledger, a log or an answer.
     return text.encode(errors="backslashreplace").decode()
 
