@@ -111,8 +111,13 @@ class ReaderConfig(Part):
     client: Literal["kafka-python", "confluent-kafka"] = Field(
         default="kafka-python", description="The Kafka client to read with; confluent-kafka is faster, and an extra."
     )
-    batch_bytes: Annotated[int, size(1)] = Field(default=MIB, description="Bytes at which a batch is full.")
-    max_batch_records: Annotated[int, whole(1)] = Field(default=2000, description="Records at which a batch is full.")
+    # As much as a fetch may ask for, and as long as it may wait: what librdkafka takes is less than Kafka's protocol holds.
+    batch_bytes: Annotated[int, size(1, 1_000_000_000)] = Field(
+        default=MIB, description="Bytes at which a batch is full."
+    )
+    max_batch_records: Annotated[int, whole(1, 1_000_000_000)] = Field(
+        default=2000, description="Records at which a batch is full."
+    )
     max_batch_bytes: Annotated[int, size(1)] = Field(
         default=10 * MIB,
         description="Bytes that a batch may grow to for large records; a larger record is delivered alone.",
@@ -125,7 +130,7 @@ class ReaderConfig(Part):
         description="Bytes that a batch of a producer may become when it is decompressed; its partition is held at a larger one. "
         "With kafka-python; librdkafka has a bound for zstd alone (SECURITY.md).",
     )
-    idle_wait: Annotated[float, duration(over=True)] = Field(
+    idle_wait: Annotated[float, duration(at_most=300.0, over=True)] = Field(
         default=0.1, description="How long a partition with nothing to read rests."
     )
 

@@ -136,6 +136,8 @@ class Quantity:
         return result
 
     def _bounds(self) -> str:
+        if self.at_most is not None and self.over:
+            return f"more than {self.show(self.at_least)}, at most {self.show(self.at_most)}"
         if self.at_most is not None:
             return f"{self.show(self.at_least)} to {self.show(self.at_most)}"
         if self.over:

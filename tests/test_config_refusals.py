@@ -163,6 +163,12 @@ def channel(line: str) -> str:
         ("reader: {max_batch_bytes: 1KiB}", "reader.max_batch_bytes: need at least batch_bytes (1MiB), got 1KiB"),
         ("reader: {prefetch_bytes: 1B}", "reader.prefetch_bytes: need at least batch_bytes (1MiB), got 1B"),
         ("reader: {max_batch_records: 0}", "reader.max_batch_records: need at least 1, got 0"),
+        (
+            f"reader: {{max_batch_records: {2**63 - 1}}}",
+            f"reader.max_batch_records: need at most 1000000000, got {2**63 - 1}",
+        ),
+        ("reader: {batch_bytes: 1GiB}", "reader.batch_bytes: need at most 1000000000B, got 1GiB"),
+        ("reader: {idle_wait: 10m}", "reader.idle_wait: need at most 5m, got 10m"),
         ("reader: {idle_wait: 0s}", "reader.idle_wait: need more than 0s, got 0s"),
         ("processor: simple", "processor: need a mapping, got 'simple'"),
         ("processor: {}", "processor.type: missing; this key is required"),

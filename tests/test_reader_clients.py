@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from inbound.config import load
+from inbound.config.channel_models import ReaderConfig
+from inbound.config.values import WRITTEN
 from inbound.errors import ConfigError
 from inbound.kafka import clients
 from inbound.kafka.confluent_settings import to_confluent
@@ -70,3 +72,11 @@ def test_properties_of_every_kind_are_taken() -> None:
     plan(
         "{fetch.min.bytes: 10, check.crcs: false, metadata.max.age.ms: 900, fetch.max.bytes: 2000000, send.buffer.bytes: 65536}"
     )
+
+
+def test_librdkafka_takes_the_largest_values_that_the_check_lets_pass() -> None:
+    """It refused them at run time, under names of its own, and the channel tried again each half second."""
+    largest = {"batch_bytes": "1GB", "max_batch_bytes": "1024GiB", "prefetch_bytes": "1024GiB", "idle_wait": "5m"}
+    reader = ReaderConfig.model_validate({"client": "confluent-kafka", **largest}, context=WRITTEN)
+    nowhere = {"bootstrap.servers": "127.0.0.1:1"}
+    clients.connector(reader, nowhere, client_id="a", isolation="read_committed")().close()

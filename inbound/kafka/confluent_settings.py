@@ -60,6 +60,8 @@ LARGEST_QUEUE = 8 * 2**20
 
 #: librdkafka wants its fetches to be able to hold the largest request; there is no need for such a bound here.
 SMALLEST_FETCH = 1_000_000
+#: It takes no more. A channel may read ahead more than one answer of a broker holds.
+LARGEST_FETCH = 2_147_483_135
 
 
 def to_confluent(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def memory(prefetch_bytes: int) -> dict[str, int]:
     half = held_bytes(prefetch_bytes) // 2
     return {
         "queued.max.messages.kbytes": max(1, min(half, LARGEST_QUEUE) // 1024),
-        "fetch.max.bytes": max(SMALLEST_FETCH, half),
+        "fetch.max.bytes": min(max(SMALLEST_FETCH, half), LARGEST_FETCH),
     }
 
 
