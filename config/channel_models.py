@@ -192,7 +192,9 @@ class ChannelTopics(Part):
         json_schema_extra=_topics_schema,
     )
     topics_pattern: Annotated[str, BeforeValidator(regular_expression)] | None = Field(
-        default=None, description="Regular expression; every topic whose whole name matches is read. Or give topics."
+        default=None,
+        description="Regular expression; every topic whose whole name matches is read, but for Kafka's own (`__...`) and that of "
+        "the ledger. Or give topics.",
     )
     group: PathPart = Field(description="Name of the group that shares the partitions and the offsets.")
 

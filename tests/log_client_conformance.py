@@ -43,6 +43,17 @@ class LogClientConformance(PositionsConformance):
             stage.create_topic(name, 1)
         assert set(stage.topics(stage.client(), [names[2]], stage.name("a."))) == {names[0]}
 
+    def test_no_pattern_means_topics_of_kafka_itself(self, stage: Stage) -> None:
+        """`__consumer_offsets`, say: with confluent-kafka `.*` read it."""
+        name = stage.name("own")
+        own = f"__{name}"
+        for topic in (name, own):
+            stage.create_topic(topic, 1)
+        client = stage.client()
+        found = stage.topics(client, [own], ".*")
+        assert (name in found, [topic for topic in found if topic.startswith("__")]) == (True, [])
+        assert set(stage.topics(client, [own], None)) == {own}
+
     def test_added_partitions_are_seen_and_the_topic_stays_the_same(self, stage: Stage) -> None:
         """Its id is still the one that it was created with."""
         client, name = stage.client(), stage.topic(1)[0].topic

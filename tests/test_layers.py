@@ -28,6 +28,7 @@ LEAVES = {
     "inbound.latch",
     "inbound.printable",
     "inbound.repeats",
+    "inbound.topic_names",
     "inbound.topic_partition",
 }
 FOLDERS = ("config", "coordinators", "processors", "controller")

@@ -79,7 +79,7 @@ class LogClient(ABC):
 
     @abstractmethod
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-        """Return the named topics, or those that match `pattern`, as far as they exist."""
+        """Return the named topics, or those that match `pattern`, as far as they exist; see `inbound.topic_names`."""
 
     def ask_topics(self) -> Callable[[], bool]:
         """Ask the brokers for their topics now, without waiting.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -18,6 +17,7 @@ from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.confluent_entry import Entry
+from inbound.topic_names import chooser
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,8 @@ class Topics:
         """Ask and wait; on the side thread."""
         names, pattern = wanted if wanted is not None else (frozenset(), ".*")
         partitions = self._count(names if pattern is None else None)
-        found = {name: n for name, n in partitions.items() if pattern is None or re.fullmatch(pattern, name)}
+        chosen = chooser(partitions, pattern)
+        found = {name: n for name, n in partitions.items() if chosen(name)}
         ids = self._ask_ids(found)
         return {name: TopicMeta(n, ids[name]) for name, n in found.items() if name in ids}
 
@@ -174,7 +175,7 @@ class Topics:
 
 
 def _chosen(known: Mapping[str, TopicMeta], names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
-    wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
+    wanted = chooser(names, pattern)
     return {name: meta for name, meta in known.items() if wanted(name)}
 
 

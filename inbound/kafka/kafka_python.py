@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from importlib.util import find_spec
@@ -27,6 +26,7 @@ from inbound.kafka.connections import Door, described
 from inbound.kafka.kafka_python_members import check
 from inbound.kafka.leader_epochs import cuts
 from inbound.processors.batch import FEW_HEADERS, headers_size
+from inbound.topic_names import chooser
 from inbound.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class KafkaPythonClient(LogClient):
             self._wait_for_update()
             self._listed = True
         known = self._cluster.topics()
-        wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
+        wanted = chooser(names, pattern)
         found = {}
         for name in known:
             if wanted(name):

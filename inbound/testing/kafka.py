@@ -6,7 +6,6 @@ Faults are verbs. Nothing here waits or has a thread: a poll returns what is the
 from __future__ import annotations
 
 import base64
-import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerUnavailableError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.processors.batch import PlainRecord
+from inbound.topic_names import chooser
 from inbound.topic_partition import TopicPartition
 
 
@@ -361,7 +361,7 @@ class FakeLogClient(LogClient):
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         self._reachable = self._kafka.is_up
         self._kafka.check_up()
-        wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
+        wanted = chooser(names, pattern)
         known = self._kafka.topics(self._id_form) if self._remembered is None else self._remembered
         return {name: meta for name, meta in known.items() if wanted(name)}
 

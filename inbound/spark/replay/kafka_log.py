@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 from inbound.errors import ConfigError
 from inbound.kafka.base import LogRange
 from inbound.kafka.kafka_python import away, to_kafka_python
+from inbound.topic_names import chooser
 from inbound.topic_partition import TopicPartition
 
 #: How long a broker may take to answer, in seconds.
@@ -31,7 +31,7 @@ class KafkaLog:
         """Return the partitions' number of the named topics, or of those that match, as far as they exist."""
         with self._asking():
             known = self._consumer.topics()
-            wanted = re.compile(pattern).fullmatch if pattern is not None else set(names).__contains__
+            wanted = chooser(names, pattern)
             found = {name: self._consumer.partitions_for_topic(name) for name in sorted(known) if wanted(name)}
         return {name: max(partitions) + 1 for name, partitions in found.items() if partitions}
 
