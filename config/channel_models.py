@@ -32,6 +32,7 @@ from inbound.config.values import (
     wrong,
     wrong_at,
 )
+from inbound.topic_names import chooser
 
 MIB = 2**20
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -92,7 +93,8 @@ class OnErrorConfig(Part):
         description="Keep the partition waiting, go on after the batch, or send it to `dead_letter_topic`.",
     )
     dead_letter_topic: Annotated[str, BeforeValidator(topic_name)] | None = Field(
-        default=None, description="Topic for what is given up; only with `then: dead-letter`."
+        default=None,
+        description="Topic for what is given up; only with `then: dead-letter`, and none that the channel reads.",
     )
 
     @model_validator(mode="after")
@@ -198,6 +200,20 @@ class ChannelTopics(Part):
     )
     group: PathPart = Field(description="Name of the group that shares the partitions and the offsets.")
 
+    def circle(self, topic: str) -> str | None:
+        """Return why what fails must not go to `topic`: this channel would read it again. None: it would not."""
+        if not chooser(self.topics, self.topics_pattern)(topic):
+            return None
+        read = (
+            f"topics: {', '.join(self.topics)}"
+            if self.topics_pattern is None
+            else f"topics_pattern {self.topics_pattern}"
+        )
+        return (
+            f"{topic} is read by this channel ({read}); a record that fails would go round for ever; choose a topic that it "
+            "does not read"
+        )
+
 
 class ChannelSettings(Part):
     """How a channel reads, whatever it reads."""
@@ -273,11 +289,17 @@ class ChannelConfig(ChannelSettings, ChannelTopics):
                 "ChannelConfig", [(("processor",), wrong("give processor or subscriptions, not both"), None)]
             )
         if bool(self.topics) != (self.topics_pattern is not None):
-            return self._check_coordinator()
+            return self._check_dead_letters()._check_coordinator()
         place, problem = ("topics", "missing; give topics (a list) or topics_pattern (a regular expression)")
         if self.topics:
             place, problem = ("topics_pattern", "give topics or topics_pattern, not both")
         raise wrong_at("ChannelConfig", [((place,), wrong(problem), None)])
+
+    def _check_dead_letters(self) -> ChannelConfig:
+        topic = self.on_error.dead_letter_topic
+        if topic is not None and (problem := self.circle(topic)) is not None:
+            raise wrong_at("ChannelConfig", [(("on_error", "dead_letter_topic"), wrong(problem), None)])
+        return self
 
     def _check_coordinator(self) -> ChannelConfig:
         if not isinstance(self.coordinator, StaticCoordinatorConfig):

@@ -15,7 +15,7 @@ from inbound.kafka.access import resolve, warnings
 from inbound.kafka.clients import check_installed, check_properties
 from inbound.plugins import coordinator_of, find_processor, options_of
 from inbound.processors.base import BatchEventProcessor
-from inbound.subscriptions import SubscriberRef, Subscription, plain_channels, subscriptions_of
+from inbound.subscriptions import SubscriberRef, Subscription, plain_channels, sink_problem, subscriptions_of
 from inbound.tracing.settings import settings_of
 
 log = logging.getLogger(__name__)
@@ -98,6 +98,8 @@ def _planned(name: str, channel: ChannelConfig, loaded: Loaded) -> PlannedChanne
         raise ConfigError("\n".join(problems)) from None
     try:
         options = options_of(found.cls, channel.processor.options, f"{where}.options", loaded)
+        if (problem := sink_problem(channel, options)) is not None:
+            problems.append(f"{loaded.locate(f'{where}.options.delivery.deadLetterSink')}: {where}.options.{problem}")
     except ConfigError as error:
         problems.append(str(error))
     if coordinator is None or problems:

@@ -72,12 +72,21 @@ def subscriptions_of(loaded: Loaded) -> dict[str, Subscription]:
                 f"{made.where}: {groups[group]} has group {group!r} already; each subscription needs its own, "
                 "for a group shares its events out"
             )
+        elif (problem := sink_problem(made.config, made.options)) is not None:
+            problems.append(f"{made.where}: subscription {name}: {problem}")
         else:
             found[name] = made
             groups[group] = f"subscription {name}"
     if problems:
         raise ConfigError("\n".join(problems))
     return found
+
+
+def sink_problem(channel: ChannelConfig, options: object) -> str | None:
+    """Return why a dispatcher's events cannot go to its dead letter sink: its channel reads it. None: they can."""
+    sink = options.delivery.deadLetterSink if isinstance(options, DispatchOptions) else None
+    problem = channel.circle(sink.topic) if sink is not None and sink.topic is not None else None
+    return None if problem is None else f"delivery.deadLetterSink: {problem}"
 
 
 def plain_channels(loaded: Loaded) -> dict[str, ChannelConfig]:

@@ -147,6 +147,11 @@ def channel(line: str) -> str:
             "on_error: {dead_letter_topic: x}",
             "on_error.dead_letter_topic: is used only with then: dead-letter, but then is hold; change one of the two",
         ),
+        (
+            "on_error: {then: dead-letter, dead_letter_topic: orders}",
+            "on_error.dead_letter_topic: orders is read by this channel (topics: orders); a record that fails would go round "
+            "for ever; choose a topic that it does not read",
+        ),
         ("on_error: {max_attempts: -1}", "on_error.max_attempts: need at least 0, got -1"),
         (
             "on_error: {then: skipp}",
@@ -299,6 +304,20 @@ def test_a_channel_without_its_keys_is_told_which() -> None:
     assert refusal(without_topics) == (
         "inbound.yaml:2: channels.orders.topics: missing; give topics (a list) or topics_pattern (a regular expression)"
     )
+
+
+def test_a_dead_letter_topic_that_the_pattern_matches_is_refused() -> None:
+    """Each record that fails was written to it, read from it, failed, and was written to it."""
+    text = (
+        "channels:\n  orders:\n    topics_pattern: 'ord.*'\n    group: g\n    processor: {type: simple}\n"
+        "    on_error: {then: dead-letter, dead_letter_topic: DEAD}\n"
+    )
+    assert refusal(text.replace("DEAD", "orders.dead")) == (
+        "inbound.yaml:6: channels.orders.on_error.dead_letter_topic: orders.dead is read by this channel (topics_pattern "
+        "ord.*); a record that fails would go round for ever; choose a topic that it does not read"
+    )
+    for dead in ("dead.orders", "__orders"):  # the whole name is matched, and Kafka's own never are
+        load(text.replace("DEAD", dead), filename="inbound.yaml")
 
 
 def test_one_member_cannot_be_in_two_channels() -> None:

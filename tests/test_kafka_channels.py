@@ -163,6 +163,36 @@ def test_a_dead_letter_sink_may_be_another_channel_of_the_manifests() -> None:
     assert made.options.delivery.deadLetterSink.topic == "shop.lost"
 
 
+ROUND = (
+    "shop.orders is read by this channel (topics: shop.orders); a record that fails would go round for ever; choose a topic "
+    "that it does not read"
+)
+
+
+def test_a_dead_letter_sink_that_is_the_channel_itself_is_refused() -> None:
+    """Each event that the subscriber does not take came back to it, for ever."""
+    sink = "deadLetterSink: {ref: {apiVersion: messaging.knative.dev/v1beta1, kind: KafkaChannel, name: orders}}"
+    assert refusal(spec("delivery:", f"  {sink}", *SUBSCRIBER)) == (
+        f"channels/0.yaml:10: subscription shop.orders.u: delivery.deadLetterSink: {ROUND}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ("processor: {type: dispatch, options: OPTIONS}", "channels.a.processor.options."),
+        ("subscriptions: {u: OPTIONS}", "subscription a.u: "),
+    ],
+)
+def test_a_dead_letter_sink_that_the_channel_reads_is_refused(given: str, where: str) -> None:
+    """Of a subscription, and of a dispatcher as a channel's processor."""
+    options = '{subscriberUri: "http://a", delivery: {deadLetterSink: shop.orders}}'
+    text = f"channels:\n  a:\n    topics: [shop.orders]\n    group: g\n    {given.replace('OPTIONS', options)}\n"
+    with pytest.raises(ConfigError) as caught:
+        plan_channels(load(text, filename="inbound.yaml"))
+    assert str(caught.value) == f"inbound.yaml:5: {where}delivery.deadLetterSink: {ROUND}"
+
+
 REF = "delivery: {deadLetterSink: {ref: {kind: %s, name: x}}}"
 
 

@@ -74,7 +74,8 @@ class DeliverySpec(Part):
     )
     deadLetterSink: DeadLetterSink | None = Field(
         default=None,
-        description="URL, or Kafka topic, for events that are given up; without one they are tried for ever",
+        description="URL, or Kafka topic, for events that are given up, none that the channel reads; without one they are tried "
+        "for ever",
     )
 
 
