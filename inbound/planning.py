@@ -61,6 +61,7 @@ def plan_channels(loaded: Loaded) -> dict[str, PlannedChannel]:
             planned[name] = _subscribed(subscription, loaded)
     except ConfigError as error:
         problems.append(str(error))
+    problems += _ledger_problems(planned, loaded)
     problems += _client_problems(loaded)
     problems += _mirror_problems(planned, loaded)
     problems += tracing_problems(loaded)
@@ -133,6 +134,19 @@ def tracing_problems(loaded: Loaded) -> list[str]:
     except ConfigError as error:
         return [f"{loaded.locate('tracing')}: {error}"]
     return []
+
+
+def _ledger_problems(planned: Mapping[str, PlannedChannel], loaded: Loaded) -> list[str]:
+    """Return which channels name the ledger's topic; a pattern does not mean it."""
+    ledger = loaded.config.ledger
+    if ledger.type != "kafka":
+        return []
+    return [
+        f"{loaded.locate('ledger.topic')}: ledger.topic: {ledger.topic} is read by channel {name}; each record of it would have "
+        "others written to it, for ever; leave it out of the channel's topics, or give the ledger another one"
+        for name, one in planned.items()
+        if ledger.topic in one.config.topics
+    ]
 
 
 def _mirror_problems(planned: Mapping[str, PlannedChannel], loaded: Loaded) -> list[str]:

@@ -80,3 +80,18 @@ def test_librdkafka_takes_the_largest_values_that_the_check_lets_pass() -> None:
     reader = ReaderConfig.model_validate({"client": "confluent-kafka", **largest}, context=WRITTEN)
     nowhere = {"bootstrap.servers": "127.0.0.1:1"}
     clients.connector(reader, nowhere, client_id="a", isolation="read_committed")().close()
+
+
+def test_a_channel_that_names_the_topic_of_the_ledger_is_refused() -> None:
+    """Each record that was read from it had others written to it, for ever."""
+    text = (
+        "ledger: {type: kafka, topic: lines}\nchannels:\n  a:\n    topics: [orders, lines]\n    group: g\n"
+        "    processor: {type: simple, options: {sinks: [log]}}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        plan_channels(load(text, filename="inbound.yaml"))
+    assert str(caught.value) == (
+        "inbound.yaml:1: ledger.topic: lines is read by channel a; each record of it would have others written to it, for ever; "
+        "leave it out of the channel's topics, or give the ledger another one"
+    )
+    plan_channels(load(text.replace("topics: [orders, lines]", "topics_pattern: '.*'"), filename="inbound.yaml"))

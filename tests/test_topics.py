@@ -9,7 +9,7 @@ import pytest
 
 from inbound import Batch, BatchResponse, TopicPartition, holdings
 from inbound.controller.kafka_controller import Timing
-from inbound.ledger.memory import Note
+from inbound.ledger.memory import MemoryLedger, Note
 from inbound.proof.model import Verdict
 from inbound.testing.proofs import proofs_of
 from inbound.testing.world import Consumer, Recording, World
@@ -318,6 +318,19 @@ def test_a_topic_that_matches_the_pattern_later_is_read_from_its_start_by_both(w
     assert of_new(values(*both)) == {(p, o): 1 for p in range(2) for o in range(3)}
     assert (world.owned(), world.commits("payments")) == (before, {0: 3, 1: 3})
     assert b'"topics":["orders","payments"]' in world.ensemble.tree.nodes[world.paths.member("a")].data
+
+
+def test_a_pattern_does_not_mean_the_topic_of_the_ledger(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record that was read from it had others written to it, for ever."""
+    monkeypatch.setattr(MemoryLedger, "topic", "ledger")
+    world.kafka.create_topic("ledger", 1)
+    world.kafka.publish("ledger", 0, [b"begun"] * 3)
+    publish(world, 1)
+    a = Values()
+    world.join("a", a, topics_pattern=".*")
+    world.run(10)
+    assert a.values == {(b"x", partition, 0): 1 for partition in range(4)}
+    assert (world.commits("ledger"), world.commits()) == ({}, dict.fromkeys(range(4), 1))
 
 
 def test_topics_that_do_not_fit_into_an_id_node_are_said_and_the_others_are_read_on(

@@ -57,7 +57,7 @@ class Reader:
         self._commits = commits
         self._connect = connect
         self._client: LogClient | None = None
-        self.topics = Topics(settings, journal, self._command, on_topics)
+        self.topics = Topics(settings, journal, self._command, on_topics, books.ledger.topic)
         self._lock = threading.Lock()
         self._opening: deque[Partition] = deque()
         self._jumps: deque[Partition] = deque()

@@ -22,13 +22,18 @@ class Topics:
     """Refreshed by the thread that polls, read by any."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, look_soon: Callable[[], None], on_change: Callable[[], None]
+        self, settings: Settings, journal: Journal, look_soon: Callable[[], None], on_change: Callable[[], None],
+        ledger_topic: str | None,
     ) -> None:  # fmt: skip
-        """`look_soon` has `refresh` called soon; `on_change` is called when an answer differs, or was asked for."""
+        """`look_soon` has `refresh` called soon; `on_change` is called when an answer differs, or was asked for.
+
+        `ledger_topic` is none that a pattern means: each record of it would have others written to it.
+        """
         self._settings = settings
         self._journal = journal
         self._look_soon = look_soon
         self._on_change = on_change
+        self._ledger_topic = ledger_topic
         self._lock = threading.Lock()
         #: What the brokers last said; empty until they answered. Replaced as a whole.
         self.found: Mapping[str, TopicMeta] = {}
@@ -80,6 +85,8 @@ class Topics:
             return
         config = self._settings.now
         found = dict(client.topics(config.topics or (), config.topics_pattern))
+        if config.topics_pattern is not None and self._ledger_topic is not None:
+            found.pop(self._ledger_topic, None)
         self.due = now + (METADATA_INTERVAL if found else RETRY)
         missing = set(config.topics or ()) - set(found)
         if missing - self._missing:

@@ -162,6 +162,8 @@ def _planned(
     config = channel.config
     with open_log(loaded.config.kafka, config.isolation) as log:
         topics = log.topics(config.topics, config.topics_pattern)
+        if config.topics_pattern is not None and loaded.config.ledger.type == "kafka":
+            topics.pop(loaded.config.ledger.topic, None)  # the channel does not read it
         # A topic that came to match the pattern since is none of this replay's.
         matching = tuple(topics) if stands is None else stands.asked.topics
         asked = asked_of(args, config.topics or matching)

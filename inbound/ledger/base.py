@@ -93,6 +93,9 @@ class Ledger(ABC):
     call may succeed later, and entries of a call that raised count as not recorded: give them again.
     """
 
+    #: The Kafka topic that it is written to; None: it is kept elsewhere.
+    topic: str | None = None
+
     @abstractmethod
     def begun(self, entry: Range) -> None:
         """Record that a range is about to be handed out. On return it survives SIGKILL; no fsync is waited for."""

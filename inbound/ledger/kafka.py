@@ -57,11 +57,11 @@ class KafkaLedger(WrittenLedger):
         *,
         ack_timeout: float = ACK_TIMEOUT,
     ) -> None:
-        """`open_topic` makes a producer, or raises LedgerError; `name` is the topic, for messages."""
+        """`open_topic` makes a producer, or raises LedgerError; `name` is the topic."""
         super().__init__(group, consumer_id, clock)
         self._ack_timeout = ack_timeout
         self._open_topic = open_topic
-        self._name = name
+        self.topic = name
         self._consumer_id = consumer_id
         self._start = start_stamp(int(clock.wall() * 1000))
         self._key = FileName(consumer_id, self._start, 0).run.encode()
@@ -206,7 +206,7 @@ class KafkaLedger(WrittenLedger):
     def _drop(self, why: str) -> None:
         if self._topic is not None:
             if why != "closed":
-                log.warning("ledger topic %s: its producer is given up: %s", self._name, why)
+                log.warning("ledger topic %s: its producer is given up: %s", self.topic, why)
             self._topic.close()
         self._topic, self._why = None, why
 
@@ -217,7 +217,7 @@ class KafkaLedger(WrittenLedger):
     def _error(self, what: str) -> LedgerError:
         self._failures += 1
         return LedgerError(
-            f"ledger topic {self._name}: {what}; check that its brokers run and have enough replicas in sync"
+            f"ledger topic {self.topic}: {what}; check that its brokers run and have enough replicas in sync"
         )
 
 

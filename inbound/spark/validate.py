@@ -162,6 +162,8 @@ def _scene(
     """Gather in the order that `inbound.spark.gather` explains: ZooKeeper, the ledger's lengths, the ends of the logs."""
     missing = []
     topics = brokers.topics(subject.topics, subject.pattern)
+    if subject.pattern is not None and isinstance(question.ledger, LedgerTopic):
+        topics.pop(question.ledger.topic, None)  # no channel reads it
     for topic in sorted(set(subject.topics) - topics.keys()):
         missing.append(f"topic {topic}: Kafka has no such topic; it was deleted, or its name is another")
     if subject.pattern is not None and not topics:
