@@ -443,7 +443,7 @@ def test_generator_exit_of_a_plain_processor_is_a_failure_like_any_other(world: 
 @pytest.mark.parametrize("name", ["on_claim", "on_batch_processed", "on_exception", "room"])
 def test_generator_exit_of_another_callback_is_one_too(world: World, name: str) -> None:
     """The batch is handed out again, or nothing changes, as with whatever else the callback raises."""
-    raised = []
+    raised: list[str] = []
 
     def fails_once(self: Recording, *arguments: object) -> None:
         if not raised:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # its hints forget it
+from confluent_kafka.admin import AdminClient
 
 from inbound.kafka.confluent_entry import Entry
 from inbound.kafka.confluent_questions import Topics
