@@ -158,6 +158,8 @@ class Replicas(Books):
             f"controller: {{join_delay: {self.join_delay}s}}\n"
             f"ledger: {{path: {self.folder / 'ledger'}}}\n"
             f"channels:\n  orders:\n    topics: [{self.topic}]\n    group: {self.group}\n"
+            # Else commits that are on their way when a replica is killed or cut off are repeated, too, and not its batch alone.
+            "    max_uncommitted_records: 0\n"
             f'    processor: {{type: "recorder:Recorder", options: {json.dumps(options)}}}\n'
         )
         return place
