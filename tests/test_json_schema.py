@@ -139,7 +139,9 @@ def test_units_bounds_and_defaults_are_told_as_they_are_written() -> None:
     timeout = SCHEMA["$defs"]["ZooKeeperConfig"]["properties"]["session_timeout"]
 
     assert (reader["batch_bytes"]["default"], reader["idle_wait"]["default"]) == ("1MiB", "100ms")
-    assert reader["idle_wait"]["description"].endswith("A duration with its unit: ms, s, m, h, d; more than 0s, at most 5m.")
+    assert reader["idle_wait"]["description"].endswith(
+        "A duration with its unit: ms, s, m, h, d; more than 0s, at most 5m."
+    )
     assert timeout["description"].endswith("A duration with its unit: ms, s, m, h, d; 1s to 24d.")
     assert "$comment" not in json.dumps(SCHEMA)
 

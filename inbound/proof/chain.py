@@ -109,6 +109,7 @@ def _begins(evidence: Evidence, claim: Claim, before: Claim | None) -> int | Non
     evidence.sure_from(position, explained=reset is not None)
     evidence.begins_again(position, expected)
     evidence.given_back.cut(0, position)
+    evidence.reverted = Growing()
     evidence.expected = position
     if expected is None or evidence.late:  # a late commit is not to be told from the last one
         return position

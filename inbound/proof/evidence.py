@@ -109,7 +109,8 @@ class Evidence:
     _suspended_left_out: list[LeftOut] = field(default_factory=list)
     #: What the claim before it gave back, by its answers, and did not hand out again.
     given_back: Growing = field(default_factory=Growing)
-    #: What a claim had given back, went past, and nobody was handed again.
+    #: What a claim has gone back for, as a line of it says, and was not handed again; and what of that it went past then.
+    reverted: Growing = field(default_factory=Growing)
     left_behind: Growing = field(default_factory=Growing)
     explained: list[OffsetRange] = field(default_factory=list)  # handed out again because somebody asked
     holes: list[Hole] = field(default_factory=list)

@@ -112,6 +112,7 @@ class Walk:
         if span.seq > self._blind_until:
             self._asked.cut(span.first, span.next)
         evidence.given_back.cut(span.first, span.next)
+        evidence.reverted.cut(span.first, span.next)
         evidence.left_behind.cut(span.first, span.next)
         self.position = span.next
         evidence.high = max(evidence.high, span.next)
@@ -156,7 +157,7 @@ class Walk:
         if item.seq > self._blind_until:
             evidence, gap = self.evidence, [(position, to)]
             evidence.passed(difference(gap, self.own.ranges), PASSED, self.claim, item.wall)
-            given_back = difference(intersection(gap, evidence.given_back.ranges), evidence.answered.ranges)
+            given_back = difference(intersection(gap, evidence.reverted.ranges), evidence.answered.ranges)
             for first, end in difference(intersection(given_back, self.own.ranges), evidence.excused.ranges):
                 evidence.left_behind.add(first, end)
                 evidence.passed([(first, end)], GIVEN_BACK, self.claim, item.wall)
@@ -292,7 +293,8 @@ class Walk:
             return  # none: what is handed out next shows what it passed over
         self.ask(target, max(position, target, self.position or 0))
         self.evidence.wanted_from(target)
-        self.evidence.given_back.add(target, max(position, self.position or 0))
+        for going_back in (self.evidence.given_back, self.evidence.reverted):
+            going_back.add(target, max(position, self.position or 0))
         self.position = target
 
     def _skip(self, first: int, end: int, event: Event) -> None:
