@@ -307,7 +307,7 @@ class ConfluentClient(LogClient):
         if ready:
             self._topics.heard()
             self._hand_on(ready, result)
-            self._bound_aside()
+        self._bound_aside()
         if self._out_of_range or self._diverged or self._unreadable:
             untold = self._paused | self._aside.partitions
             result.out_of_range = {tp: self._positions[tp] for tp in self._out_of_range - untold}
@@ -352,7 +352,6 @@ class ConfluentClient(LogClient):
                 else:
                     ready[tp] = run
         self._stop([tp for tp in grown if self._aside.size(tp) > self._limit])
-        self._bound_aside()
         return ready
 
     def _stop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -367,15 +366,19 @@ class ConfluentClient(LogClient):
 
         Not where something stands behind it that is to be told, for that would be told at the position before it.
         """
-        if self._aside.bytes <= self._most_aside:
+        beyond = self._aside.bytes - self._most_aside
+        if beyond <= 0:
             return
         told = self._out_of_range | self._diverged.keys() | self._unreadable.keys()
-        paused = (self._paused & self._aside.partitions) - told
-        for tp in sorted(paused, key=self._aside.size, reverse=True):
-            self._stop([tp])
+        dropped = []
+        for tp in sorted((self._paused & self._aside.partitions) - told, key=self._aside.weight, reverse=True):
+            dropped.append(tp)
+            beyond -= self._aside.weight(tp)
+            if beyond <= 0:
+                break
+        self._stop(dropped)  # first: what came behind a gap would be put aside
+        for tp in dropped:
             self._aside.drop(tp)
-            if self._aside.bytes <= self._most_aside:
-                return
 
     def _give_up_silence(self) -> None:
         """Make the consumer anew if its first question, for the leaders, went to a broker that does not answer.

@@ -59,9 +59,9 @@ class MessageRecord(tuple[Message, bytes | None, bytes | None]):
         try:
             found = call(_headers, self[0]) or ()
         except SystemError:
-            raise _unreadable(self[0]) from None
+            found = _left_alone(self[0])
         if found is _UNREADABLE:
-            raise _unreadable(self[0])
+            raise _unreadable()
         return found  # type: ignore[return-value]
 
     def __repr__(self) -> str:
@@ -119,6 +119,10 @@ class Aside:
     def size(self, tp: TopicPartition) -> int:
         """Return the decoded bytes of a partition's messages."""
         return self._sizes.get(tp, 0)
+
+    def weight(self, tp: TopicPartition) -> int:
+        """Return how many of `bytes` are a partition's."""
+        return self.size(tp) + self._record_bytes * len(self._messages.get(tp, ()))
 
     def all_but(self, partitions: Container[TopicPartition]) -> dict[TopicPartition, list[Message]]:
         """Return all messages but those of `partitions`."""
@@ -197,11 +201,15 @@ def _size(message: Message) -> int:
     return len(message) + _rest_size(message)
 
 
-def _unreadable(message: Message) -> Exception:
-    """Have nobody look at a message's headers any more, and return what to raise."""
+def _left_alone(message: Message) -> Any:
+    """Have nobody look at the headers of a message that cannot be read, and return what stands there now."""
+    message.set_headers(_UNREADABLE)
+    return _UNREADABLE
+
+
+def _unreadable() -> Exception:
     from inbound.processors.cloudevents_values import UnreadableHeadersError  # is not needed by whoever reads no events
 
-    message.set_headers(_UNREADABLE)
     return UnreadableHeadersError(
         "the name of one of its headers is not UTF-8, so that confluent-kafka can read none of them; see who publishes that, and "
         "move the group past it (inbound offsets reset)"
@@ -212,8 +220,7 @@ def _rest_size(message: Message) -> int:
     try:
         headers: Any = call(_headers, message) or ()
     except SystemError:
-        message.set_headers(_UNREADABLE)
-        headers = ()
+        headers = _left_alone(message)
     size = len(message.key() or b"") + headers_size(len(headers))
     for name, value in headers:
         size += len(name) + len(value or b"")

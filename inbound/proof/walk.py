@@ -157,10 +157,11 @@ class Walk:
         if item.seq > self._blind_until:
             evidence, gap = self.evidence, [(position, to)]
             evidence.passed(difference(gap, self.own.ranges), PASSED, self.claim, item.wall)
-            given_back = difference(intersection(gap, evidence.reverted.ranges), evidence.answered.ranges)
-            for first, end in difference(intersection(given_back, self.own.ranges), evidence.excused.ranges):
+            own = intersection(gap, self.own.ranges)
+            given_back = difference(intersection(own, evidence.reverted.ranges), evidence.answered.ranges)
+            for first, end in given_back:
                 evidence.left_behind.add(first, end)
-                evidence.passed([(first, end)], GIVEN_BACK, self.claim, item.wall)
+            evidence.passed(given_back, GIVEN_BACK, self.claim, item.wall)
 
     def _again(self, ranges: list[OffsetRange], span: Span) -> None:
         """It handed these out before, itself."""
@@ -293,8 +294,9 @@ class Walk:
             return  # none: what is handed out next shows what it passed over
         self.ask(target, max(position, target, self.position or 0))
         self.evidence.wanted_from(target)
-        for going_back in (self.evidence.given_back, self.evidence.reverted):
-            going_back.add(target, max(position, self.position or 0))
+        reached = max(position, self.position or 0)
+        self.evidence.given_back.add(target, reached)
+        self.evidence.reverted.add(target, reached)
         self.position = target
 
     def _skip(self, first: int, end: int, event: Event) -> None:
