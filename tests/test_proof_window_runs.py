@@ -64,6 +64,7 @@ class Group:
         self.taken: set[int] = set()  # what it was delivered
         self.own: set[int] = set()  # offsets that it was delivered, and has not given back
         self.wanted_again: set[int] = set()  # that it went back for, and was not delivered again
+        self.gone_past: set[int] = set()  # of these; it counts when something behind is delivered
 
     def step(self) -> None:
         if not self.claimed:
@@ -82,7 +83,7 @@ class Group:
         if self.fault == "hole" and self.random.random() < 0.1:
             gap = self.random.randint(1, 5)
             self.lost |= set(range(self.position, self.position + gap)) - self.delivered
-            self.left_behind |= self.wanted_again.intersection(range(self.position, self.position + gap))
+            self.gone_past |= self.wanted_again.intersection(range(self.position, self.position + gap))
             self.position += gap
             self.run.jump(self.position)
         self.run.advanced = self.advanced
@@ -97,7 +98,8 @@ class Group:
         self.delivered |= set(range(first, end))
         self.own |= set(range(first, end))
         self.taken |= set(range(first, end))
-        for gone in (self.lost, self.left_behind, self.wanted_again):
+        self.left_behind |= self.gone_past
+        for gone in (self.lost, self.left_behind, self.wanted_again, self.gone_past):
             gone -= set(range(first, end))
         answer = self.random.choice(("all", "all", "all", "part", "next", "fails", "hangs"))
         if answer == "hangs":
@@ -118,7 +120,7 @@ class Group:
 
     def go_back(self, end: int) -> None:
         self.run.jump(end).revert(self.position)
-        self.wanted_again |= set(range(max(self.position, self.advanced), end))
+        self.wanted_again |= self.taken.intersection(range(max(self.position, self.advanced), end))
 
     def finish(self) -> None:
         """What was answered with `next` is finished in part, or all of it: that is committed now, and reading goes on."""
