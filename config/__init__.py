@@ -27,6 +27,7 @@ from inbound.config.models import Config, ControllerConfig, ManifestsConfig
 from inbound.config.policy_models import PolicyConfig, PolicyRule, load_policy
 from inbound.config.problems import validation_problems
 from inbound.config.profiling_models import ProfilingConfig
+from inbound.config.refused_manifest import ManifestOrigin, RefusedManifest
 from inbound.config.render import render
 from inbound.config.reset_models import ResetConfig
 from inbound.config.reset_offset import ResetManifest, ResetOffset, parse_time
@@ -50,6 +51,7 @@ __all__ = [
     "Loaded",
     "LoggingConfig",
     "Manifest",
+    "ManifestOrigin",
     "Manifests",
     "ManifestsConfig",
     "OffsetsConfig",
@@ -59,6 +61,7 @@ __all__ = [
     "ProcessorConfig",
     "ProfilingConfig",
     "ReaderConfig",
+    "RefusedManifest",
     "ResetConfig",
     "ResetManifest",
     "ResetOffset",

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from inbound.config.http_values import AUDIENCE
 from inbound.config.kafka_secret import kafka_files
 from inbound.config.models import Config
 
@@ -67,7 +68,7 @@ def _named(value: Any) -> Iterator[Path]:
     if isinstance(value, Mapping):
         for key, below in value.items():
             if key in READ_FROM and isinstance(below, (str, Path)):
-                yield Path(below)
+                yield Path(below).parent if Path(below).name == AUDIENCE else Path(below)
             elif key == "headers" and isinstance(below, Mapping):
                 yield from _in_headers(below)
             else:

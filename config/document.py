@@ -84,8 +84,13 @@ class Document:
 
     tree: dict[str, Any]
     places: Places
-    problems: list[str]
-    bad: set[str]  # the paths that `problems` are about
+    found: list[tuple[str, str]]  # each problem: the path that it is about, and its line for people
+    bad: set[str]  # the paths whose values could not be read
+
+    @property
+    def problems(self) -> list[str]:
+        """Return a line for each problem."""
+        return [line for _, line in self.found]
 
 
 def parse(text: str, filename: str) -> Document:
@@ -96,33 +101,81 @@ def parse(text: str, filename: str) -> Document:
     return _read(root, filename)
 
 
-def parse_all(text: str, filename: str) -> list[Document]:
-    """Read every document of `text` (YAML, with `---` between several, or JSON); empty ones are left out.
+def parse_each(text: str, filename: str) -> tuple[list[Document], list[str]]:
+    """Read the documents of `text` (YAML, with `---` between several, or JSON); empty ones are left out.
 
-    Raises:
-        ConfigError: it is neither, or a document is no mapping.
+    A document that is neither, or no mapping, does not stop the others.
+
+    Returns:
+        The documents, and a line for each one that cannot be read.
     """
-    roots = _composed(text, filename, lambda text: list(yaml.compose_all(text, Loader=_Loader)))
-    documents = []
+    documents: list[Document] = []
+    problems: list[str] = []
+    try:
+        roots = _composed(text, filename, _all_from(0))
+    except ConfigError:
+        roots = _roots_of_each(text, filename, problems)
     for root in roots:
-        if root is not None and root.tag != "tag:yaml.org,2002:null":
-            documents.append(_read(root, filename))
-            documents[-1].places.start = _line(root)
-    return documents
+        if root is None or root.tag == "tag:yaml.org,2002:null":
+            continue
+        try:
+            document = _read(root, filename)
+        except ConfigError as error:
+            problems.append(str(error))
+            continue
+        document.places.start = _line(root)
+        documents.append(document)
+    return documents, problems
 
 
-def _composed(text: str, filename: str, compose: Callable[[str], list[Node | None]]) -> list[Node | None]:
+def _roots_of_each(text: str, filename: str, problems: list[str]) -> list[Node | None]:
+    """Return the documents' nodes, each read for itself: YAML lets no value hold a line that begins with `---`."""
+    roots: list[Node | None] = []
+    line = 0
+    for piece in re.split(r"(?m)^(?=---(?:\s|$))", text.removeprefix("\ufeff")):
+        try:
+            roots += _composed(piece, filename, _all_from(line), line)
+        except ConfigError as error:
+            problems.append(str(error))
+        line += piece.count("\n")
+    return roots
+
+
+def _all_from(line: int) -> Callable[[str], list[Node | None]]:
+    """Return what composes all documents of a text that begins in this line of its file, counted from 0."""
+
+    def compose(text: str) -> list[Node | None]:
+        loader = _Loader(text)
+        loader.line = line
+        try:
+            nodes = []
+            while loader.check_node():
+                nodes.append(loader.get_node())
+            return nodes
+        finally:
+            loader.dispose()
+
+    return compose
+
+
+def _composed(
+    text: str, filename: str, compose: Callable[[str], list[Node | None]], begins: int = 0
+) -> list[Node | None]:
+    """Compose `text`, which begins in line `begins` of its file, counted from 0. Raises ConfigError: it is no YAML."""
     text = text.removeprefix("\ufeff")
     try:
         return compose(text)
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line = begins + text.count("\n", 0, error.position) + 1
         character = f"U+{error.character:04X}" if isinstance(error.character, int) else "a byte"
         raise ConfigError(f"{filename}:{line}: holds {character}, which YAML does not allow; remove it") from None
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(_syntax(error, text, filename)) from None
+        raise ConfigError(_syntax(error, text, filename, begins)) from None
     except RecursionError:
-        raise ConfigError(f"{filename}: nested too deeply to be a configuration") from None
+        where = f"{filename}:{begins + 1}" if begins else filename
+        raise ConfigError(f"{where}: nested too deeply to be a configuration") from None
+    except (ValueError, OverflowError):  # of chr()
+        raise ConfigError(f"{filename}: a \\U in quotes names no character; correct it") from None
 
 
 def _read(root: Node, filename: str) -> Document:
@@ -133,20 +186,20 @@ def _read(root: Node, filename: str) -> Document:
         tree = reading.mapping(root, ())
     except RecursionError:
         raise ConfigError(f"{filename}: nested too deeply to be a configuration") from None
-    return Document(tree, reading.places, reading.problems, reading.bad)
+    return Document(tree, reading.places, reading.found, reading.bad)
 
 
 def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def _syntax(error: yaml.MarkedYAMLError, text: str, filename: str) -> str:
+def _syntax(error: yaml.MarkedYAMLError, text: str, filename: str, begins: int) -> str:
     mark = error.problem_mark or error.context_mark
     reason = error.problem or error.context or "cannot be read"
     if mark is None:
         return f"{filename}: not YAML: {reason}"
     lines = text.splitlines()
-    here = lines[mark.line] if mark.line < len(lines) else ""
+    here = lines[mark.line - begins] if mark.line - begins < len(lines) else ""
     if "'\\t'" in reason or here[: len(here) - len(here.lstrip())].count("\t"):
         reason = "a tab where YAML needs spaces; replace it"
     elif "expected a single document" in (error.context or ""):
@@ -165,7 +218,7 @@ class _Reading:
 
     def __init__(self, places: Places) -> None:
         self.places = places
-        self.problems: list[str] = []
+        self.found: list[tuple[str, str]] = []
         self.bad: set[str] = set()
         self._values = 0
         self._open: set[int] = set()  # nodes we are inside of; meeting one again means that it contains itself
@@ -260,8 +313,9 @@ class _Reading:
         self._report(node, path, message)
 
     def _report(self, node: Node, path: tuple[str | int, ...], message: str) -> None:
-        subject = f"{dotted(*path)}: " if path else ""
-        self.problems.append(f"{self.places.filename}:{_line(node)}: {subject}{message}")
+        name = dotted(*path)
+        subject = f"{name}: " if path else ""
+        self.found.append((name, f"{self.places.filename}:{_line(node)}: {subject}{message}"))
 
 
 def plain(tag: str, text: str) -> str | int | float | bool | None:

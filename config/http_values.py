@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,19 @@ from inbound.config.values import Part, Problem, text, wrong, wrong_at
 #: What a request carries by itself.
 _RESERVED = frozenset({"host", "connection", "content-type", "content-length", "transfer-encoding", "accept-encoding"})
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+#: Names of headers, with `*` for any text and `?` for any character.
+HEADER_GLOB = r"[A-Za-z0-9!#$%&'*+.^_`|~?-]{1,256}"
 HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?").fullmatch
+
+
+#: In `token_file`: the receiver's audience, percent-encoded.
+AUDIENCE = "{audience}"
 
 
 class HeaderFile(Part):
     """A header's value that stands in a file."""
 
-    file: Path = Field(description="the file that holds the value, read once at the start")
+    file: Path = Field(description="the file that holds the value, read at the start and when it changes")
 
 
 def http_url(value: Any) -> str:
@@ -62,3 +69,40 @@ def header_names(headers: dict[str, Any]) -> dict[str, Any]:
     if problems:
         raise wrong_at("headers", problems)
     return headers
+
+
+def header_globs(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Check names of headers in which `*` stands for any text and `?` for any character."""
+    problems: list[Problem] = []
+    for number, pattern in enumerate(patterns):
+        if not re.fullmatch(HEADER_GLOB, pattern):
+            problems.append(((number,), wrong("need a header's name, or a pattern such as x-b3-*"), pattern))
+    if problems:
+        raise wrong_at("headers", problems)
+    return patterns
+
+
+def certificates(value: Any) -> str:
+    """Check certificates in PEM. They are no secret, but long: the error does not repeat them."""
+    pem = text(value)
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, TypeError, ValueError):  # broken, not ASCII, empty
+        raise wrong("need certificates in PEM: -----BEGIN CERTIFICATE----- and so on, nothing broken") from None
+    return pem
+
+
+def audience(value: Any) -> str:
+    """Check the audience of a token."""
+    named = text(value)
+    if not HEADER_VALUE(named) or len(named) > 1024:
+        raise wrong("need an audience of printable ASCII, such as billing.example, of 1024 characters at most")
+    return named
+
+
+def audience_file(path: Path) -> Path:
+    """Check where `{audience}` stands in the name of a file."""
+    if AUDIENCE in str(path) and (path.name != AUDIENCE or AUDIENCE in str(path.parent)):
+        raise wrong(f"{AUDIENCE} can only be the last part of it, as in /var/run/secrets/tokens/{AUDIENCE}")
+    return path

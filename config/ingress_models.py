@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from inbound.config.channel_models import regular_expression
+from inbound.config.http_values import HEADER_GLOB
 from inbound.config.units import shown
 from inbound.config.values import (
     HostName,
@@ -20,6 +21,7 @@ from inbound.config.values import (
     TopicName,
     duration,
     entries,
+    matching,
     secret_file,
     size,
     text,
@@ -36,6 +38,36 @@ def _url_path(value: Any) -> str:
     if not re.fullmatch(r"/[!-~]*", path) or "?" in path or "#" in path:
         raise wrong(f"need a path that starts with /, without blanks, ? and #, got {shown(path)}")
     return path
+
+
+_ATTRIBUTE = r"[a-z0-9]+"
+_ORIGIN = r"[A-Za-z0-9._*-]{1,253}(:[0-9]{1,5})?"
+
+
+def _attribute(value: Any) -> str:
+    name = text(value)
+    if not re.fullmatch(_ATTRIBUTE, name) or name in ("data", "datacontenttype"):
+        raise wrong(f"need an attribute of events such as subject (a-z and 0-9, not the data), got {shown(name)}")
+    return name
+
+
+def _header_pattern(value: Any) -> str:
+    pattern = text(value)
+    if not re.fullmatch(HEADER_GLOB, pattern):
+        raise wrong(f"need the name of a header such as x-request-id, or knative-*, got {shown(pattern)}")
+    return pattern
+
+
+def _origin(value: Any) -> str:
+    name = text(value)
+    if not re.fullmatch(_ORIGIN, name):
+        raise wrong(f"need the name of a sender such as *.example.com, or *, got {shown(name)}")
+    return name
+
+
+Attribute = Annotated[str, BeforeValidator(_attribute), matching(_ATTRIBUTE)]
+HeaderPattern = Annotated[str, BeforeValidator(_header_pattern), matching(HEADER_GLOB)]
+Origin = Annotated[str, BeforeValidator(_origin), matching(_ORIGIN)]
 
 
 class TlsConfig(Part):
@@ -70,6 +102,20 @@ class IngressConfig(Listening):
     )
     paths: dict[Annotated[str, BeforeValidator(_url_path)], TopicName] = Field(
         default_factory=dict, description="Path that is posted to: the topic."
+    )
+    key: Annotated[tuple[Attribute, ...], BeforeValidator(entries)] = Field(
+        default=("partitionkey",),
+        description="Attributes of which the first that an event has is the record's key, such as [partitionkey, subject]; without "
+        "a key a record goes to any partition.",
+    )
+    pass_headers: Annotated[tuple[HeaderPattern, ...], BeforeValidator(entries)] = Field(
+        default=("x-request-id", "knative-*", "x-b3-*", "b3", "traceparent", "tracestate"),
+        description="Headers of requests that go on into their records, under their names in lower case; * stands for any text. "
+        "Credentials, and what belongs to one connection or message, never do.",
+    )
+    webhook_origins: Annotated[tuple[Origin, ...], BeforeValidator(entries)] = Field(
+        default=("*",),
+        description="Senders of webhooks that may post, when they ask by OPTIONS; * stands for any text, as in *.example.com.",
     )
     client: Literal["auto", "kafka-python", "confluent-kafka"] = Field(
         default="auto", description="The Kafka client to write with; auto is confluent-kafka where it is installed."

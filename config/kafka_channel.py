@@ -6,7 +6,9 @@ with the dispatcher's options, in `inbound.subscriptions`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -17,6 +19,10 @@ from inbound.config.values import Part, path_part, text, whole, wrong
 
 KIND = "KafkaChannel"
 VERSIONS = ("messaging.knative.dev/v1beta1", "messaging.knative.dev/v1")
+#: Where subscribers stand in the object, and where they did in older versions.
+SUBSCRIBERS, OLDER_SUBSCRIBERS = "spec.subscribers", "spec.subscribable.subscribers"
+#: In the status: where the channel's dead letters go, who may sign that receiver's certificate, whom its token is for.
+RESOLVED_SINK = ("deadLetterSinkUri", "deadLetterSinkCACerts", "deadLetterSinkAudience")
 #: Annotations that say what Knative's schema has no field for: `inbound.dev/ordering: key`.
 ANNOTATION = "inbound.dev/"
 
@@ -74,7 +80,7 @@ class Subscriber(Part):
     name: Text | None = None
     uid: Name
     generation: Number | None = None
-    subscriberUri: Text
+    subscriberUri: Text | None = None
     subscriberCACerts: Text | None = None
     subscriberAudience: Text | None = None
     replyUri: Text | None = None
@@ -82,6 +88,7 @@ class Subscriber(Part):
     replyAudience: Text | None = None
     auth: Any = None
     delivery: Delivery | None = None
+    deadLetterSinkUri: Text | None = None
 
 
 class Subscribable(Part):
@@ -133,11 +140,10 @@ class KafkaChannel(Part):
 
 
 #: Knative's names of what a subscription may say: keys that a variable's name, which has no case, must find.
-CAMEL_CASE = tuple(
-    key
-    for model in (Subscriber, Delivery)
-    for key in model.model_fields
-    if key != key.lower() and not key.endswith(("CACerts", "Audience"))
+CAMEL_CASE = (
+    *(key for model in (Subscriber, Delivery) for key in model.model_fields if key != key.lower()),
+    "CACerts",
+    "ceOverrides",
 )
 
 
@@ -148,6 +154,8 @@ class Manifest:
     channel: KafkaChannel
     places: Places
     prefix: str  # dotted path of the object in its document; empty for the whole of it
+    #: Subscribers that cannot be used, as they are written, by their path in the object: `channel` is without them.
+    left_out: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -156,11 +164,17 @@ class Manifest:
 
     @property
     def subscribers(self) -> list[tuple[str, Subscriber]]:
-        """The subscribers, each with its dotted path."""
+        """The subscribers that can be used as far as their form goes, each with its dotted path."""
         spec = self.channel.spec
-        found = [(self.at(f"spec.subscribers[{i}]"), one) for i, one in enumerate(spec.subscribers)]
         older = spec.subscribable.subscribers if spec.subscribable is not None else ()
-        return found + [(self.at(f"spec.subscribable.subscribers[{i}]"), one) for i, one in enumerate(older)]
+        return [*self._placed(SUBSCRIBERS, spec.subscribers), *self._placed(OLDER_SUBSCRIBERS, older)]
+
+    @property
+    def resolved_sink(self) -> dict[str, str]:
+        """What the cluster says of the channel's own `deadLetterSink`, under its names; empty: not where it listens."""
+        status = self.channel.status if isinstance(self.channel.status, Mapping) else {}
+        found = {key: status[key] for key in RESOLVED_SINK if isinstance(status.get(key), str)}
+        return found if RESOLVED_SINK[0] in found else {}
 
     def at(self, path: str) -> str:
         """Return the dotted path in the document of what has `path` in the object."""
@@ -170,3 +184,8 @@ class Manifest:
         """Return the annotations that are meant for inbound, without what they begin with."""
         found = self.channel.metadata.annotations.items()
         return {key.removeprefix(ANNOTATION): value for key, value in found if key.startswith(ANNOTATION)}
+
+    def _placed(self, path: str, subscribers: tuple[Subscriber, ...]) -> Iterator[tuple[str, Subscriber]]:
+        written = (f"{path}[{i}]" for i in count())
+        good = (one for one in written if one not in self.left_out)
+        return ((self.at(where), subscriber) for where, subscriber in zip(good, subscribers, strict=False))

@@ -15,6 +15,7 @@ from inbound.config.kafka_channel import Manifest
 from inbound.config.models import Config
 from inbound.config.outside import overlay
 from inbound.config.problems import validation_problems
+from inbound.config.refused_manifest import RefusedManifest
 from inbound.config.reset_offset import ResetManifest, Subscription
 from inbound.config.values import WRITTEN
 from inbound.errors import ConfigError
@@ -35,6 +36,8 @@ class Loaded:
     #: Knative's subscriptions among them, which resets may name, and the resets themselves.
     subscriptions: tuple[Subscription, ...] = ()
     resets: tuple[ResetManifest, ...] = ()
+    #: What of the manifests has no usable form.
+    refused: tuple[RefusedManifest, ...] = ()
     #: What stands for the content of the files that `depends_on` names, by who uses them, once somebody has read them.
     contents: Mapping[str, str] = field(default_factory=dict)
     #: Stands for everything that it was read from, in twelve hexadecimal digits.

@@ -1,19 +1,26 @@
-"""Reads Knative's manifests: `KafkaChannel`s, which are channels of ours, and what has to do with them."""
+"""Reads Knative's manifests: `KafkaChannel`s, which are channels of ours, and what has to do with them.
+
+What cannot be used stops alone: a file, a document, an object of a `List`, a subscriber of a channel.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from inbound.config.document import Document, dotted, parse_all
-from inbound.config.kafka_channel import KIND, KafkaChannel, Manifest
-from inbound.config.problems import validation_problems
+from inbound.config.document import Document, dotted, parse_each
+from inbound.config.kafka_channel import KIND, SUBSCRIBERS, KafkaChannel, Manifest, Name
+from inbound.config.problems import problems_by_path
+from inbound.config.refused_manifest import RefusedManifest
 from inbound.config.reset_offset import RESET, SUBSCRIPTION, ResetManifest, ResetOffset, Subscription
+from inbound.config.units import shown
 from inbound.config.values import WRITTEN
-from inbound.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -23,6 +30,14 @@ _READ = {
     SUBSCRIPTION: "messaging.knative.dev/",
     RESET: "kafka.eventing.knative.dev/",
 }
+#: Other systems have this kind, too.
+_ALSO_OF_OTHERS = frozenset({SUBSCRIPTION})
+#: Kinds of Knative's that look like ours. A kind that is meant to be one of ours is refused, for its channel would end.
+_OTHER_KINDS = ("Channel", "InMemoryChannel")
+_LISTS = ("List", *(f"{kind}List" for kind in _READ))
+_ITEM = re.compile(r"items\[\d{1,9}\](?=$|[.\[])")
+_SUBSCRIBER = re.compile(r"spec\.(?:subscribable\.)?subscribers\[(\d{1,9})\]")
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
 
 
 @dataclass(frozen=True)
@@ -34,35 +49,28 @@ class Manifests:
     subscriptions: tuple[Subscription, ...] = ()
     #: In the order of the files; those that cannot be used say why.
     resets: tuple[ResetManifest, ...] = ()
+    #: What cannot be used, but for resets.
+    refused: tuple[RefusedManifest, ...] = ()
 
 
 def parse_manifests(files: Mapping[str, str]) -> Manifests:
     """Return the objects in `files`: the text of each by its name. A `List` of objects is looked into.
 
-    A `ResetOffset` or `Subscription` that cannot be used does not keep the others from it: the one says so itself, the other
-    is left out with a note.
-
-    Raises:
-        ConfigError: a line for each problem of the channels, with file and line.
+    What cannot be used does not keep the others from it. Of channels with one name none counts, for which of them is meant
+    nobody knows.
     """
     reading = _Reading()
     for filename, written in files.items():
-        try:
-            documents = parse_all(written, filename)
-        except ConfigError as error:
-            reading.problems.append(str(error))
-            continue
+        documents, problems = parse_each(written, filename)
+        reading.unreadable(filename, problems)
         for document in documents:
-            for prefix, tree in _objects(document):
-                reading.take(document, prefix, tree)
-    reading.problems += _twice(reading.channels)
-    if reading.problems:
-        raise ConfigError("\n".join(reading.problems))
+            reading.read(document)
     return Manifests(
-        tuple(m for m in reading.channels if m.channel.metadata.deletionTimestamp is None),
+        tuple(reading.unique()),
         tuple(reading.notes),
         tuple(one for one in reading.subscriptions if one.metadata.deletionTimestamp is None),
         tuple(_once(reading.resets)),
+        tuple(reading.refused),
     )
 
 
@@ -73,79 +81,211 @@ class _Reading:
         self.channels: list[Manifest] = []
         self.subscriptions: list[Subscription] = []
         self.resets: list[ResetManifest] = []
-        self.problems: list[str] = []
+        self.refused: list[RefusedManifest] = []
         self.notes: list[str] = []
 
-    def take(self, document: Document, prefix: str, tree: dict[str, Any]) -> None:
-        """Take one object for what it is."""
-        kind, version = tree.get("kind"), tree.get("apiVersion")
-        if kind not in _READ or not str(version).startswith(_READ[kind]):
-            where = document.places.locate(f"{prefix}.kind" if prefix else "kind")
-            of = f" ({version})" if version else ""
-            self.notes.append(f"{where}: a {kind or 'document without kind'}{of} is ignored")
-        elif kind == RESET:
-            self._reset(document, prefix, tree)
-        elif kind == SUBSCRIPTION:
-            try:
-                self.subscriptions.append(_checked(Subscription, document, prefix, tree))
-            except ConfigError as error:
-                self.notes.append(f"{error}; this {SUBSCRIPTION} is ignored")
-        else:
-            try:
-                channel = _checked(KafkaChannel, document, prefix, tree)
-                self.channels.append(Manifest(channel, document.places, prefix))
-            except ConfigError as error:
-                self.problems.append(str(error))
+    def unreadable(self, filename: str, problems: list[str]) -> None:
+        """Take in what of a file cannot be read."""
+        for problem in problems:
+            line = problem.removeprefix(f"{filename}:").partition(":")[0]
+            where = f"{filename}:{line}" if line.isdigit() else filename
+            self.refused.append(RefusedManifest(kind=None, file=filename, where=where, problem=problem))
 
-    def _reset(self, document: Document, prefix: str, tree: dict[str, Any]) -> None:
-        where = document.places.locate(f"{prefix}.metadata.name" if prefix else "metadata.name")
-        try:
-            reset = _checked(ResetOffset, document, prefix, tree)
-        except ConfigError as error:
-            metadata = tree.get("metadata")
+    def read(self, document: Document) -> None:
+        """Take in each object of a document."""
+        places, tree = document.places, document.tree
+        if tree.get("kind") not in _LISTS or "items" not in tree:
+            self._take(_Object(document, "", tree, document.found))
+            return
+        items = [] if tree["items"] is None else tree["items"]
+        if not isinstance(items, list):
+            line = f"{places.locate('items')}: items: need a list of objects, got {shown(items)}"
+            self.unreadable(places.filename, [line])
+            return
+        found: dict[str, list[tuple[str, str]]] = {}
+        for path, line in document.found:
+            of_item = _ITEM.match(path)
+            found.setdefault(of_item[0] if of_item else "", []).append((path, line))
+        self.unreadable(places.filename, [line for _, line in found.get("", ())])
+        for i, item in enumerate(items):
+            path = dotted("items", i)
+            problems = found.get(path, [])
+            if isinstance(item, dict):
+                self._take(_Object(document, path, item, problems))
+            else:
+                line = f"{places.locate(path)}: {path}: need an object, a mapping, got {shown(item)}"
+                self.unreadable(places.filename, [line for _, line in problems] or [line])
+
+    def _take(self, one: _Object) -> None:
+        version = str(one.tree.get("apiVersion"))
+        kind = one.tree.get("kind") if isinstance(one.tree.get("kind"), str) else None
+        if kind not in _READ or (kind in _ALSO_OF_OTHERS and not version.startswith(_READ[kind])):
+            if (meant := _meant(kind, version)) is not None:
+                self._refuse(one, meant, [f"{one.locate('kind')}: {one.path('kind')}: need {meant}, got {shown(kind)}"])
+            else:
+                of = f" ({one.tree['apiVersion']})" if one.tree.get("apiVersion") else ""
+                self.notes.append(f"{one.locate('kind')}: a {kind or 'document without kind'}{of} is ignored")
+        elif kind == RESET:
+            self._reset(one)
+        elif one.is_deleted:
+            return
+        elif kind == SUBSCRIPTION:
+            self._subscription(one)
+        else:
+            self._channel(one)
+
+    def _refuse(
+        self, one: _Object, kind: str, lines: list[str], path: str | None = None, uid: str | None = None
+    ) -> None:
+        namespace, name = one.names
+        where = one.locate(path or "metadata.name")
+        self.refused.append(
+            RefusedManifest(
+                kind=kind, file=one.document.places.filename, where=where, problem="\n".join(dict.fromkeys(lines)),
+                namespace=namespace, name=name, path=path, uid=uid,
+            )
+        )  # fmt: skip
+
+    def _subscription(self, one: _Object) -> None:
+        if isinstance(metadata := one.tree.get("metadata"), dict) and "uid" not in metadata:
+            where = f"{one.locate('metadata')}: {one.path('metadata.uid')}"
+            self.notes.append(
+                f"{where}: the cluster has not given it one yet, so no reset can name it; this Subscription is ignored"
+            )
+            return
+        found, problems = one.checked(Subscription)
+        if found is None:
+            self._refuse(one, SUBSCRIPTION, [line for _, line in problems])
+        else:
+            self.subscriptions.append(found)
+
+    def _channel(self, one: _Object) -> None:
+        """Take one channel, without the subscribers that cannot be used."""
+        channel, problems = one.checked(KafkaChannel)
+        by_subscriber: dict[str, list[str]] = {}
+        others = []
+        for path, line in problems:
+            found = _SUBSCRIBER.match(path.removeprefix(f"{one.prefix}." if one.prefix else ""))
+            if found is None:
+                others.append(line)
+            else:
+                by_subscriber.setdefault(found[0], []).append(line)
+        left_out: dict[str, Any] = {}
+        if by_subscriber and not others:
+            rest = deepcopy(one.tree)
+            for path in sorted(by_subscriber, key=lambda path: -int(_SUBSCRIBER.match(path)[1])):  # type: ignore[index]
+                left_out[path] = _subscribers_in(rest, path).pop(int(path[path.rindex("[") + 1 : -1]))
+            try:
+                channel = KafkaChannel.model_validate(rest, context=WRITTEN)
+            except ValidationError:
+                channel = None
+        if channel is None or others:
+            self._refuse(one, KIND, [line for _, line in problems])
+            return
+        for path, lines in by_subscriber.items():
+            self._refuse(one, KIND, lines, path, _uid_of(left_out[path]))
+        self.channels.append(Manifest(channel, one.document.places, one.prefix, left_out))
+
+    def _reset(self, one: _Object) -> None:
+        where = one.locate("metadata.name")
+        reset, problems = one.checked(ResetOffset)
+        if reset is None:
+            metadata = one.tree.get("metadata")
             given = metadata if isinstance(metadata, dict) else {}
             name = f"{given.get('namespace') or 'default'}/{given.get('name') or 'without name'}"
-            self.resets.append(ResetManifest(name, where, None, str(error)))
-            return
-        if reset.metadata.deletionTimestamp is None:
+            self.resets.append(ResetManifest(name, where, None, "\n".join(line for _, line in problems)))
+        elif reset.metadata.deletionTimestamp is None:
             self.resets.append(ResetManifest(f"{reset.metadata.namespace}/{reset.metadata.name}", where, reset))
 
+    def unique(self) -> Iterator[Manifest]:
+        """Yield the channels whose name no other one has, one that cannot be used neither; refuse the others."""
+        given: dict[str, list[str]] = {}
+        for one in self.channels:
+            given.setdefault(one.name, []).append(one.places.locate(one.at("metadata.name")))
+        for bad in self.refused:
+            if bad.path is None and bad.channel is not None:
+                given.setdefault(bad.channel, []).append(bad.where)
+        for one in self.channels:
+            metadata, where = one.channel.metadata, one.places.locate(one.at("metadata.name"))
+            other = next((at for at in given[one.name][:2] if at != where), None)
+            if len(given[one.name]) == 1:
+                yield one
+                continue
+            problem = f"{where}: metadata.name: {KIND} {one.name} is given twice, also in {other or where}; keep one"
+            self.refused.append(
+                RefusedManifest(
+                    kind=KIND, file=one.places.filename, where=where, problem=problem,
+                    namespace=metadata.namespace, name=metadata.name,
+                )
+            )  # fmt: skip
 
-def _objects(document: Document) -> list[tuple[str, dict[str, Any]]]:
-    items = document.tree.get("items")
-    lists = ("List", *(f"{kind}List" for kind in _READ))
-    if document.tree.get("kind") not in lists or not isinstance(items, list):
-        return [("", document.tree)]
-    return [(dotted("items", i), item) for i, item in enumerate(items) if isinstance(item, dict)]
+
+@dataclass(frozen=True)
+class _Object:
+    """One object of a document, as it is written."""
+
+    document: Document
+    prefix: str  # its dotted path; empty: the whole document
+    tree: dict[str, Any]
+    found: list[tuple[str, str]]  # what is wrong with it as a text: path and line
+
+    def path(self, path: str) -> str:
+        return f"{self.prefix}.{path}" if self.prefix else path
+
+    def locate(self, path: str) -> str:
+        return self.document.places.locate(self.path(path))
+
+    @property
+    def names(self) -> tuple[str | None, str | None]:
+        """Namespace and name, as far as they can be used."""
+        metadata = self.tree.get("metadata")
+        if not isinstance(metadata, dict):
+            return None, None
+        return _name(metadata.get("namespace", "default")), _name(metadata.get("name"))
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it only waits for its finalizers."""
+        metadata = self.tree.get("metadata")
+        return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
+
+    def checked(self, model: type[M]) -> tuple[M | None, list[tuple[str, str]]]:
+        """Return it as its model, and each problem as path and line; with a problem None."""
+        document, places = self.document, self.document.places
+        problems = list(self.found)
+        try:
+            found: M | None = model.model_validate(self.tree, context=WRITTEN)
+        except ValidationError as error:
+            found = None
+            wrong = problems_by_path(error, self.prefix, places.locate, model=model, written=places.written)
+            problems += [(path, line) for path, line in wrong if path not in document.bad]
+        return (None if problems else found), problems
 
 
-def _checked(model: type[M], document: Document, prefix: str, tree: dict[str, Any]) -> M:
-    """Return one object as its model.
-
-    Raises:
-        ConfigError: a line for each problem, with file and line.
-    """
-    places = document.places
-    problems = list(document.problems)
+def _name(value: Any) -> str | None:
     try:
-        found = model.model_validate(tree, context=WRITTEN)
-    except ValidationError as error:
-        lines = validation_problems(error, prefix, places.locate, model=model, written=places.written)
-        problems += [line for line in lines if not any(f": {path}: " in line for path in document.bad)]
-        raise ConfigError("\n".join(problems)) from None
-    if problems:
-        raise ConfigError("\n".join(problems))
+        return _NAME.validate_python(value)
+    except ValidationError:
+        return None
+
+
+def _uid_of(subscriber: Any) -> str | None:
+    return _name(subscriber.get("uid")) if isinstance(subscriber, dict) else None
+
+
+def _subscribers_in(tree: dict[str, Any], path: str) -> list[Any]:
+    spec = tree["spec"]
+    found = spec["subscribers"] if path.startswith(SUBSCRIBERS) else spec["subscribable"]["subscribers"]
+    assert isinstance(found, list)
     return found
 
 
-def _twice(manifests: list[Manifest]) -> list[str]:
-    problems, first = [], dict[str, str]()
-    for manifest in manifests:
-        where = manifest.places.locate(manifest.at("metadata.name"))
-        other = first.setdefault(manifest.name, where)
-        if other != where:
-            problems.append(f"{where}: metadata.name: {KIND} {manifest.name} is given twice, also in {other}; keep one")
-    return problems
+def _meant(kind: Any, version: str) -> str | None:
+    """Return which kind of ours one with a slip of the pen is meant to be; None: it is another one."""
+    if not isinstance(kind, str) or kind in _OTHER_KINDS or not version.startswith(_READ[KIND]):
+        return None
+    near = get_close_matches(kind.lower(), [KIND.lower()], n=1, cutoff=0.8)
+    return KIND if near else None
 
 
 def _once(resets: list[ResetManifest]) -> list[ResetManifest]:

@@ -51,7 +51,20 @@ def validation_problems(
     `prefix` is the dotted path of what was validated (empty for the whole configuration), `locate` says where a path
     was set, `written` what stands there. With `model`, unknown keys are answered with the known ones.
     """
-    lines: dict[str, None] = {}
+    found = problems_by_path(error, prefix, locate, model=model, written=written)
+    return list(dict.fromkeys(line for _, line in found))
+
+
+def problems_by_path(
+    error: ValidationError,
+    prefix: str,
+    locate: Callable[[str], str],
+    *,
+    model: type[BaseModel] | None = None,
+    written: Callable[[str], str | None] | None = None,
+) -> list[tuple[str, str]]:
+    """Return each problem as its dotted path and its line: see `validation_problems`."""
+    found: list[tuple[str, str]] = []
     for details in error.errors(include_url=False):
         if _only_counts_wrong_entries(details):
             continue
@@ -60,8 +73,8 @@ def validation_problems(
         name = name if not prefix else prefix + ("" if name.startswith("[") or not name else ".") + name
         hidden = any(isinstance(part, str) and is_secret_option(part) for part in path)
         message = _message(details, schema.keys(around), (written or _unknown)(name), hidden)
-        lines[f"{locate(name)}: {name}: {message}"] = None
-    return list(lines)
+        found.append((name, f"{locate(name)}: {name}: {message}"))
+    return found
 
 
 def unknown_key(key: str, allowed: Iterable[str]) -> str:

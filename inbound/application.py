@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import inbound
-from inbound.changes import Plan
+from inbound.changes import Plan, Refusal
 from inbound.channel.kafka_channel import InboundKafkaChannel, Outside
 from inbound.clock import Clock, SystemClock
 from inbound.config import ChannelConfig, Config, Loaded
@@ -45,15 +46,18 @@ from inbound.latch import Latch
 from inbound.ledgers import Ledgers, check_ledger
 from inbound.member_operations import MemberOperations
 from inbound.operations import Operation, Operator
-from inbound.planning import PlannedChannel, plan_channels
+from inbound.planning import PlannedChannel, check_runs, plan_all
 from inbound.plugins import made
 from inbound.profiles import Profiles
 from inbound.reconfiguration import Outcome, Reconfiguration, Source, Watch
 from inbound.resetting import Resetting, status_of
 from inbound.running import Running, RunningChannels, open_processor, report
 from inbound.sections import Makers, Sections
-from inbound.status import ProcessStatus, SessionStatus, ThreadStatus
+from inbound.status import ProcessStatus, ThreadStatus
 from inbound.tracing.process import ProcessTracing
+
+if TYPE_CHECKING:
+    from inbound.channel.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +83,7 @@ class Application:
         watch: Callable[[Callable[[], None]], Watch] | None = None,
         makers: Makers | None = None,
         clock: Clock | None = None,
+        idle: bool = False,
     ) -> None:
         """Make everything; connect to nothing yet.
 
@@ -88,14 +93,15 @@ class Application:
         asked for under /jmx and /jolokia. `ingress` is served too. `source` tells of a configuration that has changed; without
         one the process keeps what it was given.
         `watch` makes what hurries the looks at it, given what to call, and `makers` what another configuration needs.
+        `idle`: it may begin with nothing to run, where no manifest can be used: one that is mended is taken in.
 
         Raises:
-            ConfigError: a plugin or its options cannot be used, or the ledger's URI.
+            ConfigError: a plugin or its options cannot be used, or the ledger's URI; or there is nothing to run.
             LedgerError: the ledger's folder cannot be written to.
             ConsumerIdTakenError: a live process on this machine has one of the consumer ids.
         """
         self.config: Config = loaded.config
-        begun = self._plan(loaded)
+        begun = self._plan(loaded, idle=idle)
         self._clock = clock or SystemClock()
         self._started = datetime.now(UTC).isoformat(timespec="seconds")
         self._lock_dir = lock_dir
@@ -117,6 +123,7 @@ class Application:
         self._listener: AdminListener | None = None
         self._spool = spool_dir or lock_dir.parent / "ledger-spool"
         self.ledgers = self.make_ledgers(self.config)
+        self._shared: Shared | None = None  # what channels of dispatchers stand on together
         self.running = RunningChannels(self._make, self.controller, self.tasks, self._clock)
         for name, channel in begun.channels.items():
             self.running.make(name, channel)
@@ -273,6 +280,8 @@ class Application:
             running.close()
         for coordination in coordinations:
             coordination.close()
+        if self._shared is not None:
+            self._shared.close()
         self.resetting.close()
         if self._listener is not None:
             self._listener.close()
@@ -349,11 +358,15 @@ class Application:
         """Wait, and return whether the process is to end."""
         return self._stopping.wait(seconds)
 
-    def _plan(self, loaded: Loaded) -> Plan:
-        planned = plan_channels(loaded)
+    def _plan(self, loaded: Loaded, *, idle: bool = True) -> Plan:
+        planned = plan_all(loaded)
+        if not idle:
+            check_runs(planned, loaded.config)
         if loaded.config.ledger.type == "files":
             check_ledger(loaded.config.ledger)
-        return Plan(loaded.config, planned, loaded.contents, loaded.digest)
+        read = frozenset(manifest.name for manifest in loaded.manifests)
+        refused = tuple(Refusal(one) for one in planned.refused)
+        return Plan(loaded.config, planned.channels, loaded.contents, loaded.digest, read, refused)
 
     def _replan(self, loaded: Loaded) -> Plan:
         plan = self._plan(loaded)
@@ -380,35 +393,26 @@ class Application:
 
     def status(self) -> ProcessStatus:
         """Return a snapshot. Any thread."""
-        connection = self.zk.connection
-        session = self.controller.session
-        certain_for = max(0.0, self.zk.certain_until(session) - self._clock.now()) if session is not None else 0.0
         ingress = self.ingress
         drivers = [*self.coordination.drivers, self._watching, *([self._changes] if self._follows else [])]
+        drivers += self._shared.drivers if self._shared is not None else []
         return ProcessStatus(
             version=inbound.__version__,
             pid=os.getpid(),
             host=socket.gethostname(),
             started=self._started,
             stopping=self._stopping.is_set(),
-            session=SessionStatus(
-                state=self.controller.state.value,
-                id=f"{session:#x}" if session is not None else None,
-                timeout=connection.session.timeout if connection else None,
-                certain_for=certain_for,
-                sessions_total=self.controller.counters.sessions,
-                evaluations_total=self.controller.counters.evaluations,
-                problem=self.zk.problem,
-                suspensions_total=self.controller.counters.suspensions,
-            ),
+            session=self.coordination.status(),
             channels=[channel.status() for channel in self.channels],
             config_problem=self._reconfiguration.problem,
             ingress=ingress.status() if ingress is not None else None,
             ledger_shipping=self.ledgers.status(),
             reload=self._reconfiguration.status() if self._follows else None,
             reset_manifests=self.resetting.manifests.status(),
+            refused_manifests=[one.status() for one in self._reconfiguration.refused],
             resets=status_of(self.coordination.resets),
             tracing=self.tracing.status(),
+            brokers=self._shared.reading.brokers() if self._shared is not None else [],
             threads=[
                 *(ThreadStatus.of(driver, self._clock.now()) for driver in drivers),
                 *(thread for channel in self.channels for thread in channel.threads()),
@@ -435,9 +439,14 @@ class Application:
         outlets = Outlets(self.config.kafka, config.group, client_id, config.on_error.dead_letter_topic)
         coordination, ledgers = self.coordination, self.ledgers
 
+        shared = self._what_is_shared() if planned.processor.shares_loop else None
+
         def connect(planned: PlannedChannel) -> Callable[[], LogClient]:
-            one = planned.config
-            return connector(one.reader, self.config.kafka, client_id=client_id, isolation=one.isolation)
+            one, kafka = planned.config, self.config.kafka
+            if shared is None:
+                return connector(one.reader, kafka, client_id=client_id, isolation=one.isolation)
+            make = connector(one.reader, kafka, client_id=f"inbound-shared-{os.getpid()}", isolation=one.isolation)
+            return shared.reading.connector(repr((one.reader, kafka, one.isolation)), make)
 
         def connect_mirror(planned: PlannedChannel) -> Connect:
             return mirror_connector(planned.config.reader.client, self.config.kafka, client_id=client_id)
@@ -455,11 +464,19 @@ class Application:
             owner_is_dead=lock.proves_dead if lock else lambda info: False,
             connect_mirror=connect_mirror(planned),
             tracing=self.tracing,
+            shared=shared,
         )
         channel = InboundKafkaChannel(
             name, config, consumer_id, processor, planned.coordinator, member, planned.options, outside
         )
         return Running(planned, channel, outlets, lock, connect, connect_mirror, coordination, ledgers)
+
+    def _what_is_shared(self) -> Shared:
+        if self._shared is None:
+            from inbound.channel.shared import Shared  # brings an event loop, which most channels do without
+
+            self._shared = Shared(self._clock)
+        return self._shared
 
     def _identity(self, config: ChannelConfig) -> tuple[str, IdLock | None]:
         if config.consumer_id is None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from inbound.config import ChannelConfig, Config
-from inbound.planning import PlannedChannel
+from inbound.config import ChannelConfig, Config, RefusedManifest
+from inbound.planning import PlannedChannel, standing
+from inbound.status import RefusedManifestStatus
 
 #: Sections of the configuration that stand for channels.
 _OF_CHANNELS = ("channels", "manifests")
@@ -62,6 +63,28 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """What of the manifests cannot be used, and what goes on nevertheless."""
+
+    manifest: RefusedManifest
+    kept: tuple[str, ...] = ()  # channels that run as they were before
+
+    @property
+    def told(self) -> str:
+        """What it is, why, and what becomes of it, for people."""
+        goes_on = f"{', '.join(self.kept)} goes on as before" if self.kept else "it does not run"
+        return f"{self.manifest.subject} cannot be used, and {goes_on}: {self.manifest.problem}"
+
+    def status(self) -> RefusedManifestStatus:
+        """Return what the status of a process says of it."""
+        one = self.manifest
+        return RefusedManifestStatus(
+            kind=one.kind, namespace=one.namespace, name=one.name, subscriber=one.uid or one.path, file=one.file,
+            where=one.where, problem=one.problem, kept=list(self.kept),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a process does, or is to do."""
 
@@ -70,6 +93,9 @@ class Plan:
     #: What stands for the content of files beside the configuration, by the section that names them.
     contents: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
+    #: The channels of manifests that can be read, by namespace.name, and what of manifests cannot be used.
+    read: frozenset[str] = frozenset()
+    refused: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +115,27 @@ class Changes:
             f"channel {name}: {step.do.value}" + (f" ({', '.join(step.why)})" if step.why else "")
             for name, step in self.steps.items()
         ]
+
+
+def keeping(old: Plan, new: Plan) -> Plan:
+    """Return `new` with those channels of `old` whose manifests cannot be used now: they go on with what they had.
+
+    They stand on what `new` says of the process. What has another name or group in `new` is not kept: that is where it went.
+    """
+    groups = {planned.config.group for planned in new.channels.values()}
+    channels = dict(new.channels)
+    kept: dict[int, list[str]] = {}
+    for name, planned in old.channels.items():
+        if planned.manifest is None or name in new.channels or planned.config.group in groups:
+            continue
+        origin = planned.manifest
+        covering = [i for i, one in enumerate(new.refused) if one.manifest.covers(origin, new.read)]
+        if covering:
+            files = new.contents.get("manifests", "")
+            channels[name] = replace(standing(planned, new.config, new.contents), files=files)
+            kept.setdefault(covering[0], []).append(name)
+    refused = tuple(replace(one, kept=tuple(kept.get(i, ()))) for i, one in enumerate(new.refused))
+    return replace(new, channels=channels, refused=refused)
 
 
 def changes(old: Plan, new: Plan) -> Changes:

@@ -15,6 +15,7 @@ from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.driver import Driver, Wakeup
 from inbound.errors import InboundError
 from inbound.node_access import tell
+from inbound.status import SessionStatus
 from inbound.zookeeper_client import zookeeper_client
 
 #: How long a connection with new settings may take to come about, in seconds.
@@ -90,6 +91,21 @@ class Coordination:
                     f"{self.zk.where} does not answer within {CONNECT_SECONDS:.0f} s{f': {why}' if why else ''}; correct "
                     "zookeeper, or see that it runs"
                 )
+
+    def status(self) -> SessionStatus:
+        """Return how its session is. Any thread."""
+        connection, session = self.zk.connection, self.controller.session
+        counters = self.controller.counters
+        return SessionStatus(
+            state=self.controller.state.value,
+            id=f"{session:#x}" if session is not None else None,
+            timeout=connection.session.timeout if connection else None,
+            certain_for=max(0.0, self.zk.certain_until(session) - self._clock.now()) if session is not None else 0.0,
+            sessions_total=counters.sessions,
+            evaluations_total=counters.evaluations,
+            problem=self.zk.problem,
+            suspensions_total=counters.suspensions,
+        )
 
     def end(self) -> None:
         """Stop the threads; `close` ends the session."""

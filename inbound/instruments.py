@@ -29,6 +29,15 @@ class HistogramStatus:
         """How many values there were."""
         return sum(self.counts)
 
+    def within(self, share: float) -> float:
+        """Return the least bound below which this share of the values is, from 0 to 1; infinity: it is above all bounds."""
+        wanted, seen = share * self.count, 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            seen += count
+            if seen >= wanted:
+                return bound
+        return float("inf")
+
 
 class Histogram:
     """Counts values by size. `observe` and `status` from any thread."""
@@ -48,6 +57,14 @@ class Histogram:
         with self._lock:
             self._counts[place] += 1
             self._sum += value
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Count several values."""
+        places = [bisect_left(self._bounds, value) for value in values]
+        with self._lock:
+            for place in places:
+                self._counts[place] += 1
+            self._sum += sum(values)
 
     def status(self) -> HistogramStatus:
         """Return what was seen so far."""

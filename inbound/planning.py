@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inbound.config import ChannelConfig, LedgerConfig, Loaded
+from inbound.config import ChannelConfig, Config, LedgerConfig, Loaded, ManifestOrigin, RefusedManifest
 from inbound.coordinators.base import ZkCoordinator
 from inbound.errors import ConfigError
 from inbound.kafka.access import resolve, warnings
 from inbound.kafka.clients import check_installed, check_properties
 from inbound.plugins import coordinator_of, find_processor, options_of
 from inbound.processors.base import BatchEventProcessor
-from inbound.subscriptions import SubscriberRef, Subscription, plain_channels, sink_problem, subscriptions_of
+from inbound.processors.forwarded_headers import is_never
+from inbound.subscriptions import (
+    SubscriberRef,
+    Subscription,
+    plain_channels,
+    read_subscriptions,
+    sink_problem,
+    with_topics,
+)
 from inbound.tracing.settings import settings_of
 
 log = logging.getLogger(__name__)
@@ -41,38 +49,65 @@ class PlannedChannel:
     kafka: Any = field(default=None, repr=False)
     #: What stands for the content of the files that its options name.
     files: str = ""
+    #: The manifest that it comes from; None: the configuration itself.
+    manifest: ManifestOrigin | None = None
 
 
-def plan_channels(loaded: Loaded) -> dict[str, PlannedChannel]:
+@dataclass(frozen=True)
+class Planned:
+    """What a configuration and its manifests stand for."""
+
+    channels: dict[str, PlannedChannel]
+    refused: tuple[RefusedManifest, ...]  # what of the manifests cannot be used; it stops alone
+
+
+def plan_all(loaded: Loaded) -> Planned:
     """Return what stands behind the names in each channel's configuration; connects to nothing.
 
     Raises:
-        ConfigError: a plugin or its options cannot be used; a line for each problem.
+        ConfigError: the configuration itself, a plugin or its options cannot be used; a line for each problem.
     """
     planned: dict[str, PlannedChannel] = {}
     problems: list[str] = []
+    refused: list[RefusedManifest] = []
     for name, channel in plain_channels(loaded).items():
         try:
             planned[name] = _planned(name, channel, loaded)
         except ConfigError as error:
             problems.append(str(error))
     try:
-        for name, subscription in subscriptions_of(loaded).items():
+        subscriptions = read_subscriptions(loaded)
+        refused += subscriptions.refused
+        for name, subscription in subscriptions.found.items():
             planned[name] = _subscribed(subscription, loaded)
     except ConfigError as error:
         problems.append(str(error))
     problems += _ledger_problems(planned, loaded)
     problems += _client_problems(loaded)
-    problems += _mirror_problems(planned, loaded)
+    problems += _mirror_problems(planned, loaded, refused)
     problems += tracing_problems(loaded)
+    problems += ingress_problems(loaded)
     if problems:
         raise ConfigError("\n".join(problems))
-    return {name: _standing(one, loaded) for name, one in planned.items()}
+    channels = {name: standing(one, loaded.config, loaded.contents) for name, one in planned.items()}
+    return Planned(channels, tuple(refused))
 
 
-def _standing(planned: PlannedChannel, loaded: Loaded) -> PlannedChannel:
-    config = loaded.config
-    kafka = (config.kafka, loaded.contents.get("kafka", ""))
+def plan_channels(loaded: Loaded) -> dict[str, PlannedChannel]:
+    """Return the channels that can be used. Raises ConfigError as `plan_all`."""
+    return plan_all(loaded).channels
+
+
+def check_runs(planned: Planned, config: Config) -> None:
+    """Raise ConfigError if there is nothing to run, for no manifest can be used."""
+    if planned.refused and not planned.channels and config.ingress is None:
+        problems = "\n".join(one.problem for one in planned.refused)
+        raise ConfigError(f"{problems}\nno manifest can be used, and nothing else is configured to run")
+
+
+def standing(planned: PlannedChannel, config: Config, contents: Mapping[str, str]) -> PlannedChannel:
+    """Return a channel as it stands on the sections of `config`, and on what the files hold that they name."""
+    kafka = (config.kafka, contents.get("kafka", ""))
     base: dict[str, Any] = {"zookeeper": config.zookeeper, "ledger": structure(config.ledger)}
     if config.ledger.type == "kafka":  # what is on its way to it must have arrived before it is left
         base["kafka"] = kafka
@@ -103,10 +138,25 @@ def _planned(name: str, channel: ChannelConfig, loaded: Loaded) -> PlannedChanne
             problems.append(f"{loaded.locate(f'{where}.options.delivery.deadLetterSink')}: {where}.options.{problem}")
     except ConfigError as error:
         problems.append(str(error))
+    else:
+        channel = with_topics(channel, found.cls.own_topics(options))
+        problems += _unread(channel, found.cls.own_topics(options), loaded.locate(f"channels.{name}"))
     if coordinator is None or problems:
         raise ConfigError("\n".join(problems))
     files = loaded.contents.get(f"channels.{name}", "")
     return PlannedChannel(fitted(channel, found.cls), found.cls, found.origin, options, coordinator, files=files)
+
+
+def _unread(channel: ChannelConfig, own_topics: Sequence[str], where: str) -> list[str]:
+    """Return what is wrong where the channel's pattern leaves out topics through which its processor sends itself records."""
+    pattern = channel.topics_pattern
+    missing = [topic for topic in own_topics if pattern is not None and not re.fullmatch(pattern, topic)]
+    if not missing:
+        return []
+    return [
+        f"{where}: topics_pattern does not match {', '.join(missing)}, which the processor needs to be read too; give a "
+        "pattern that does, or topics"
+    ]
 
 
 def fitted(channel: ChannelConfig, processor: type[BatchEventProcessor]) -> ChannelConfig:
@@ -121,9 +171,12 @@ def fitted(channel: ChannelConfig, processor: type[BatchEventProcessor]) -> Chan
 def _subscribed(made: Subscription, loaded: Loaded) -> PlannedChannel:
     found = find_processor(made.config.processor.type)
     coordinator = coordinator_of(made.config.coordinator, f"{made.settings}.coordinator", loaded)
+    if problems := _unread(made.config, found.cls.own_topics(made.options), made.where):
+        raise ConfigError("\n".join(problems))
     files = loaded.contents.get(made.settings.removesuffix(".settings"), "")
+    config = fitted(made.config, found.cls)
     return PlannedChannel(
-        fitted(made.config, found.cls), found.cls, found.origin, made.options, coordinator, made.ref, files=files
+        config, found.cls, found.origin, made.options, coordinator, made.ref, files=files, manifest=made.manifest
     )
 
 
@@ -149,23 +202,45 @@ def _ledger_problems(planned: Mapping[str, PlannedChannel], loaded: Loaded) -> l
     ]
 
 
-def _mirror_problems(planned: Mapping[str, PlannedChannel], loaded: Loaded) -> list[str]:
-    """Return which channels would overwrite each other's offsets: groups of the same topics with one mirror."""
+def ingress_problems(loaded: Loaded) -> list[str]:
+    """Return which of `ingress.pass_headers` never go on: listed in vain, they would be missed one day."""
+    ingress = loaded.config.ingress
+    return [
+        f"{loaded.locate(f'ingress.pass_headers[{number}]')}: ingress.pass_headers: {pattern} is a credential, or belongs to one "
+        "connection, message or sender: it never goes on; take it out"
+        for number, pattern in enumerate(ingress.pass_headers if ingress is not None else ())
+        if is_never(pattern)
+    ]
+
+
+def _mirror_problems(planned: dict[str, PlannedChannel], loaded: Loaded, refused: list[RefusedManifest]) -> list[str]:
+    """Return which channels would overwrite each other's offsets: groups of the same topics with one mirror.
+
+    Those that come from manifests are taken out of `planned`, and refused.
+    """
     problems = []
     mirrors: dict[str, list[tuple[str, ChannelConfig]]] = {}
+    dropped: dict[str, str] = {}
     for name, one in planned.items():
         kafka_group = one.config.offsets.kafka_group(one.config.group)
         if kafka_group is None:
             continue
         for other, before in mirrors.setdefault(kafka_group, []):
             if before.group != one.config.group and _may_share_topics(before, one.config):
-                problems.append(
-                    f"{loaded.locate('channels')}: channels {other} (group {before.group}) and {name} (group "
-                    f"{one.config.group}) would both write the offsets of Kafka group {kafka_group}, of the same topics; "
-                    "give each its own offsets.group, or none"
+                problem = (
+                    f"channels {other} (group {before.group}) and {name} (group {one.config.group}) would both write the "
+                    f"offsets of Kafka group {kafka_group}, of the same topics; give each its own offsets.group, or none"
                 )
+                of_manifests = [each for each in (other, name) if planned[each].manifest is not None]
+                dropped |= dict.fromkeys(of_manifests, f"{loaded.locate('manifests.settings')}: {problem}")
+                if not of_manifests:
+                    problems.append(f"{loaded.locate('channels')}: {problem}")
                 break
         mirrors[kafka_group].append((name, one.config))
+    for name, problem in dropped.items():
+        origin = planned.pop(name).manifest
+        assert origin is not None
+        refused.append(origin.refused(problem))
     return problems
 
 

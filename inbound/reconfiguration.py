@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from inbound.changes import Changes, Do, Plan, changes
+from inbound.changes import Changes, Do, Plan, Refusal, changes, keeping
 from inbound.clock import Clock
 from inbound.config import Loaded
 from inbound.errors import ConfigError, InboundError
@@ -161,6 +162,9 @@ class Reconfiguration:
         self._answered: tuple[int, Outcome] = (0, Outcome(UNCHANGED))
         self._counts = {APPLIED: 0, REFUSED: 0, ROLLED_BACK: 0, UNCHANGED: 0}
         self._last: tuple[str, float, list[str]] | None = None
+        #: What of the manifests cannot be used now. Replaced as a whole.
+        self.refused: tuple[Refusal, ...] = ()
+        self._tell_refused(begun)
 
     # -- any thread --------------------------------------------------------------------------------------------------
 
@@ -255,6 +259,8 @@ class Reconfiguration:
         self._settling = source.unsettled
         self._look_at = now + (SETTLE if self._settling else LOOK_WATCHED if watched else LOOK)
         if new is not None:
+            new = keeping(self._wanted, new)
+            self._tell_refused(new)
             self._begin(new, now)
 
     def _refuse(self, problem: str) -> None:
@@ -264,12 +270,25 @@ class Reconfiguration:
         self._count(REFUSED, [])
         self._reply(Outcome(REFUSED, [], problem, self._done.digest))
 
+    def _tell_refused(self, new: Plan) -> None:
+        """Say once what of the manifests cannot be used, and when it can."""
+        before = {_unplaced(one): one for one in self.refused}
+        now = {_unplaced(one): one for one in new.refused}
+        for key, one in now.items():
+            if key not in before:
+                log.error("%s; everything else goes on", one.told)
+        subjects = {one.manifest.subject for one in new.refused}
+        for subject in dict.fromkeys(one.manifest.subject for one in before.values()):
+            if subject not in subjects:
+                log.info("%s: no longer refused", subject)
+        self.refused = new.refused
+
     def _begin(self, new: Plan, now: float) -> None:
         found = changes(self._done, new)
         self._problem, self._undoing, self._steps = None, None, found.told()
         if not found and not self._under_way:
             self._done = self._standing = self._wanted = new
-            self._reply(Outcome(UNCHANGED, [], None, new.digest))
+            self._reply(Outcome(UNCHANGED, [], _problems(new), new.digest))
             return
         log.info("the configuration has changed: %s", "; ".join(self._steps) or "back to what it was")
         self._wanted, self._under_way, self._todo_at = new, True, now
@@ -361,7 +380,7 @@ class Reconfiguration:
         self._stuck = {}
         if self._undoing is None:
             self._done = self._standing = self._wanted
-            outcome = Outcome(APPLIED, self._steps, None, self._done.digest)
+            outcome = Outcome(APPLIED, self._steps, _problems(self._done), self._done.digest)
         else:
             outcome = Outcome(ROLLED_BACK, self._steps, self._undoing, self._done.digest)
             self._undoing = None
@@ -377,3 +396,13 @@ class Reconfiguration:
         with self._answers:
             self._answered = (self._taken, outcome)
             self._answers.notify_all()
+
+
+def _problems(plan: Plan) -> str | None:
+    """Return what of a plan's manifests cannot be used, for whoever asked for a reload."""
+    return "\n".join(one.told for one in plan.refused) or None
+
+
+def _unplaced(one: Refusal) -> tuple[str, str]:
+    """Return what tells refusals apart: another line above a problem does not make it another one."""
+    return one.manifest.subject, re.sub(r":\d{1,9}", "", one.manifest.problem)

@@ -12,10 +12,11 @@ from inbound.controller.reset_offset.ref_mappers import (
     ReadChannel,
     ReadyRefMapper,
     RefMapperFactory,
+    UnusableManifest,
 )
 from inbound.errors import ConfigError
 from inbound.plugins import load
-from inbound.subscriptions import plain_channels, subscriptions_of
+from inbound.subscriptions import plain_channels, read_subscriptions
 
 #: Distributions offer RefMappers by a name of their own in this group of entry points.
 GROUP = "inbound.ref_mappers"
@@ -56,7 +57,8 @@ def known_of(loaded: Loaded) -> Known:
         ReadChannel(name=name, group=channel.group, topics=channel.topics, pattern=channel.topics_pattern)
         for name, channel in plain_channels(loaded).items()
     ]
-    for name, made in subscriptions_of(loaded).items():
+    subscriptions = read_subscriptions(loaded)
+    for name, made in subscriptions.found.items():
         one = made.config
         channels.append(
             ReadChannel(name=name, group=one.group, topics=one.topics, pattern=one.topics_pattern, uid=made.ref.uid)
@@ -68,6 +70,10 @@ def known_of(loaded: Loaded) -> Known:
         topic_pattern=config.manifests.topic,
         group_pattern=config.manifests.group,
         options=config.reset.options,
+        unusable=tuple(
+            UnusableManifest(namespace=one.namespace, name=one.name, problem=one.problem)
+            for one in subscriptions.refused
+        ),
     )
 
 

@@ -12,6 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.driver import Driver
+from inbound.instruments import HistogramStatus
+from inbound.kafka.broker_figures import BrokerFigures
 from inbound.kafka.mirror_base import MirrorStatus
 from inbound.ledger.base import LedgerStatus
 from inbound.meters import MetersStatus
@@ -74,6 +76,26 @@ class ManifestStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RefusedManifestStatus:
+    """What of the manifests cannot be used: a file, an object, or one subscriber. Everything else goes on."""
+
+    kind: str | None  # None: the file, or a document of it, cannot be read
+    namespace: str | None
+    name: str | None
+    subscriber: str | None  # its uid, or where it stands; None: the whole object
+    file: str
+    where: str  # file and line
+    problem: str  # a line for each
+    kept: list[str] = field(default_factory=list)  # channels that go on as they were
+
+    @property
+    def subject(self) -> str:
+        """What it is, for people."""
+        subscriber = f", subscriber {self.subscriber}" if self.subscriber is not None else ""
+        return f"{self.kind} {self.namespace}/{self.name}{subscriber}" if self.kind and self.name else self.file
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChannelStatus:
     """One channel."""
 
@@ -121,6 +143,7 @@ class ChannelStatus:
     meters: MetersStatus = field(default_factory=MetersStatus)
     ledger: LedgerStatus | None = None  # None: there is none that counts what it writes
     mirror: MirrorStatus | None = None  # None: offsets go to ZooKeeper only
+    brokers: list[BrokerFigures] = field(default_factory=list)  # what the consumer measures of its requests to each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +202,11 @@ class IngressStatus:
     draining: bool
     #: Topics that do not acknowledge, although Kafka answers, and what was said of it: their events are refused.
     doubted: dict[str, str] = field(default_factory=dict)
+    in_flight_requests: int = 0  # complete, and not answered
+    request_seconds: HistogramStatus | None = None  # from the last byte of a request to its answer
+    headers_left_out_total: int = 0  # that should have gone on into records, and were too many or too large
+    produced: dict[str, int] = field(default_factory=dict)  # events that Kafka has acknowledged, by "topic/partition"
+    brokers: list[BrokerFigures] = field(default_factory=list)  # what the producer measures of its requests to each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,8 +281,12 @@ class ProcessStatus:
     offsets: OffsetsStatus | None = None  # None: the process is no exporter of offsets
     #: The ResetOffset manifests of the configuration.
     reset_manifests: list[ManifestStatus] = field(default_factory=list)
+    #: What of its other manifests cannot be used.
+    refused_manifests: list[RefusedManifestStatus] = field(default_factory=list)
     resets: ResetsStatus | None = None  # None: the process carries none out
     tracing: TracingStatus | None = None  # None: nothing is traced
+    #: What the clients by which subscriptions read together measure of their requests to each broker.
+    brokers: list[BrokerFigures] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON takes it."""

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from inbound.config import ChannelConfig, Loaded, Manifest, validation_problems
+from inbound.config import ChannelConfig, Loaded, Manifest, ManifestOrigin, RefusedManifest, validation_problems
+from inbound.config.channel_models import DISPATCH
 from inbound.config.document import resolve
-from inbound.config.kafka_channel import ANNOTATION, KIND, Destination, Subscriber
+from inbound.config.kafka_channel import ANNOTATION, Subscriber
 from inbound.config.loader import validated
-from inbound.config.values import WRITTEN, PathPart, path_part, whole
+from inbound.config.values import WRITTEN, PathPart, whole
+from inbound.destinations import dead_letter_sink, posted_to
 from inbound.errors import ConfigError
 from inbound.processors.dispatch.options import DeliverySpec, DispatchOptions
+from inbound.processors.http_values import AUDIENCE
 
+_ITS_OWN = "each subscription needs its own, for a group shares its events out"
 #: What an annotation may say. Not more: whoever may write a manifest is not thereby allowed to have files read.
-ANNOTATIONS = ("batch", "connect_timeout", "connections", "max_in_flight", "mode", "on_undecodable", "ordering")
+ANNOTATIONS = (
+    "batch",
+    "connect_timeout",
+    "connections",
+    "limits",
+    "max_in_flight",
+    "mode",
+    "on_undecodable",
+    "ordering",
+)
+#: What else of a subscriber goes to the dispatcher under the same name; audiences where the options say where their tokens are.
+_CERTIFICATES, _AUDIENCES = ("subscriberCACerts", "replyCACerts"), ("subscriberAudience", "replyAudience")
 _FORMATS = {"json": "structured", "binary": "binary"}
 
 
@@ -51,35 +66,64 @@ class Subscription:
     ref: SubscriberRef
     where: str  # `inbound.yaml:12`
     settings: str  # dotted path of the channel's settings in the configuration
+    manifest: ManifestOrigin | None = None  # None: the configuration itself names it
+
+
+@dataclass(frozen=True)
+class Subscriptions:
+    """What the subscribers stand for that are named, and which of them cannot be used."""
+
+    found: dict[str, Subscription]  # by the name of the channel
+    refused: tuple[RefusedManifest, ...]
+
+
+def read_subscriptions(loaded: Loaded) -> Subscriptions:
+    """Return every subscription; connects to nothing.
+
+    What of the manifests cannot be used stops alone. Of subscribers of manifests that have one name, or one group, none counts:
+    nobody knows which of them is meant. What the configuration itself says goes before them.
+
+    Raises:
+        ConfigError: what the configuration itself says cannot be used: a line for each problem, with its place in the file.
+    """
+    problems: list[str] = []
+    plain = plain_channels(loaded)
+    names = set(plain)
+    groups = {channel.group: f"channel {name}" for name, channel in plain.items()}
+    found: dict[str, Subscription] = {}
+    for name, made in _from_channels(loaded, problems):
+        if (problem := _taken(name, made, names, groups)) is not None:
+            problems.append(problem)
+            continue
+        found[name] = made
+        names.add(name)
+        groups[made.config.group] = f"subscription {name}"
+    if problems:
+        raise ConfigError("\n".join(problems))
+    _check_defaults(loaded)
+    refused = list(loaded.refused)
+    for one in _alone(list(_from_manifests(loaded, refused)), refused):
+        if (problem := _taken(one.name, one.made, names, groups)) is not None:
+            refused.append(one.origin.refused(problem))
+        else:
+            found[one.name] = one.made
+    return Subscriptions(found, tuple(refused))
 
 
 def subscriptions_of(loaded: Loaded) -> dict[str, Subscription]:
-    """Return every subscription by the name of its channel; connects to nothing.
+    """Return every subscription that can be used, by the name of its channel. Raises ConfigError as `read_subscriptions`."""
+    return read_subscriptions(loaded).found
 
-    Raises:
-        ConfigError: a line for each problem, with its place in the file.
-    """
-    found: dict[str, Subscription] = {}
-    problems: list[str] = []
-    plain = plain_channels(loaded)
-    groups = {channel.group: f"channel {name}" for name, channel in plain.items()}
-    for name, made in [*_from_channels(loaded, problems), *_from_manifests(loaded, problems)]:
-        group = made.config.group
-        if name in found or name in plain:
-            problems.append(f"{made.where}: another channel is called {name} already; rename one of the two")
-        elif group in groups:
-            problems.append(
-                f"{made.where}: {groups[group]} has group {group!r} already; each subscription needs its own, "
-                "for a group shares its events out"
-            )
-        elif (problem := sink_problem(made.config, made.options)) is not None:
-            problems.append(f"{made.where}: subscription {name}: {problem}")
-        else:
-            found[name] = made
-            groups[group] = f"subscription {name}"
-    if problems:
-        raise ConfigError("\n".join(problems))
-    return found
+
+def _taken(name: str, made: Subscription, names: Collection[str], groups: Mapping[str, str]) -> str | None:
+    group = made.config.group
+    if name in names:
+        return f"{made.where}: another channel is called {name} already; rename one of the two"
+    if group in groups:
+        return f"{made.where}: {groups[group]} has group {group!r} already; {_ITS_OWN}"
+    if (problem := sink_problem(made.config, made.options)) is not None:
+        return f"{made.where}: subscription {name}: {problem}"
+    return None
 
 
 def sink_problem(channel: ChannelConfig, options: object) -> str | None:
@@ -91,7 +135,29 @@ def sink_problem(channel: ChannelConfig, options: object) -> str | None:
 
 def plain_channels(loaded: Loaded) -> dict[str, ChannelConfig]:
     """Return the channels that have a processor of their own."""
-    return {name: channel for name, channel in loaded.config.channels.items() if not channel.subscriptions}
+    return {
+        name: with_topics(channel, _retry_topics(channel))
+        for name, channel in loaded.config.channels.items()
+        if not channel.subscriptions
+    }
+
+
+def _retry_topics(channel: ChannelConfig) -> tuple[str, ...]:
+    """Return the topics in which events of a plain channel wait to be dispatched again; none where its options are wrong."""
+    if channel.processor.type != DISPATCH.type:
+        return ()
+    try:
+        return DispatchOptions.model_validate(channel.processor.options, context=WRITTEN).retry_topics
+    except ValidationError:  # said where the channel is planned
+        return ()
+
+
+def with_topics(channel: ChannelConfig, topics: Iterable[str]) -> ChannelConfig:
+    """Return a channel that reads these topics too; one that reads by a pattern stays as it is."""
+    more = [topic for topic in topics if topic not in channel.topics]
+    if not more or channel.topics_pattern is not None:
+        return channel
+    return channel.model_copy(update={"topics": (*channel.topics, *more)})
 
 
 def channels_of(loaded: Loaded) -> dict[str, ChannelConfig]:
@@ -116,10 +182,11 @@ def _from_channels(loaded: Loaded, problems: list[str]) -> Iterator[tuple[str, S
             except ConfigError as error:
                 problems.append(str(error))
                 continue
-            values = channel.model_copy(
+            dispatch = _dispatch_options(options)
+            reads = with_topics(channel, dispatch.retry_topics)
+            values = reads.model_copy(
                 update={"subscriptions": {}, "group": options.group or f"{channel.group}.{short}"}
             )
-            dispatch = _dispatch_options(options)
             ref = _ref(options.uid or f"{name}.{short}", options.generation, dispatch)
             yield f"{name}.{short}", Subscription(values, dispatch, ref, loaded.locate(where), f"channels.{name}")
 
@@ -136,40 +203,115 @@ def _ref(uid: str, generation: int | None, options: DispatchOptions) -> Subscrib
 # -- Knative's -------------------------------------------------------------------------------------------------------
 
 
-def _from_manifests(loaded: Loaded, problems: list[str]) -> Iterator[tuple[str, Subscription]]:
-    topics = {manifest.name: _topic(loaded, manifest) for manifest in loaded.manifests}
+@dataclass(frozen=True)
+class _Read:
+    """A subscriber of a manifest, and what is made of it."""
+
+    name: str  # of the channel
+    made: Subscription
+    origin: ManifestOrigin
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What a channel says for all of its subscribers."""
+
+    options: Mapping[str, Any]  # those that annotations give
+    delivery: Mapping[str, Any]  # without a sink
+
+
+def _shared(manifest: Manifest) -> _Shared:
+    """Return what a channel says for its subscribers. Raises ConfigError: none of them can be used."""
+    spec = manifest.channel.spec
+    delivery = spec.delivery.model_dump(exclude_none=True) if spec.delivery else {}
+    return _Shared(_annotations(manifest), _delivery(manifest, manifest.at("spec.delivery"), delivery))
+
+
+def _check_defaults(loaded: Loaded) -> None:
+    """Raise ConfigError if what the configuration says for the subscribers of all manifests cannot be used."""
+    options = dict(loaded.config.manifests.options)
+    if isinstance(options.get("delivery"), dict):
+        options["delivery"] = {key: value for key, value in options["delivery"].items() if key != "format"}
+    loaded.validate(DispatchOptions, "manifests.options", {**options, "subscriberUri": "http://localhost"})
+
+
+def _from_manifests(loaded: Loaded, refused: list[RefusedManifest]) -> Iterator[_Read]:
+    names = {manifest.name: manifest.channel.metadata for manifest in loaded.manifests}
+    topics = {name: _topic(loaded, metadata.namespace, metadata.name) for name, metadata in names.items()}
+    for one in loaded.refused:  # its topic is known, and stays one to dead-letter to
+        if one.channel is not None and one.namespace and one.name:
+            topics.setdefault(one.channel, _topic(loaded, one.namespace, one.name))
     for manifest in loaded.manifests:
+        try:
+            shared = _shared(manifest)
+        except ConfigError as error:
+            whole = _origin(manifest, manifest.at("metadata.name"), "")
+            refused.append(replace(whole.refused(str(error)), path=None, uid=None))
+            continue
         for path, subscriber in manifest.subscribers:
+            origin = _origin(manifest, path, subscriber.uid)
             try:
-                yield _name(manifest, subscriber), _from_manifest(loaded, manifest, path, subscriber, topics)
+                made = _from_manifest(loaded, manifest, path, posted_to(subscriber), topics, shared)
             except ConfigError as error:
-                problems.append(str(error))
+                problem = str(error)
+                if subscriber.subscriberUri is None:  # what is wrong with it stands there
+                    problem = problem.replace(f"{path}.subscriber", f"{path}.reply")
+                refused.append(origin.refused(problem))
+            else:
+                yield _Read(f"{manifest.name}.{subscriber.uid}", replace(made, manifest=origin), origin)
 
 
-def _name(manifest: Manifest, subscriber: Subscriber) -> str:
-    return f"{manifest.name}.{subscriber.uid}"
+def _alone(read: list[_Read], refused: list[RefusedManifest]) -> Iterator[_Read]:
+    """Yield those that share neither name nor group with another one; refuse the others, each with the name of that one."""
+    claims: dict[tuple[str, str], list[_Read]] = {}
+    for one in read:
+        claims.setdefault(("name", one.name), []).append(one)
+        claims.setdefault(("group", one.made.config.group), []).append(one)
+    for one in read:
+        twin = _other(claims["name", one.name], one)
+        sharer = _other(claims["group", one.made.config.group], one)
+        if twin is not None:
+            problem = f"subscriber {one.name} is given twice, also in {twin.made.where}; keep one"
+            refused.append(one.origin.refused(f"{one.made.where}: {one.origin.path}: {problem}"))
+        elif sharer is not None:
+            problem = f"subscription {sharer.name} ({sharer.made.where}) has group {one.made.config.group!r}, too"
+            refused.append(one.origin.refused(f"{one.made.where}: {one.origin.path}: {problem}; {_ITS_OWN}"))
+        else:
+            yield one
 
 
-def _topic(loaded: Loaded, manifest: Manifest) -> str:
-    metadata = manifest.channel.metadata
-    return loaded.config.manifests.topic.format(namespace=metadata.namespace, name=metadata.name)
+def _other(claims: list[_Read], one: _Read) -> _Read | None:
+    return next((other for other in claims[:2] if other is not one), None)
+
+
+def _origin(manifest: Manifest, path: str, uid: str) -> ManifestOrigin:
+    metadata, places = manifest.channel.metadata, manifest.places
+    return ManifestOrigin(places.filename, places.locate(path), metadata.namespace, metadata.name, path, uid)
+
+
+def _topic(loaded: Loaded, namespace: str, name: str) -> str:
+    return loaded.config.manifests.topic.format(namespace=namespace, name=name)
 
 
 def _from_manifest(
-    loaded: Loaded, manifest: Manifest, path: str, subscriber: Subscriber, topics: Mapping[str, str]
+    loaded: Loaded, manifest: Manifest, path: str, subscriber: Subscriber, topics: Mapping[str, str], shared: _Shared
 ) -> Subscription:
     metadata, places = manifest.channel.metadata, manifest.places
     config = loaded.config.manifests
     where = places.locate(path)
-    options = _options(loaded, manifest, path, subscriber, topics)
+    if subscriber.subscriberUri is None:
+        raise ConfigError(
+            f"{where}: {path}: needs a subscriberUri, or a replyUri, which events themselves are posted to"
+        )
+    options = _options(loaded, manifest, path, subscriber, topics, shared)
     group = config.group.format(namespace=metadata.namespace, name=metadata.name, uid=subscriber.uid)
     settings = {key: getattr(config.settings, key) for key in config.settings.model_fields_set | {"workers"}}
     try:
         channel = ChannelConfig.model_validate(
             {
                 **settings,
-                "topics": [topics[manifest.name]],
-                "group": path_part(group),
+                "topics": [*dict.fromkeys((topics[manifest.name], *options.retry_topics))],
+                "group": group,
                 "processor": {"type": "dispatch"},
             }
         )
@@ -181,30 +323,30 @@ def _from_manifest(
 
 
 def _options(
-    loaded: Loaded, manifest: Manifest, path: str, subscriber: Subscriber, topics: Mapping[str, str]
+    loaded: Loaded, manifest: Manifest, path: str, subscriber: Subscriber, topics: Mapping[str, str], shared: _Shared
 ) -> DispatchOptions:
-    own = subscriber.delivery.model_dump(exclude_none=True) if subscriber.delivery else {}
-    spec = manifest.channel.spec
-    shared = spec.delivery.model_dump(exclude_none=True) if spec.delivery else {}
-    parts = [
-        _delivery(manifest, manifest.at("spec.delivery"), shared, topics),
-        _delivery(manifest, f"{path}.delivery", own, topics),
-    ]
-    given: dict[str, Any] = {**loaded.config.manifests.options, **_annotations(manifest)}
-    defaults = given.get("delivery")
-    delivery = {**(defaults if isinstance(defaults, dict) else {}), **parts[0], **parts[1]}
+    written = subscriber.delivery.model_dump(exclude_none=True) if subscriber.delivery else {}
+    own = _delivery(manifest, f"{path}.delivery", written)
+    given: dict[str, Any] = {**loaded.config.manifests.options, **shared.options}
+    has_tokens = str(given.get("token_file", "")).endswith(f"/{AUDIENCE}")
+    delivery = {**given.get("delivery", {}), **shared.delivery, **own}
+    if (sink := dead_letter_sink(manifest, path, subscriber, topics)) is not None:
+        delivery["deadLetterSink"] = sink if has_tokens else {key: sink[key] for key in sink if key != "audience"}
     if (format := delivery.pop("format", None)) is not None:
         given["mode"] = format
     given |= {"subscriberUri": subscriber.subscriberUri, "delivery": delivery}
     if subscriber.replyUri is not None:
         given["replyUri"] = subscriber.replyUri
+    for key in _CERTIFICATES + (_AUDIENCES if has_tokens else ()):
+        if (value := getattr(subscriber, key)) is not None:
+            given[key] = value
     try:
         return DispatchOptions.model_validate(given, context=WRITTEN)
     except ValidationError as error:
 
         def locate(name: str) -> str:
             key = name.removeprefix(f"{path}.").split(".")[0]
-            if key in _annotations(manifest):
+            if key in shared.options:
                 return manifest.places.locate(manifest.at(f"metadata.annotations.{ANNOTATION}{key}"))
             if key in loaded.config.manifests.options and name not in manifest.places.where:
                 return loaded.locate(f"manifests.options.{key}")
@@ -213,13 +355,12 @@ def _options(
         raise ConfigError("\n".join(validation_problems(error, path, locate, model=DispatchOptions))) from None
 
 
-def _delivery(manifest: Manifest, path: str, given: Mapping[str, Any], topics: Mapping[str, str]) -> dict[str, Any]:
-    """Return what one `delivery` says, checked; the keys that it does not have are not in it."""
+def _delivery(manifest: Manifest, path: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what one `delivery` says, checked, but for its sink; the keys that it does not have are not in it."""
     result = dict(given)
     result.pop("retryAfterMax", None)  # the dispatcher has a bound of its own
+    result.pop("deadLetterSink", None)
     mode = _format(manifest, path, result.pop("format", None))
-    if (sink := result.get("deadLetterSink")) is not None:
-        result["deadLetterSink"] = _sink(manifest, f"{path}.deadLetterSink", Destination.model_validate(sink), topics)
     validated(DeliverySpec, path, result, manifest.places)
     return result if mode is None else {**result, "format": mode}
 
@@ -231,21 +372,6 @@ def _format(manifest: Manifest, path: str, given: Any) -> str | None:
         where = f"{path}.format"
         raise ConfigError(f"{manifest.places.locate(where)}: {where}: need one of json, binary, got {given!r}")
     return _FORMATS[str(given).lower()]
-
-
-def _sink(manifest: Manifest, path: str, sink: Destination, topics: Mapping[str, str]) -> dict[str, str]:
-    """Return a dead letter sink as the dispatcher takes it: a URI goes before a reference."""
-    if sink.uri is not None and "://" in sink.uri:
-        return {"uri": sink.uri}
-    where = f"{manifest.places.locate(path)}: {path}"
-    if sink.ref is None:
-        raise ConfigError(f"{where}: needs a uri with http:// or https://, or a ref to a {KIND} of the manifests")
-    named = f"{sink.ref.namespace or manifest.channel.metadata.namespace}.{sink.ref.name}"
-    if sink.ref.kind == KIND and sink.uri is None and named in topics:
-        return {"topic": topics[named]}
-    raise ConfigError(
-        f"{where}: the {sink.ref.kind} {named} is not in the manifests, so where it listens is not known; give its uri"
-    )
 
 
 def _annotations(manifest: Manifest) -> dict[str, Any]:

@@ -107,6 +107,7 @@ def night(now: float) -> ProcessStatus:
         "replied_total": 4,
         "retries_total": 512,
         "dead_letter_failures_total": 0,
+        "headers_left_out_total": 0,
         "answers": {"0": 2, "202": 90123, "503": 510},
     }
     common: dict[str, Any] = {"ledger": LedgerStatus(entries_total=20412, bytes_total=4_000_000)}

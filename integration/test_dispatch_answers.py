@@ -36,7 +36,7 @@ def test_each_status_is_retried_or_given_up_as_knative_says(dispatching: MakeSce
 
 
 @pytest.mark.thorough("timeouts of 5 s each; the transports' fast tests have each of these answers, on real sockets")
-@pytest.mark.parametrize("transport", ["curl", "requests"])
+@pytest.mark.parametrize("transport", ["http", "requests"])
 def test_broken_answers_are_retried_and_cost_no_memory(dispatching: MakeScene, sink: Sink, transport: str) -> None:
     """A subscriber that hangs, breaks off, drips, or sends 10 GB, with a 503 or a 202; the next event is unharmed."""
     s = dispatching()
@@ -82,11 +82,11 @@ def test_a_slow_subscriber_gets_each_event_once(dispatching: MakeScene, sink: Si
 
 
 @pytest.mark.thorough("the transports' fast tests keep and renew connections on real sockets")
-@pytest.mark.parametrize(("transport", "retry"), [("curl", 0), ("requests", 4)])
+@pytest.mark.parametrize(("transport", "retry"), [("http", 0), ("requests", 4)])
 def test_connections_that_the_subscriber_has_closed_cost_nothing(
     dispatching: MakeScene, sink: Sink, transport: str, retry: int
 ) -> None:
-    """As servers do after a while; libcurl sends such a request again by itself, with requests it is an attempt."""
+    """As servers do after a while; our client sends such a request again by itself, with requests it is an attempt."""
     s = dispatching()
     delivery = {**FAST, "retry": retry, "deadLetterSink": f"{sink.url}/dead"}
     s.subscribe(subscriberUri=f"{sink.url}/", delivery=delivery, transport=transport)

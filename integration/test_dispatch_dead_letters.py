@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inbound.processors.dead_letters import origin_headers
 from integration.dispatching import MakeScene, channel_status, event_headers, metrics
 from integration.sink import OK, Sink, status
 from tests.waiting import until
@@ -42,8 +43,8 @@ def test_a_dead_letter_is_the_event_and_says_who_refused_it_and_with_what(dispat
     data = {found.pop("ce_knativeerrordata") for found in headers}
     why = {"ce_knativeerrordest": f"{sink.url}/".encode(), "ce_knativeerrorcode": b"503"}
     assert headers == [
-        dict(event_headers("0-0", unicode="größe €")) | why,
-        dict(event_headers("0-1")) | why,
+        dict(event_headers(f"0-{n}", **more)) | why | dict(origin_headers(s.group_of("topical"), s.topic, 0, n))
+        for n, more in enumerate(({"unicode": "größe €"}, {}))
     ]
     assert {len(value) <= 1024 and base64.b64decode(value).strip(b"x") == b"" for value in data} == {True}
     assert sink.attempts("/") == dict.fromkeys(s.events, 3)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from itertools import count
 from typing import Any
 
-from integration.dispatching import MakeScene, channel_status
+from integration.dispatching import MakeScene, channel_status, event_headers
 from integration.harness import both_clients
 from integration.sink import CERTIFICATES, Sink
 from tests.waiting import until
@@ -62,6 +63,47 @@ def test_bytes_and_attributes_arrive_as_they_were_published(dispatching: MakeSce
         assert (first.headers.get("traceparent"), empty.headers.get("traceparent")) == (SAID["traceparent"], None)
         assert (first.method, first.headers["content-type"].partition(";")[0]) == ("POST", kind)
     assert json.loads(sink.sent("/binary")[4].body) == event["data"]
+
+
+def test_headers_of_a_record_arrive_and_credentials_do_not(dispatching: MakeScene, sink: Sink) -> None:
+    """In both modes; with attributes of the options in the event, and a token that is renewed while it runs."""
+    s = dispatching()
+    token = s.folder / "token"
+    token.write_text("first-token")
+    common: dict[str, Any] = {
+        "delivery": FAST,
+        "token_file": str(token),
+        "ceOverrides": {"extensions": {"tenant": "größe"}},
+    }
+    s.subscribe(subscriberUri=f"{sink.url}/binary", **common)
+    s.subscribe("structured", subscriberUri=f"{sink.url}/structured", mode="structured", **common)
+    others = {"x-request-id": b"r-1", "X-B3-TraceId": b"4bf92f35", "authorization": b"Bearer stolen",
+              "x_api_key": b"stolen", "x-forwarded-for": b"10.0.0.1", "x-bad": b"a\r\nx-injected: 1"}  # fmt: skip
+    s.send_raw(b"x", [*event_headers("0-0"), *others.items()])
+    (process,) = s.run()
+    s.drained()
+    s.drained("structured")
+    token.write_text("second-token")
+    numbers = count(1)
+
+    def is_renewed() -> bool:
+        s.send_raw(b"x", event_headers(f"0-{next(numbers)}"))
+        return sink.sent("/binary")[-1].headers["authorization"] == "Bearer second-token"
+
+    until(is_renewed, 60, lambda: s.log(process))
+    s.drained()
+    s.drained("structured")
+
+    for path in ("/binary", "/structured"):
+        request = sink.sent(path)[0]
+        arrived = {name.lower(): value for name, value in request.headers.items()}
+        assert (arrived["x-request-id"], arrived["x-b3-traceid"]) == ("r-1", "4bf92f35"), s.log(process)
+        assert (arrived["authorization"], arrived["prefer"]) == ("Bearer first-token", "reply")
+        assert {"x_api_key", "x-api-key", "x-forwarded-for", "x-bad", "x-injected"} & set(arrived) == set()
+        assert request.events[0]["tenant"] == "größe"
+        assert "stolen" not in str(request)
+    assert channel_status(s, process)["processor"]["headers_left_out_total"] == 1
+    assert [word for word in ("first-token", "second-token") if word in s.log(process)] == []
 
 
 def test_over_tls_both_sides_show_their_certificates(dispatching: MakeScene) -> None:

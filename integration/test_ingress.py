@@ -76,6 +76,37 @@ def test_every_mode_is_in_the_topic_when_it_is_answered(scene: MakeScene, client
 
 
 @both_clients
+def test_headers_that_name_a_request_are_in_its_records(scene: MakeScene, client: str) -> None:
+    """Of a single event and of each in a batch; the key is the subject where that is configured, and a sender may ask first."""
+    s = scene(client=client, partitions=1, extra=", key: [partitionkey, subject]")
+    s.start()
+    path = f"/topics/{s.topic}"
+    trace = {
+        "Traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "X-B3-Sampled": "1",
+        "Authorization": "x",
+    }
+    both = [{"specversion": "1.0", "id": n, "source": "/s", "type": "t", "subject": n} for n in "bc"]
+
+    asked = s.ask(path, headers={"WebHook-Request-Origin": "events.example.com"}, method="OPTIONS")
+    answers = [
+        s.ask(path, b"x", {**event("a"), **trace, "ce-subject": "a"}),
+        s.ask(path, json.dumps(both).encode(), {"content-type": "application/cloudevents-batch+json", **trace}),
+    ]
+
+    found = records(s.bootstrap, s.topic)
+    assert (asked[0], asked[2]["webhook-allowed-origin"], [status for status, _, _ in answers]) == (
+        200,
+        "*",
+        [202, 202],
+    )
+    assert [record.key for record in found] == [b"a", b"b", b"c"], s.log()
+    passed = {"traceparent": trace["Traceparent"].encode(), "x-b3-sampled": b"1"}
+    own = [{k: v for k, v in r.headers.items() if k[:3] != "ce_" and k != "content-type"} for r in found]
+    assert own == [passed] * 3
+
+
+@both_clients
 def test_an_event_that_its_topic_refuses_costs_no_other_one(scene: MakeScene, client: str) -> None:
     """Too large for its topic, or without a key where it is compacted: refused, while all others are written once."""
     s = scene(client=client)

@@ -14,6 +14,7 @@ from kafka import KafkaProducer
 
 from inbound.controller.reset_offset.model import TopicLog
 from inbound.embedded import EmbeddedCluster
+from inbound.kafka import confluent_figures
 from inbound.kafka.base import LogClient
 from inbound.kafka.confluent import ConfluentClient
 from inbound.kafka.kafka_python import PATIENT_WAIT
@@ -391,3 +392,52 @@ def test_a_topic_made_anew_is_another_one(stage: RealStage, logs: Callable[..., 
     assert after is not None
     assert (gone, len(before.ranges), len(after.ranges)) == (None, 1, 2)
     assert before.topic_id != after.topic_id
+
+
+# -- what they measure -------------------------------------------------------------------------------------------------
+
+
+def test_a_client_tells_of_the_broker_that_it_reads_from(stage: RealStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much came from it and how long it took, while it is read from."""
+    monkeypatch.setattr(confluent_figures, "INTERVAL", 0.2)
+    (tp,) = stage.topic()
+    stage.publish(tp, [b"x" * 1000] * 100)
+    reading = Reading(stage, stage.client())
+    reading.client.read({tp: 0})
+    reading.until((tp, 100))
+
+    def told() -> bool:
+        reading.poll()
+        return any(one.request_seconds and one.received_bytes_per_second for one in reading.client.figures())
+
+    stage.until(told)
+
+    (one,) = reading.client.figures()
+    assert one.broker == stage.cluster.brokers[0].node_id
+    assert 0 < one.request_seconds["mean"] <= one.request_seconds["max"] < 60
+    assert one.requests_per_second > 0
+
+
+@pytest.mark.parametrize("stage", ["confluent-kafka"], indirect=True)
+def test_figures_do_not_pile_up_while_nobody_polls(stage: RealStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all partitions are paused; they are taken up with the next look at the topics, and no record is lost by it."""
+    monkeypatch.setattr(confluent_figures, "INTERVAL", 0.1)
+    monkeypatch.setattr(confluent_figures, "OVERDUE", 0.2)
+    (tp,) = stage.topic()
+    client = stage.client()
+    client.read({tp: 0})
+    client.pause([tp])
+    stage.publish(tp, values(50))
+
+    def renewed() -> bool:
+        client.topics([tp.topic], None)
+        return bool(client.figures())
+
+    stage.until(renewed)
+    before = client.figures()
+    stage.until(lambda: renewed() and client.figures() is not before)
+    client.resume([tp])
+    reading = Reading(stage, client)
+    reading.until((tp, 50))
+
+    assert [record.value for record in reading.records(tp)] == values(50)

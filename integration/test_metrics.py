@@ -94,6 +94,12 @@ def test_a_consumers_metrics_and_status_tell_of_what_it_did(scene: Scene) -> Non
         assert seen["inbound_rebalances_total"] >= 1
         assert seen["inbound_ownership_changes_total"] >= 6
         assert seen["inbound_partition_state"] == 6
+        assert seen["inbound_kafka_requests_per_second"] > 0
+        assert seen["inbound_kafka_received_bytes_per_second"] > 0
+        assert {s.labels["statistic"] for s in found["inbound_kafka_request_duration_seconds"].samples} == {
+            "mean",
+            "max",
+        }
         assert (seen["inbound_ready"], seen["inbound_stuck_threads"], seen["inbound_config_in_force"]) == (1, 0, 1)
         assert consumed(found) == [5.0] * 6
         (trigger,) = {

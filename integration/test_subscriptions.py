@@ -15,7 +15,7 @@ from kazoo.exceptions import NoNodeError
 
 from inbound.embedded import EmbeddedCluster
 from inbound.http.client import fetch_status
-from integration.dispatching import Dispatching, by_partition, partition_of, repeats
+from integration.dispatching import Dispatching, by_partition, metrics, partition_of, repeats
 from integration.mounted import mount
 from integration.sink import HANG, Sink, status
 from tests.waiting import until
@@ -79,10 +79,10 @@ class Subscribed(Dispatching):
         path = f"/consumers/{self.group_of(name)}/subscriber"
         return dict(json.loads(self.zk.get(path)[0])) if self.zk.exists(path) else {}
 
-    def problem(self, process: subprocess.Popen[bytes]) -> str | None:
-        """Return what a process says is wrong with its configuration."""
-        found = fetch_status(self.admin_url(process), 30)["config_problem"]
-        return None if found is None else str(found)
+    def refused(self, process: subprocess.Popen[bytes]) -> dict[str, list[str]]:
+        """Return the problems of manifests that a process cannot use, each with the channels that go on nevertheless."""
+        found = fetch_status(self.admin_url(process), 30)["refused_manifests"]
+        return {one["problem"]: one["kept"] for one in found}
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def channel(name: str, *subscribers: dict[str, Any]) -> str:
 def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
     subscribed: Callable[..., Subscribed], sink: Sink
 ) -> None:
-    """A new version counts; one that cannot be used changes nothing, and status says why."""
+    """A new version counts; one that cannot be used changes nothing of it, and status says why."""
     scene = subscribed(manifests=True)
     manifests = scene.folder / "manifests"
     one = {"uid": UID, "generation": 1, "subscriberUri": f"{sink.url}/one"}
@@ -232,8 +232,8 @@ def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
 
     mount(manifests, {"orders.yaml": channel("orders", one, {**other, "subscriberUrl": "x"})})
     unknown = "spec.subscribers[1].subscriberUrl: unknown key; did you mean subscriberUri?"
-    until(lambda: unknown in str(scene.problem(process)), 30, lambda: f"it is said: {scene.problem(process)}")
-    assert "orders.yaml:" in str(scene.problem(process))
+    until(lambda: unknown in str(scene.refused(process)), 30, lambda: f"it is said: {scene.refused(process)}")
+    assert "orders.yaml:" in str(scene.refused(process))
     before = len(sink.sent("/other"))
     until(lambda: len(sink.sent("/other")) > before, 30, "what was known before goes on")
 
@@ -242,13 +242,71 @@ def test_the_subscribers_of_a_mounted_folder_of_manifests_come_and_go(
         {"orders.yaml": channel("orders", one, {**other, "generation": 2, "subscriberUri": f"{sink.url}/edited"})},
     )
     until(lambda: sink.sent("/edited"), 60, "the edit counts")
-    until(lambda: scene.problem(process) is None, 30, "nothing is wrong any more")
+    until(lambda: not scene.refused(process), 30, "nothing is wrong any more")
     until(lambda: scene.said(OTHER_UID).get("observedGeneration") == 2, 30, "the edit is observed")
     scene.drained(UID)
     scene.drained(OTHER_UID)
 
     both = [*sink.taken("/other"), *sink.taken("/edited")]
     assert (account(scene, sink.taken("/one")), account(scene, both)) == ((set(), {}), (set(), {}))
+
+
+def test_a_manifest_that_goes_bad_stops_only_itself(subscribed: Callable[..., Subscribed], sink: Sink) -> None:
+    """What ran by it goes on, the other channel follows its edit; after a restart it waits for the mending, and loses nothing."""
+    scene = subscribed(manifests=True)
+    manifests = scene.folder / "manifests"
+    one = {"uid": UID, "generation": 1, "subscriberUri": f"{sink.url}/one"}
+    other = {"uid": OTHER_UID, "generation": 1, "subscriberUri": f"{sink.url}/other"}
+    mount(manifests, {"mails.yaml": channel("mails", other), "orders.yaml": channel("orders", one)})
+    (process,) = scene.begin(UID, members=1)
+    until(lambda: len(chains(scene, sink, "/other")) == 4 * 5, 60, "every partition is read")
+    claims = scene.claimed(UID), scene.claimed(OTHER_UID)
+
+    one["subscriberUri"], bad = f"{sink.url}/edited", {**other, "subscriberUrl": "x"}
+    mount(manifests, {"mails.yaml": channel("mails", bad), "orders.yaml": channel("orders", one)})
+    until(lambda: sink.sent("/edited"), 60, "the good one follows its edit")
+    ((problem, kept),) = scene.refused(process).items()
+    before = len(sink.sent("/other"))
+    until(lambda: len(sink.sent("/other")) > before + 20, 30, "the bad one goes on as it was")
+    reload, check = scene.inbound("reload", "--url", scene.admin_url(process), code=3), scene.inbound("check", code=2)
+    series = [name for name in metrics(scene, process) if name.startswith("inbound_manifests_refused{")]
+    assert "mails.yaml:" in problem
+    assert "spec.subscribers[0].subscriberUrl: unknown key" in problem
+    assert kept == [f"shop.mails.{OTHER_UID}"]
+    assert ("mails.yaml:" in reload.stderr, "mails.yaml:" in check.stderr, len(series)) == (True, True, 1)
+    assert (scene.claimed(UID), scene.claimed(OTHER_UID)) == claims
+    assert scene.log(process).count("subscriberUrl: unknown key") == 1
+
+    assert scene.stop(process) == 0
+    process = scene.start()
+    until(lambda: scene.shared(UID) == 1, 60, lambda: f"the good one starts: {scene.log(process)[-3000:]}")
+    stood = scene.committed(OTHER_UID)
+    assert (scene.refused(process), scene.members(OTHER_UID)) == ({problem: []}, [])
+
+    mount(manifests, {"mails.yaml": channel("mails", other), "orders.yaml": channel("orders", one)})
+    until(lambda: not scene.refused(process), 30, "nothing is wrong any more")
+    scene.drained(UID)
+    scene.drained(OTHER_UID)
+    assert all(stood.values())
+    posted = [*sink.taken("/one"), *sink.taken("/edited")]
+    assert (account(scene, posted), account(scene, sink.taken("/other"))) == ((set(), {}), (set(), {}))
+
+
+def test_requests_to_a_broker_are_told_of_once_for_all_subscriptions(
+    subscribed: Callable[..., Subscribed], sink: Sink
+) -> None:
+    """They read by one client: its figures have no channel, and stand once in the metrics and in `inbound status`."""
+    scene = subscribed(a={"subscriberUri": f"{sink.url}/a"}, b={"subscriberUri": f"{sink.url}/b"})
+    (process,) = scene.begin("a", members=1)
+    until(lambda: sink.sent("/a") and sink.sent("/b"), 60, "both are posted to")
+
+    name = "inbound_kafka_requests_per_second{"
+    (told,) = [series for series in metrics(scene, process) if series.startswith(name)]
+    status = scene.inbound("status", "--url", scene.admin_url(process)).stdout
+    assert 'client="consumer",channel="",group=""' in told
+    assert [line.split(":")[0] for line in status.splitlines() if line.startswith("Kafka")] == [
+        "Kafka, for all subscriptions"
+    ]
 
 
 def shown(scene: Subscribed, process: subprocess.Popen[bytes]) -> dict[str, Any]:

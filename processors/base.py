@@ -111,9 +111,20 @@ class BatchEventProcessor(ABC):
     prefetch_bytes: int | None = None
     #: Whether it makes spans of its own, by `Context.tracing`; else each batch has one around `on_next_batch`.
     makes_spans: bool = False
+    #: For a processor whose callbacks are coroutines and never hold up their loop, not for a millisecond: all channels of such
+    #: processors in a process run on one loop, and read each topic once.
+    shares_loop: bool = False
     #: Whether a partition's next batch waits until what was answered before has landed, whatever `max_uncommitted_records`
     #: says: for who does something in `on_batch_processed` that must not be behind.
     commits_first: bool = False
+
+    @classmethod
+    def own_topics(cls, options: Any) -> tuple[str, ...]:
+        """Return the topics through which it sends itself records, by its options (see `Context.options`).
+
+        The channel reads them beside its own topics, and always from their start.
+        """
+        return ()
 
     @property
     def not_sent(self) -> int:
@@ -139,8 +150,9 @@ class BatchEventProcessor(ABC):
     def waits(self) -> Mapping[TopicPartition, tuple[str, str]]:
         """What partitions wait for that are in no callback: a kind, and a sentence for people. For `inbound explain`.
 
-        Kinds are `subscriber`, `dead-letters`, `undecodable`, `window` (what was taken on is not finished) and `rate` (it rests
-        to keep to a rate). Any thread; it must not block.
+        Kinds are `subscriber`, `dead-letters`, `retry-topic`, `undecodable`, `window` (what was taken on is not finished),
+        `limit` (its requests wait for their turn), `delayed` (what is next is not due yet) and `rate` (it rests to keep to a
+        rate). Any thread; it must not block.
         """
         return {}
 

@@ -36,10 +36,12 @@ __all__ = [
     "UnreadFormatError",
     "http_to_records",
     "is_event",
+    "json_with_extensions",
     "record_to_binary",
     "record_to_json",
     "record_to_structured",
     "record_with_extensions",
+    "record_with_headers",
     "with_extensions",
 ]
 
@@ -59,6 +61,11 @@ def with_extensions(parts: HttpParts, extra: Mapping[str, str]) -> HttpParts:
     return HttpParts(lines, parts.body)
 
 
+def json_with_extensions(event: bytes, extra: Mapping[str, str]) -> bytes:
+    """Return an event of the JSON format with the extensions `extra`, as in `with_extensions`. Raises Refused."""
+    return _with_members(event, _texts(extra))
+
+
 def record_with_extensions(record: Record, extra: Mapping[str, str]) -> RecordParts:
     """Return a record to publish: the same event, in the same mode, with the extensions `extra` as in `with_extensions`.
 
@@ -75,6 +82,16 @@ def record_with_extensions(record: Record, extra: Mapping[str, str]) -> RecordPa
         headers = [(name, raw) for name, raw in record.headers if raw is not None]
         return RecordParts(record.key, _with_members(record.value or b"", texts), headers)
     return RecordParts(record.key, record.value, _with_headers(record, "ce_", texts))
+
+
+def record_with_headers(record: Record, prefix: str, added: Mapping[str, str]) -> RecordParts:
+    """Return a record to publish: the same event, byte for byte, with the plain headers `added`.
+
+    They replace all headers whose names begin with `prefix`. Headers with a null value as in `record_with_extensions`.
+    """
+    kept = [(name, raw) for name, raw in record.headers if not name.startswith(prefix)]
+    headers = [(name, raw or b"") for name, raw in kept if raw is not None or not _is_bindings(name.lower())]
+    return RecordParts(record.key, record.value, headers + [(name, text.encode()) for name, text in added.items()])
 
 
 def _texts(extra: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ What is copied is copied as bytes, and nothing is invented. What is accepted her
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
@@ -29,6 +29,8 @@ from inbound.processors.cloudevents_values import (
 HttpHeaders = Iterable[tuple[bytes, bytes]]
 
 _REQUIRED = frozenset(f"ce-{name}".encode() for name in REQUIRED)
+#: The attribute that is the record's key where nothing else is said: as the Kafka binding has it.
+PARTITION_KEY = ("partitionkey",)
 _NO_EVENT = (
     f"no CloudEvent: no ce-specversion header, and Content-Type is neither {STRUCTURED_CONTENT_TYPE} nor a batch"
 )
@@ -65,26 +67,27 @@ def is_event(headers: HttpHeaders) -> bool:
     return False
 
 
-def http_to_records(headers: HttpHeaders, body: bytes) -> list[RecordParts]:
+def http_to_records(headers: HttpHeaders, body: bytes, key: Sequence[str] = PARTITION_KEY) -> list[RecordParts]:
     """Return the records that carry the event, or the events, of an HTTP message; an empty batch gives none.
 
     A binary message becomes a binary record, a structured one a structured record with the very body, a batch a
-    structured record for each event with its text as it is in the body. The extension `partitionkey` is the record's
-    key. An empty body without content type is no data: a null value. Names of headers are compared without regard to
-    case. Raises Refused if it is no CloudEvent; in a batch, with the position of the first that is none.
+    structured record for each event with its text as it is in the body. The record's key is the first of the attributes
+    `key` that the event has and that is not empty. An empty body without content type is no data: a null value. Names of
+    headers are compared without regard to case. Raises Refused if it is no CloudEvent; in a batch, with the position of the
+    first that is none.
     """
     attributes, declared, problem = _read_headers(headers)
     if declared and declared.kind is Kind.EVENT:
-        return [_structured(body, parse_json(body), declared.text.encode())]
+        return [_structured(body, parse_json(body), declared.text.encode(), key)]
     if declared and declared.kind is Kind.FOREIGN_EVENT:
         if declared.text.partition(";")[0].strip().lower() == BATCH_CONTENT_TYPE:
-            return _batched(body)
+            return _batched(body, key)
         raise UnreadFormatError(
             "Content-Type", declared.text, f"{STRUCTURED_CONTENT_TYPE} and {BATCH_CONTENT_TYPE} are"
         )
     if problem:
         raise Refused(problem)
-    return [_binary(attributes, declared, body)]
+    return [_binary(attributes, declared, body, key)]
 
 
 def _read_headers(headers: HttpHeaders) -> tuple[dict[str, bytes], ContentType | None, str]:
@@ -131,7 +134,9 @@ def _learn(header: bytes) -> str | None:
     return attribute
 
 
-def _binary(attributes: dict[str, bytes], declared: ContentType | None, body: bytes) -> RecordParts:
+def _binary(
+    attributes: dict[str, bytes], declared: ContentType | None, body: bytes, keys: Sequence[str]
+) -> RecordParts:
     if not (all(attributes.values()) and is_plain(attributes, HTTP_SAFE)):
         if not attributes:
             raise Refused(_NO_EVENT)
@@ -143,7 +148,12 @@ def _binary(attributes: dict[str, bytes], declared: ContentType | None, body: by
     headers = [(_header_of[name], raw) for name, raw in attributes.items()]
     if declared:
         headers.append(("content-type", declared.text.encode()))
-    return RecordParts(attributes.get("partitionkey") or None, body if body or declared else None, headers)
+    key = None
+    for name in keys:
+        key = attributes.get(name) or None
+        if key is not None:
+            break
+    return RecordParts(key, body if body or declared else None, headers)
 
 
 def _decoded(attribute: str, raw: bytes) -> bytes:
@@ -164,18 +174,21 @@ def _decoded(attribute: str, raw: bytes) -> bytes:
     return raw
 
 
-def _structured(json: bytes, members: Any, declared: bytes) -> RecordParts:
+def _structured(json: bytes, members: Any, declared: bytes, keys: Sequence[str]) -> RecordParts:
     if not isinstance(members, dict):
         raise Refused(NO_OBJECT)
-    key = members.get("partitionkey")
     if not is_plain_envelope(members):
         check_envelope(members)
-    if key is not None:
-        key = (key if isinstance(key, str) else str(key).lower()).encode()
-    return RecordParts(key or None, json, [("content-type", declared)])
+    key = None
+    for name in keys:
+        found = members.get(name)
+        if found is not None and found != "":
+            key = (found if isinstance(found, str) else str(found).lower()).encode()
+            break
+    return RecordParts(key, json, [("content-type", declared)])
 
 
-def _batched(body: bytes) -> list[RecordParts]:
+def _batched(body: bytes, keys: Sequence[str]) -> list[RecordParts]:
     parsed = parse_json(body)
     if not isinstance(parsed, list):
         raise Refused("the JSON is no array, so no batch of events")
@@ -188,7 +201,7 @@ def _batched(body: bytes) -> list[RecordParts]:
     records = []
     for number, (text, members) in enumerate(zip(texts, parsed, strict=True), 1):
         try:
-            records.append(_structured(text, members, declared))
+            records.append(_structured(text, members, declared, keys))
         except Refused as refused:
             raise Refused(f"event {number} of {count}: {refused}") from None
     return records

@@ -7,9 +7,9 @@ what `decode_record` refuses, for the same reasons.
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from inbound.processors.batch import Record
 from inbound.processors.cloudevents_http import percent_encoded
@@ -53,21 +53,26 @@ class HttpParts(NamedTuple):
     body: bytes
 
 
+#: Adds those headers of a record that go with its request beside the event's own. It is not asked where there are no others.
+Beside: TypeAlias = Callable[[HttpParts, Sequence[tuple[str, bytes | None]]], HttpParts]
+
 #: What stands before an attribute's value.
 _line = Written(lambda name: f"ce-{name}: ".encode())
 _member = Written(lambda name: f'"{name}":"'.encode())
 
 
-def record_to_binary(record: Record) -> HttpParts:
+def record_to_binary(record: Record, beside: Beside | None = None) -> HttpParts:
     """Return the request that carries a record's event in binary mode: its attributes as headers, its data as the body.
 
     An event that binary mode cannot carry is given in structured mode, which a receiver tells by the content type:
     one whose content type no header can carry (or only to be taken for an event's), or whose JSON has data that does
     not fit its content type. Raises Refused for a record that is no CloudEvent.
     """
-    plain = plain_event(record.headers, HTTP_SAFE)
+    headers = record.headers
+    plain = plain_event(headers, HTTP_SAFE)
     if plain is None:
-        return _to_binary(record)
+        parts = _to_binary(record)
+        return parts if beside is None or len(headers) == 1 else beside(parts, headers)
     attributes, declared = plain
     value = record.value
     check_data(value, declared)
@@ -77,22 +82,32 @@ def record_to_binary(record: Record) -> HttpParts:
     for name in TRACE:
         if name in attributes:
             lines.append(name.encode() + b": " + attributes[name])
-    return HttpParts(lines, value or b"")
+    parts = HttpParts(lines, value or b"")
+    if beside is None or len(headers) == len(attributes) + (declared is not None):  # each of them is there once
+        return parts
+    return beside(parts, headers)
 
 
-def record_to_structured(record: Record) -> HttpParts:
+def record_to_structured(record: Record, beside: Beside | None = None) -> HttpParts:
     """Return the request that carries a record's event in structured mode, as JSON.
 
     Raises Refused for a record that is no CloudEvent.
     """
-    plain = plain_event(record.headers, JSON_SAFE)
+    headers = record.headers
+    plain = plain_event(headers, JSON_SAFE)
+    own = 1  # of its headers, where the content type alone says what it is
     if plain:
-        trace = {name: raw.decode() for name, raw in plain[0].items() if name in TRACE}
-        return HttpParts([STRUCTURED_LINE, *_trace_lines(trace)], _plain_json(*plain, record.value))
-    attributes, declared = read_headers(record.headers)
-    if attributes is None:
-        return _as_it_is(declared, read_envelope(record.value))
-    return HttpParts([STRUCTURED_LINE, *_trace_lines(attributes)], _json(attributes, declared, record.value))
+        attributes, declared = plain
+        trace = {name: raw.decode() for name, raw in attributes.items() if name in TRACE}
+        parts = HttpParts([STRUCTURED_LINE, *_trace_lines(trace)], _plain_json(attributes, declared, record.value))
+        own = len(attributes) + (declared is not None)
+    else:
+        read, declared = read_headers(headers)
+        if read is None:
+            parts = _as_it_is(declared, read_envelope(record.value))
+        else:
+            parts = HttpParts([STRUCTURED_LINE, *_trace_lines(read)], _json(read, declared, record.value))
+    return parts if beside is None or len(headers) == own else beside(parts, headers)
 
 
 def record_to_json(record: Record) -> bytes:

@@ -5,18 +5,35 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from inbound.config.http_values import HEADER_VALUE, HeaderFile, header_names, header_value, http_url
+from inbound.config.http_values import (
+    AUDIENCE,
+    HEADER_VALUE,
+    HeaderFile,
+    audience,
+    audience_file,
+    certificates,
+    header_globs,
+    header_names,
+    header_value,
+    http_url,
+)
 from inbound.config.known_secrets import remember
 from inbound.errors import ConfigError
 
 __all__ = [
+    "AUDIENCE",
     "DISPATCHED",
     "HEADER_VALUE",
     "HeaderFile",
+    "audience",
+    "audience_file",
+    "certificates",
+    "header_globs",
     "header_names",
     "header_text",
     "header_value",
     "http_url",
+    "line_in",
     "tls_context",
 ]
 
@@ -28,17 +45,18 @@ DISPATCHED = "inbound-dispatched"
 
 def header_text(who: str, name: str, value: str | HeaderFile) -> str:
     """Return a header's value, read from its file if it stands in one. Raises ConfigError, in the name of `who`."""
-    if isinstance(value, str):
-        return value
+    return value if isinstance(value, str) else line_in(value.file, f"{who}: header {name}", "file")
+
+
+def line_in(file: Path, what: str, option: str) -> str:
+    """Return the line that a file holds, which no log shows from now on. Raises ConfigError: it begins with `what`."""
     try:
-        read = value.file.read_text(encoding="ascii").strip()
+        read = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not ASCII"
-        raise ConfigError(
-            f"{who}: header {name}: cannot read {value.file} ({reason}): correct the file, or `file`"
-        ) from None
+        raise ConfigError(f"{what}: cannot read {file} ({reason}): correct the file, or `{option}`") from None
     if not HEADER_VALUE(read):
-        raise ConfigError(f"{who}: header {name}: {value.file} must hold one line of printable ASCII; correct it")
+        raise ConfigError(f"{what}: {file} must hold one line of printable ASCII; correct it")
     remember(read)
     return read
 

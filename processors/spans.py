@@ -127,6 +127,8 @@ NO_TRACING: Final[Tracing] = _NoTracing()
 
 _TRACE = (b"traceparent:", b"tracestate:")
 _NAMES = ("traceparent", "tracestate")
+#: Headers of records that name the hop before, in either way of writing.
+_HOPS = frozenset((*_NAMES, "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags"))
 
 
 def with_hop(lines: Iterable[bytes], hop: Hop) -> list[bytes]:
@@ -137,7 +139,7 @@ def with_hop(lines: Iterable[bytes], hop: Hop) -> list[bytes]:
 
 def headers_with_hop(headers: Iterable[tuple[str, bytes]], hop: Hop) -> list[tuple[str, bytes]]:
     """Return the headers of a record with those of a hop in place of its own; the event's extensions stay as they are."""
-    kept = [(name, value) for name, value in headers if name.lower() not in _NAMES]
+    kept = [(name, value) for name, value in headers if name.lower() not in _HOPS]
     return kept + [(name, value.encode()) for name, value in hop.headers]
 
 

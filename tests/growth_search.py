@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-from inbound.config.document import parse_all
+from inbound.config.document import parse_each
 from inbound.config.known_secrets import KnownSecrets
 from inbound.config.manifests import parse_manifests
 from inbound.coordinators.nodes import decode_epoch, decode_member, decode_offset, decode_topic
@@ -296,7 +296,7 @@ PARSERS = (
     ),
     Parser("Jolokia path", _JMX, lambda text: of_path(text, {}), 16 * 1024),
     Parser("Jolokia request", _JSON, lambda text: of_json(_json(text.encode("utf-8", "replace")), {})),
-    Parser("YAML", _YAML, lambda text: parse_all(text, "a.yaml"), 32 * 1024),
+    Parser("YAML", _YAML, lambda text: parse_each(text, "a.yaml"), 32 * 1024),
     Parser(
         "offsets as CSV",
         (",", '"', "\n", "orders,", "1,", "a", " ", "group,topic,partition,offset\n", "orders,%d,1\n"),

@@ -12,10 +12,11 @@ from inbound.config import IngressConfig
 from inbound.errors import BrokerUnavailableError
 from inbound.http.connection import Connection
 from inbound.http.listener import Limits, Listener
-from inbound.ingress.producers import Cause, Delivered, Failure
+from inbound.ingress.producer_base import Cause, Delivered, Failure
 from inbound.ingress.receiver import Receiver
 from inbound.ingress.server import Ingress
 from inbound.ingress.topics import TopicWatch
+from inbound.kafka.broker_figures import BrokerFigures
 from inbound.processors.cloudevents_bridge import RecordParts
 from tests.waiting import until
 
@@ -27,6 +28,7 @@ class MemoryProducer:
 
     name = "memory"
     of_batches: frozenset[Cause] = frozenset()
+    partition = staticmethod(int)
 
     def __init__(self, *topics: str) -> None:
         self.existing = set(topics)
@@ -39,6 +41,7 @@ class MemoryProducer:
         self.made: list[tuple[str, int]] = []
         self.alone: list[RecordParts] = []  # what was sent in a batch of its own
         self.closed = False
+        self.polls = 0
         self._sent: list[tuple[str, RecordParts, Delivered]] = []
 
     def send(
@@ -54,6 +57,7 @@ class MemoryProducer:
         return len(records), None
 
     def poll(self) -> None:
+        self.polls += 1
         if self.raises:
             raise self.raises.pop(0)
         if self.held:
@@ -63,7 +67,7 @@ class MemoryProducer:
             failure = self.fails.pop(0) if self.fails else None
             if failure is None:
                 self.written.append((topic, record))
-            delivered(failure, None)
+            delivered(failure, 0 if failure is None else None)
 
     def failure(self, error: Any) -> Failure:
         assert isinstance(error, Failure)
@@ -80,6 +84,9 @@ class MemoryProducer:
 
     def threads(self) -> Mapping[str, tuple[bool, float]]:
         return {}
+
+    def figures(self) -> Sequence[BrokerFigures]:
+        return ()
 
     def close(self, seconds: float) -> None:
         self.closed = True

@@ -134,5 +134,5 @@ def loaded_as_in_the_pod(config: Path, environ: Mapping[str, str]) -> Any:
     from inbound.config import parse_manifests
 
     loaded = load(config.read_text(), filename=str(config), environ=environ)
-    found = parse_manifests(read_manifests(config.parent, loaded.config.manifests.paths))
-    return replace(loaded, manifests=found.channels)
+    found = parse_manifests(read_manifests(config.parent, loaded.config.manifests.paths).texts)
+    return replace(loaded, manifests=found.channels, refused=found.refused)

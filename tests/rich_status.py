@@ -6,6 +6,8 @@ from typing import Any
 
 from inbound.coordinators.subscriber_status import SubscriberStatus
 from inbound.instruments import LONG_SECONDS, SECONDS, Histogram, HistogramStatus, Kinds
+from inbound.kafka.broker_figures import FAILURES as REQUEST_FAILURES
+from inbound.kafka.broker_figures import STATISTICS, BrokerFigures
 from inbound.kafka.mirror_base import FAILURES, MirrorStatus
 from inbound.ledger.base import LedgerStatus
 from inbound.meters import CHANGES, HOLDS, PASSED_OVER, REVERTS, MetersStatus
@@ -16,6 +18,7 @@ from inbound.status import (
     ChannelStatus,
     IngressStatus,
     ProcessStatus,
+    RefusedManifestStatus,
     ReloadStatus,
     ResetsStatus,
     ShippingStatus,
@@ -54,11 +57,19 @@ def meters(**changes: Any) -> MetersStatus:
 def dispatching() -> dict[str, Any]:
     """Return what a dispatcher says of itself that has lived a little."""
     counters = Counters(
-        delivered=90, dead_lettered=2, skipped=1, undecodable=3, replied=4, retries=5, dead_letter_failures=6
+        delivered=90,
+        dead_lettered=2,
+        skipped=1,
+        undecodable=3,
+        replied=4,
+        retries=5,
+        dead_letter_failures=6,
+        headers_left_out=8,
     )
     for status in (202, 202, 503, 0):
         counters.answers.add(str(status))
         counters.request_seconds.observe(0.02)
+        counters.event_seconds.observe(0.5)
     return {
         "subscriber": "http://subscriber",
         "subscriber_problem": "answered 503",
@@ -69,6 +80,20 @@ def dispatching() -> dict[str, Any]:
         "partitions": {"orders/0": "offset 4"},
         **counters.as_dict(),
     }
+
+
+def figures(broker: int) -> BrokerFigures:
+    """Return what a client tells of a broker that tells everything."""
+    return BrokerFigures(
+        broker=broker,
+        requests_per_second=34.25,
+        sent_bytes_per_second=2000.0,
+        received_bytes_per_second=1_500_000.0,
+        request_seconds={name: 0.01 * number for number, name in enumerate(STATISTICS, 1)},
+        throttle_seconds=dict.fromkeys(STATISTICS, 0.0),
+        in_flight=2,
+        failures=dict.fromkeys(REQUEST_FAILURES, 0) | {"disconnect": 3},
+    )
 
 
 def rich_channel(**changes: Any) -> ChannelStatus:
@@ -87,6 +112,7 @@ def rich_channel(**changes: Any) -> ChannelStatus:
             last_success_age=4.0,
         ),
         "buffer_limit_bytes": 1 << 26,
+        "brokers": [figures(1), figures(2)],
         "subscriber": SubscriberStatus(uid="u", observedGeneration=1, ready="True", message=""),
         "partitions": [partition(0, attempts=2, stalled=stalled("poison-event", NOW)), partition(1)],
     }
@@ -106,11 +132,22 @@ def rich_process(**changes: Any) -> ProcessStatus:
             url="http://127.0.0.1:8080", client="kafka-python", away=None, topics=2, connections=3,
             connections_refused_total=1, answers={"202": 10, "503": 1}, accepted_events_total=10, written_events_total=10,
             failed_events_total=1, received_bytes_total=5000, in_flight_bytes=10, in_flight_events=1, draining=False,
+            in_flight_requests=1, request_seconds=seen(0.004, 0.02), headers_left_out_total=2,
+            produced={"orders/0": 4, "orders/1": 6},
+            brokers=[figures(1)],
         ),
         "tracing": TracingStatus(
             backend="otlp", endpoint="http://collector/v1/traces", sample_rate=0.1, sent_total=900, dropped_total=3, waiting=7
         ),
         "resets": ResetsStatus(unfinished=1, ended_total={"succeeded": 2, "refused": 0}, last_seconds={"succeeded": 1.5}),
+        "refused_manifests": [
+            RefusedManifestStatus(
+                kind="KafkaChannel", namespace="shop", name="orders", subscriber=uid, file="a.yaml", where="a.yaml:8",
+                problem="a.yaml:8: no", kept=["shop.orders.u"],
+            )
+            for uid in ("u", "v")
+        ],
+        "brokers": [figures(3)],
         "offsets": OffsetsStatus(
             looks_total=4, looked_at=NOW, look_seconds=0.2,
             groups=[GroupOffsets(group="bills", members=0, unowned=2, uncommitted=1, unreadable=0, closed_gates=0)],

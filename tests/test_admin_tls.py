@@ -20,7 +20,6 @@ import pytest
 from inbound.cli.main import main
 from inbound.config import AdminTlsConfig
 from inbound.errors import ConfigError, InboundError
-from inbound.http import serving
 from inbound.http.admin import AdminServer
 from inbound.http.client import fetch_status, post
 from inbound.http.handshake import Handshake
@@ -180,10 +179,8 @@ def test_who_is_about_to_shake_hands_does_not_hold_up_the_end(secure: Make) -> N
     assert asyncio.run(end()) == (0, b"")
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, serving._new_loop], ids=["asyncio", "as installed"])
-def test_while_a_crowd_comes_all_else_goes_on(secure: Make, loop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_crowd_comes_all_else_goes_on(secure: Make) -> None:
     """All that waited were taken at once, while nobody was answered: a thousand, and who came meanwhile."""
-    monkeypatch.setattr(serving, "_new_loop", loop)
     admin = secure(AdminTlsConfig(cert_file=SERVER))
     server = admin._running._server
     crowded, seen = threading.Event(), list[int]()

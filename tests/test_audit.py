@@ -121,7 +121,6 @@ LICENCES = re.compile(
 #: Others, each with its reason (see docs/decisions/0002-dependencies.md).
 ALSO = {
     "crc32c": "LGPL-2.1-or-later: loaded as a separate module, unchanged",
-    "pycurl": "LGPL-2.1-or-later or MIT: MIT is chosen",
     "hypothesis": "MPL-2.0: for tests only, unchanged",
     "promql-parser": "MIT, by its file LICENSE alone; for tests only, unchanged",
     "pathspec": "MPL-2.0: for the type checker only, unchanged",

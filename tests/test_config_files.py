@@ -88,13 +88,30 @@ def test_a_file_that_is_broken_for_a_moment_is_no_news(files: ConfigFiles, tmp_p
 
 def test_one_that_cannot_be_used_is_told_once(files: ConfigFiles, tmp_path: Path) -> None:
     """With its place; and the good one again when it is back, for nobody has used the bad one."""
-    good = (tmp_path / "one.json").read_text()
-    (tmp_path / "one.json").write_text('{"kind": "KafkaChannel", "apiVersion": "messaging.knative.dev/v1"}')
-    assert looks(files) == [None, "one.json:1: metadata: missing; this key is required", None]
-    (tmp_path / "one.json").write_text(good)
+    (tmp_path / "inbound.yaml").write_text(f"{CONFIG}workers: 3\n")
+    refusals = [look if look is None else str(look)[:40] for look in looks(files)]
+    assert refusals == [None, "inbound.yaml:2: workers: unknown key; al", None]
+    (tmp_path / "inbound.yaml").write_text(CONFIG)
     assert looks(files) == [None, ["shop.a"], None]
     (tmp_path / "one.json").unlink()
     assert looks(files) == [None, "one.json: no such file or folder", None]
+
+
+def test_a_manifest_that_cannot_be_read_stops_itself(files: ConfigFiles, tmp_path: Path) -> None:
+    """Not YAML, not text, a link to nothing; the other files are read, and a mended one is news."""
+    folder = tmp_path / "channels"
+    (folder / "c.yaml").write_text("kind: [")
+    (folder / "d.yaml").write_bytes(b"# \xff")
+    (folder / "e.yaml").symlink_to("nowhere")
+    files.changed()
+    loaded = files.changed()
+    assert loaded is not None
+    assert (names(loaded), [Path(one.where).name for one in loaded.refused]) == (
+        ["shop.a"],
+        ["d.yaml", "e.yaml", "c.yaml:1"],
+    )
+    (folder / "d.yaml").write_text(CHANNEL % ("d", "u-9"))
+    assert looks(files) == [None, ["shop.a", "shop.d"], None]
 
 
 def test_a_link_that_points_elsewhere_is_a_change(files: ConfigFiles, tmp_path: Path) -> None:
@@ -132,6 +149,8 @@ channels:
     group: g
     subscriptions:
       one: {subscriberUri: "http://a", ca_file: /p/ca.pem, headers: {authorization: {file: /p/token}, x: "y"}}
+      two: {subscriberUri: "http://a", token_file: /t/a}
+      more: {subscriberUri: "http://a", subscriberAudience: a, token_file: "/tokens/{audience}"}
   sent:
     topics: [a]
     group: h
@@ -149,7 +168,7 @@ def test_credentials_and_certificates_are_what_it_depends_on() -> None:
         "kafka": ["/k/ca.pem"],
         "zookeeper": ["/z/ca.pem"],
         "ingress": ["/i/cert.pem", "/i/key.pem"],
-        "channels.posted": ["/p/ca.pem", "/p/token"],
+        "channels.posted": ["/p/ca.pem", "/p/token", "/t/a", "/tokens"],
         "channels.sent": ["/s/cert.pem"],
     }
 

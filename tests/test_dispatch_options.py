@@ -11,9 +11,10 @@ from inbound.config.values import WRITTEN
 from inbound.processors.dispatch.iso_duration import parse_iso_duration
 from inbound.processors.dispatch.options import DeliverySpec, DispatchOptions
 from inbound.processors.dispatch.retry import Verdict, is_refusal, judge, wait_before
-from inbound.processors.dispatch.targets import targets_of
 from inbound.processors.dispatch.transport import Answer
+from tests.http_receiver import CERTIFICATES
 
+CA = (CERTIFICATES / "ca.pem").read_text()
 URL = "http://billing.example/in"
 
 
@@ -93,6 +94,25 @@ def test_how_much_may_be_repeated(given: dict[str, Any], window: int) -> None:
         ({"client_key": "key.pem"}, "is used only with client_cert"),
         ({"headers": {"ce-id": "x"}}, "is a header that inbound sets itself"),
         ({"ordering": "strict"}, "'partition', 'key' or 'none'"),
+        ({"pass_headers": ["x-*", "X_Api_Key"]}, "is never passed on"),
+        ({"pass_headers": ["proxy-secret"]}, "is never passed on"),
+        ({"pass_headers": ["a b"]}, "need a header's name, or a pattern"),
+        ({"ceOverrides": {"extensions": {"Tenant": "x"}}}, "cannot be an extension"),
+        ({"ceOverrides": {"extensions": {"source": "x"}}}, "cannot be an extension"),
+        ({"ceOverrides": {"extensions": {"tenant": 1}}}, "need text"),
+        ({"ceOverrides": {"extensions": {"tenant": "a\nb"}}}, "holds U+000A"),
+        ({"ceOverrides": {"extensions": {"traceparent": "00"}}}, "names the trace of one event"),
+        ({"subscriberCACerts": "secret"}, "need certificates in PEM"),
+        ({"subscriberCACerts": "-----BEGIN CERTIFICATE-----\nsecret\n-----END CERTIFICATE-----"}, "need certificates"),
+        ({"subscriberCACerts": ""}, "need certificates in PEM"),
+        ({"subscriberCACerts": CA + "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----"}, "nothing broken"),
+        ({"subscriberCACerts": "ü"}, "need certificates in PEM"),
+        ({"delivery": {"deadLetterSink": {"topic": "t", "audience": "a"}}}, "are for a uri"),
+        ({"subscriberAudience": "a"}, "is used only with a token_file such as /folder/{audience}"),
+        ({"replyAudience": "a", "token_file": "/t/one"}, "is used only with a token_file such as /folder/{audience}"),
+        ({"subscriberAudience": "a\nb", "token_file": "/t/{audience}"}, "need an audience"),
+        ({"token_file": "/t/{audience}/token"}, "can only be the last part"),
+        ({"token_file": "/t/one", "headers": {"Authorization": "x"}}, "which headers has"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given: dict[str, Any], problem: str) -> None:
@@ -151,9 +171,3 @@ def test_a_long_delay_is_not_cut_short() -> None:
     """Who asks for five minutes gets them."""
     spec = DeliverySpec.model_validate({"backoffDelay": "PT5M"})
     assert wait_before(1, spec, None, endless=True) == 300
-
-
-def test_every_request_of_a_subscription_has_its_mark() -> None:
-    """To the subscriber, to whom replies go, and to the dead letter sink: admin ports refuse what has it."""
-    given = options(replyUri="http://b", delivery={"deadLetterSink": {"uri": "http://c"}})
-    assert [target.headers[0] for target in targets_of(given).all()] == [b"inbound-dispatched: 1"] * 3

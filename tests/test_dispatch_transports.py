@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from inbound.processors.dispatch.curl import CurlTransport
+from inbound.http1.client import Client
 from inbound.processors.dispatch.requests_transport import RequestsTransport
 from inbound.processors.dispatch.transport import MOST_READ, Answer, Target, Transport
 from tests.http_receiver import CERTIFICATES, Dripping, Receiver, receiver
@@ -25,7 +25,7 @@ Make = Callable[[asyncio.AbstractEventLoop], Transport]
 LINES = [b"ce-id: 1", b"ce-source: /tests", b"content-type: text/plain"]
 
 
-@pytest.fixture(params=[CurlTransport, RequestsTransport], ids=["curl", "requests"])
+@pytest.fixture(params=[Client, RequestsTransport], ids=["http", "requests"])
 def make(request: pytest.FixtureRequest) -> Make:
     """What makes a transport."""
     made: Make = request.param
@@ -187,6 +187,16 @@ def test_tls_with_an_authority_and_a_client_certificate(make: Make) -> None:
     finally:
         receiver.close()
     assert (good[0].status, bad[0].status, "TLS" in (bad[0].problem or "")) == (204, 0, True)
+
+
+def test_tls_with_an_authority_that_the_options_hold_themselves(make: Make) -> None:
+    """As Knative gives it to each subscriber."""
+    receiver = Receiver(tls=True)
+    try:
+        (answer,) = post(make, target(receiver.url, ca_text=(CERTIFICATES / "ca.pem").read_text()), b"x")
+    finally:
+        receiver.close()
+    assert (answer.status, answer.problem) == (204, None)
 
 
 def test_what_was_posted_to_a_target_that_is_retired_is_sent_all_the_same(make: Make, receiver: Receiver) -> None:

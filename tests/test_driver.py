@@ -164,7 +164,7 @@ def test_a_thread_that_cannot_be_begun_takes_no_place(monkeypatch: pytest.Monkey
 
 HANGING = """
 import asyncio, threading
-from inbound.channel.kafka_channel import new_event_loop
+from inbound.channel.event_loop import new_event_loop
 loop = new_event_loop()
 begun = threading.Event()
 def hang():

@@ -11,6 +11,7 @@ from inbound.explain.cause import BENIGN, Cause, Explanation, duration
 from inbound.explain.causes import explain
 from inbound.explain.facts import ChannelFacts, Facts, PartitionFacts, SessionFacts
 
+WAITS = ["subscriber", "dead-letters", "retry-topic", "undecodable", "window", "limit", "delayed", "rate"]
 PATIENCE = 1.5
 P = {"topic": "orders", "partition": 3, "position": 100, "committed": 100, "end": 500}
 
@@ -66,6 +67,9 @@ TABLE: list[tuple[Cause, Facts]] = [
     (Cause.SUBSCRIBER_DOWN, facts(waits=("subscriber", "offset 100: no answer"))),
     (Cause.SUBSCRIBER_SLOW, facts(waits=("window", "500 events are sent and not finished"), buffered=10)),
     (Cause.DEAD_LETTERS, facts(waits=("dead-letters", "offset 100: the sink does not answer"))),
+    (Cause.DEAD_LETTERS, facts(waits=("retry-topic", "offset 100: the retry topic orders.retry.5m does not take it"))),
+    (Cause.SUBSCRIBER_LIMIT, facts(waits=("limit", "9 requests wait for limits.rate (5/s)"), buffered=10)),
+    (Cause.DELAYED_RETRY, facts(waits=("delayed", "offset 100 is sent again at 2026-01-01T00:05:00Z"), buffered=10)),
     (Cause.DEAD_LETTERS, facts(attempts=3, dead_letter_problem="offset 100 could not be sent", rest_for=4.0)),
     (Cause.SESSION_SUSPENDED, facts(session={"connected": False})),
     (Cause.SESSION_SUSPENDED, facts(session={"known_pauses": False}, buffered=10)),
@@ -182,7 +186,7 @@ partitions = st.builds(
     callback_for=maybe_seconds,
     batch=st.none() | st.tuples(few, few),
     rest_for=seconds,
-    waits=st.none() | st.tuples(st.sampled_from(["subscriber", "dead-letters", "undecodable", "window", "rate"]), text),
+    waits=st.none() | st.tuples(st.sampled_from(WAITS), text),
     attempts=few,
     failing=st.none() | st.tuples(few, few),
     held=st.none() | text,

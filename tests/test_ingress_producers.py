@@ -10,7 +10,9 @@ import kafka
 import pytest
 
 from inbound.config import IngressConfig
-from inbound.ingress.producers import Cause, ConfluentProducer, Failure, KafkaPythonProducer
+from inbound.ingress.confluent_producer import ConfluentProducer
+from inbound.ingress.kafka_python_producer import KafkaPythonProducer
+from inbound.ingress.producer_base import Cause, Failure
 from inbound.processors.cloudevents_bridge import RecordParts
 from tests.librdkafka_broker import LibrdkafkaBroker, librdkafka_broker
 from tests.producer_broker import ProducerBroker, Topic
@@ -29,6 +31,7 @@ class Sent:
     def __init__(self, producer: Any) -> None:
         self._producer = producer
         self.ended: dict[int, Failure | None] = {}
+        self.partitions: list[int] = []
         self._count = 0
 
     def send(self, topic: str, *records: RecordParts, alone: bool = False) -> Failure | None:
@@ -45,7 +48,9 @@ class Sent:
         )
         return [failure.cause if failure is not None else None for _, failure in sorted(self.ended.items())]
 
-    def _end(self, number: int, error: Any, _: Any) -> None:
+    def _end(self, number: int, error: Any, receipt: Any) -> None:
+        if error is None:
+            self.partitions.append(self._producer.partition(receipt))
         self.ended[number] = None if error is None else self._producer.failure(error)
 
 
@@ -85,7 +90,7 @@ def test_an_event_that_is_refused_for_good_costs_no_other_one(
     first = sent.causes()
     sent.send("orders", record(b"after"))
 
-    assert (first, sent.causes()[3]) == ([None, cause, None], None)
+    assert (first, sent.causes()[3], sent.partitions) == ([None, cause, None], None, [0, 0, 0])
     assert broker.values("orders") == [b"before", b"beside", b"after"]
 
 

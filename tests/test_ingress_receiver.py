@@ -7,7 +7,7 @@ import json
 import pytest
 
 from inbound.config import IngressConfig
-from inbound.ingress.producers import Cause, Failure
+from inbound.ingress.producer_base import Cause, Failure
 from tests.ingress_stage import AWAY, EVENT, Stage, request, statuses
 
 BATCH = {"content-type": "application/cloudevents-batch+json"}
@@ -38,6 +38,61 @@ def test_every_mode_is_taken() -> None:
     assert statuses(answers) == [202] * 4
     assert [record.key for _, record in stage.producer.written] == [b"carl", b"anna", None, b"ben"]
     assert stage.receiver.counters.accepted_events == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        (("partitionkey",), [b"p", None, b"p", b"7", None]),
+        (("partitionkey", "subject"), [b"p", b"s", b"p", b"7", b"s"]),
+        (("subject", "id"), [b"s", b"s", b"s", b"4", b"s"]),
+        ((), [None] * 5),
+    ],
+)
+def test_the_key_is_the_first_attribute_that_an_event_has(key: tuple[str, ...], keys: list[bytes | None]) -> None:
+    """In every mode; an empty one is none, a number is its digits."""
+    stage = Stage(IngressConfig(key=key))
+    three = [event(3, partitionkey="p", subject="s"), event(4, partitionkey=7), event(5, partitionkey="", subject="s")]
+
+    stage.post(request(headers={**EVENT, "ce-partitionkey": "p", "ce-subject": "s"}))
+    stage.post(request(headers={**EVENT, "ce-subject": "s"}))
+    stage.post(request(headers=BATCH, body=json.dumps(three).encode()))
+
+    assert [record.key for _, record in stage.producer.written] == keys
+
+
+@pytest.mark.parametrize("name", ["data", "partitionKey", "", "datacontenttype"])
+def test_a_key_that_is_no_attribute_is_refused(name: str) -> None:
+    """Names of attributes are a-z and 0-9."""
+    with pytest.raises(ValueError, match="need an attribute of events such as subject"):
+        IngressConfig(key=(name,))
+
+
+def test_requests_are_timed_until_they_are_answered() -> None:
+    """From their last byte on; those refused before are not."""
+    stage = Stage()
+    counters = stage.receiver.counters
+    stage.producer.held = True
+    connection, _ = stage.connect()
+
+    connection.data_received(request() + request(target="/nowhere") + request(headers={}))
+    stage.loop.now += 3.0
+    waiting = counters.in_flight_requests
+    stage.producer.held = False
+    stage.settle(2)
+
+    seen = counters.request_seconds.status()
+    assert (waiting, counters.in_flight_requests, seen.count, seen.sum) == (2, 0, 2, 6.0)
+
+
+def test_events_are_counted_by_where_they_are() -> None:
+    """Those that failed are not there."""
+    stage = Stage()
+    stage.producer.fails = [None, Failure(Cause.TOO_LARGE, "1 MB"), None, None]
+    stage.post(batch(3))
+    stage.post(request(target="/topics/returns"))
+
+    assert stage.receiver.counters.produced == {("orders", 0): 2, ("returns", 0): 1}
 
 
 def test_what_a_subscription_sends_is_taken() -> None:

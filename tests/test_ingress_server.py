@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import resource
@@ -11,13 +10,11 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import pytest
 
 from inbound.config import IngressConfig, TlsConfig
 from inbound.errors import ConfigError
-from inbound.http import serving
 from inbound.ingress.server import Ingress
 from tests.http_receiver import CERTIFICATES
 from tests.ingress_stage import MemoryProducer, acknowledge_once, ask, await_in_flight, running
@@ -106,12 +103,8 @@ def test_clients_do_not_take_the_files_that_others_need(caplog: pytest.LogCaptur
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, serving._new_loop], ids=["asyncio", "as installed"])
-def test_a_process_without_files_says_so_now_and_then_and_goes_on(
-    loop: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_process_without_files_says_so_now_and_then_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     """asyncio's own listener logged it with a trace, thousands of times a second."""
-    monkeypatch.setattr(serving, "_new_loop", loop)
     with running() as (ingress, _), ExitStack() as crowd:
         address = socket.gethostbyname("localhost"), int(ingress.url.rpartition(":")[2])
         clients = [crowd.enter_context(socket.socket()) for _ in range(20)]
@@ -176,3 +169,11 @@ def test_certificates_that_cannot_be_used_are_named() -> None:
 
     with pytest.raises(ConfigError, match=r"ingress\.tls\.cert: .*ca\.pem cannot be used: .*\(with its key\)"):
         Ingress(IngressConfig(tls=tls), {}, producer=MemoryProducer())
+
+
+@pytest.mark.slow
+def test_the_client_is_polled_while_nothing_is_posted() -> None:
+    """What librdkafka says of itself would pile up in an idle ingress."""
+    with running() as (_, producer):
+        before = producer.polls
+        until(lambda: producer.polls > before, 10, "it is polled once a second")

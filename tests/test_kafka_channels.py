@@ -8,9 +8,13 @@ from dataclasses import replace
 import pytest
 
 from inbound.config import Loaded, load, parse_manifests
+from inbound.config.kafka_channel import Subscriber
+from inbound.destinations import posted_to
 from inbound.errors import ConfigError
 from inbound.planning import plan_channels
-from inbound.subscriptions import subscriptions_of
+from inbound.processors.dispatch.options import DeadLetterSink
+from inbound.subscriptions import read_subscriptions, subscriptions_of
+from tests.http_receiver import CERTIFICATES
 
 CONFIG = "manifests: {paths: [channels]}\n"
 HEAD = """\
@@ -62,14 +66,14 @@ status: {conditions: [{type: Ready, status: "True"}]}
 def loaded(*texts: str, config: str = CONFIG) -> Loaded:
     """Return a configuration and what its manifests say."""
     manifests = parse_manifests({f"channels/{n}.yaml": text for n, text in enumerate(texts)})
-    return replace(load(config, filename="inbound.yaml"), manifests=manifests.channels)
+    return replace(load(config, filename="inbound.yaml"), manifests=manifests.channels, refused=manifests.refused)
 
 
-def refusal(*texts: str, config: str = CONFIG) -> str:
-    """Return the message that the manifests are refused with."""
-    with pytest.raises(ConfigError) as caught:
-        subscriptions_of(loaded(*texts, config=config))
-    return str(caught.value)
+def refusal(*texts: str) -> str:
+    """Return what the manifests are refused with, of which nothing can be used."""
+    found = read_subscriptions(loaded(*texts))
+    assert found.found == {}
+    return "\n".join(one.problem for one in found.refused)
 
 
 def spec(*lines: str) -> str:
@@ -117,6 +121,65 @@ manifests:
     assert read == (("knative-orders",), "shop-orders-u", "latest", 1)
     options = found.options
     assert (options.ordering, options.delivery.retry, options.delivery.timeout) == ("none", 2, 7.0)  # type: ignore[attr-defined]
+
+
+NEEDS_PEM = "need certificates in PEM: -----BEGIN CERTIFICATE----- and so on, nothing broken"
+PEM = (CERTIFICATES / "ca.pem").read_text()
+#: What Knative resolves of whom it sends to, beside the URI.
+RESOLVED = spec(
+    "subscribers:",
+    "- uid: u",
+    '  subscriberUri: "https://a"',
+    f"  subscriberCACerts: {json.dumps(PEM)}",
+    "  subscriberAudience: shop/a",
+    '  replyUri: "https://b"',
+    f"  replyCACerts: {json.dumps(PEM)}",
+    "  replyAudience: shop/b",
+    f'  delivery: {{deadLetterSink: {{uri: "https://c", CACerts: {json.dumps(PEM)}, audience: shop/c}}}}',
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "audiences"),
+    [
+        ("{}", (None, None, None)),
+        ("{token_file: /tokens/one}", (None, None, None)),
+        ('{token_file: "/tokens/{audience}"}', ("shop/a", "shop/b", "shop/c")),
+    ],
+)
+def test_certificates_and_audiences_of_receivers_are_kept(
+    options: str, audiences: tuple[str | None, str | None, str | None]
+) -> None:
+    """Audiences where the configuration says in which folder their tokens are: a manifest cannot say that."""
+    text = f"manifests: {{paths: [channels], options: {options}}}\n"
+    made = subscriptions_of(loaded(RESOLVED, config=text))["shop.orders.u"].options
+
+    sink = made.delivery.deadLetterSink
+    assert sink is not None
+    assert (made.subscriberAudience, made.replyAudience, sink.audience) == audiences
+    assert (made.subscriberCACerts, made.replyCACerts, sink.CACerts, sink.uri) == (PEM, PEM, PEM, "https://c")
+
+
+def test_what_is_no_certificate_is_refused_with_its_line() -> None:
+    """And not repeated."""
+    assert refusal(RESOLVED.replace("BEGIN CERT", "BEGIN NO CERT", 1)) == (
+        f"channels/0.yaml:10: spec.subscribers[0].subscriberCACerts: {NEEDS_PEM}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (spec("delivery:", "  deadLetterSink:", '    uri: "http://a"', "    CACerts: x", *SUBSCRIBER),
+         "10: spec.delivery.deadLetterSink.CACerts"),
+        (spec("delivery: {deadLetterSink: {ref: {kind: Broker, name: x}}}", *SUBSCRIBER)
+         + 'status:\n  deadLetterSinkUri: "http://a"\n  deadLetterSinkCACerts: x\n', "12: status.deadLetterSinkCACerts"),
+        (spec("subscribers:", '- {uid: u, replyUri: "http://a", replyCACerts: x}'), "8: spec.subscribers[0].replyCACerts"),
+    ],
+)  # fmt: skip
+def test_a_certificate_is_refused_where_it_stands(text: str, place: str) -> None:
+    """Also where what the dispatcher is given has another name."""
+    assert refusal(text) == f"channels/0.yaml:{place}: {NEEDS_PEM}"
 
 
 def test_other_documents_are_left_out_and_lists_are_looked_into() -> None:
@@ -193,6 +256,10 @@ def test_a_dead_letter_sink_that_the_channel_reads_is_refused(given: str, where:
     assert str(caught.value) == f"inbound.yaml:5: {where}delivery.deadLetterSink: {ROUND}"
 
 
+UNKNOWN = (
+    "shop.x listens only the cluster knows; give its uri, or leave the status of the KafkaChannel in the manifest, whose "
+    "deadLetterSinkUri says it"
+)
 REF = "delivery: {deadLetterSink: {ref: {kind: %s, name: x}}}"
 
 
@@ -202,7 +269,10 @@ REF = "delivery: {deadLetterSink: {ref: {kind: %s, name: x}}}"
         (spec("subscriber: []"), "0.yaml:7: spec.subscriber: unknown key; did you mean subscribers? allowed: delivery, "
                                  "numPartitions, replicationFactor, retentionDuration, subscribable, subscribers"),
         (spec("subscribers: {}"), "0.yaml:7: spec.subscribers: need a list, got a mapping"),
-        (spec("subscribers:", "- {uid: u}"), "0.yaml:8: spec.subscribers[0].subscriberUri: missing; this key is required"),
+        (spec("subscribers:", "- {uid: u}"),
+         "0.yaml:8: spec.subscribers[0]: needs a subscriberUri, or a replyUri, which events themselves are posted to"),
+        (spec("subscribers:", '- {uid: u, replyUri: "ftp://a"}'),
+         "0.yaml:8: spec.subscribers[0].replyUri: need a URL of printable ASCII such as http://host:8080/path (http or https)"),
         (spec("subscribers:", '- {subscriberUri: "http://a"}'),
          "0.yaml:8: spec.subscribers[0].uid: missing; this key is required"),
         (spec("subscribers:", '- {uid: u, subscriberUri: "ftp://a"}'),
@@ -217,26 +287,26 @@ REF = "delivery: {deadLetterSink: {ref: {kind: %s, name: x}}}"
          "0.yaml:7: spec.delivery.backofDelay: unknown key; did you mean backoffDelay? allowed: backoffDelay, "
          "backoffPolicy, deadLetterSink, format, retry, retryAfterMax, timeout"),
         (spec("delivery: {format: xml}", *SUBSCRIBER), "0.yaml:7: spec.delivery.format: need one of json, binary, got 'xml'"),
-        (spec(REF % "Service", *SUBSCRIBER),
-         "0.yaml:7: spec.delivery.deadLetterSink: the Service shop.x is not in the manifests, so where it listens is not "
-         "known; give its uri"),
-        (spec(REF % "KafkaChannel", *SUBSCRIBER),
-         "0.yaml:7: spec.delivery.deadLetterSink: the KafkaChannel shop.x is not in the manifests, so where it listens is "
-         "not known; give its uri"),
+        (spec(REF % "Broker", *SUBSCRIBER), f"0.yaml:7: spec.delivery.deadLetterSink: where the Broker {UNKNOWN}"),
+        (spec(REF % "KafkaChannel", *SUBSCRIBER), f"0.yaml:7: spec.delivery.deadLetterSink: where the KafkaChannel {UNKNOWN}"),
+        (spec(REF % "Broker", *SUBSCRIBER) + "status: {deadLetterSinkUri: somewhere}\n",
+         "0.yaml:10: status.deadLetterSinkUri: need a URL of printable ASCII such as http://host:8080/path (http or https)"),
+        (spec("delivery: {deadLetterSink: {uri: dead/letters}}", *SUBSCRIBER),
+         "0.yaml:7: spec.delivery.deadLetterSink: the uri 'dead/letters' has no http:// or https:// before it, nor a ref beside "
+         "it; give it one of them"),
         (spec("delivery: {deadLetterSink: {}}", *SUBSCRIBER),
-         "0.yaml:7: spec.delivery.deadLetterSink: needs a uri with http:// or https://, or a ref to a KafkaChannel of the "
-         "manifests"),
+         "0.yaml:7: spec.delivery.deadLetterSink: needs a uri with http:// or https://, or a ref to a Service or a KafkaChannel"),
         (spec(*SUBSCRIBER).replace("v1beta1", "v2"),
          "0.yaml:1: apiVersion: need one of messaging.knative.dev/v1beta1, messaging.knative.dev/v1, got "
          "'messaging.knative.dev/v2'; did you mean messaging.knative.dev/v1?"),
         (spec(*SUBSCRIBER).replace("  name: orders\n", ""), "0.yaml:3: metadata.name: missing; this key is required"),
-        (spec(*SUBSCRIBER, *SUBSCRIBER[1:]),
-         "0.yaml:9: another channel is called shop.orders.u already; rename one of the two"),
+        (spec(*SUBSCRIBER).replace("kind: KafkaChannel", "kind: KafkaChanel"),
+         "0.yaml:2: kind: need KafkaChannel, got 'KafkaChanel'"),
         (spec(*SUBSCRIBER).replace("spec:", "  annotations: {inbound.dev/order: key}\nspec:"),
-         "0.yaml:6: metadata.annotations.inbound.dev/order: unknown; allowed: batch, connect_timeout, connections, "
+         "0.yaml:6: metadata.annotations.inbound.dev/order: unknown; allowed: batch, connect_timeout, connections, limits, "
          "max_in_flight, mode, on_undecodable, ordering"),
         (spec(*SUBSCRIBER).replace("spec:", "  annotations: {inbound.dev/ca_file: /etc/passwd}\nspec:"),
-         "0.yaml:6: metadata.annotations.inbound.dev/ca_file: unknown; allowed: batch, connect_timeout, connections, "
+         "0.yaml:6: metadata.annotations.inbound.dev/ca_file: unknown; allowed: batch, connect_timeout, connections, limits, "
          "max_in_flight, mode, on_undecodable, ordering"),
         (spec(*SUBSCRIBER).replace("spec:", "  annotations: {inbound.dev/ordering: keys}\nspec:"),
          "0.yaml:6: spec.subscribers[0].ordering: need one of partition, key, none, got 'keys'; did you mean key?"),
@@ -249,16 +319,90 @@ def test_what_is_wrong_is_told_with_its_line(text: str, problem: str) -> None:
     assert refusal(text) == f"channels/{problem}"
 
 
-def test_a_channel_stands_in_one_file_only() -> None:
-    """Else which of the two counts would depend on the order of the files."""
-    assert refusal(spec(*SUBSCRIBER), HEAD) == (
-        "channels/1.yaml:4: metadata.name: KafkaChannel shop.orders is given twice, also in channels/0.yaml:4; keep one"
+def test_options_of_the_configuration_are_refused_there() -> None:
+    """Not in the manifests, which are none the wiser: all of it, as for everything that the configuration says itself."""
+    config = "manifests:\n  paths: [x]\n  options: {orderin: key}\n"
+    with pytest.raises(
+        ConfigError, match=r"^inbound\.yaml:3: manifests\.options\.orderin: unknown key; did you mean ordering\?"
+    ):
+        read_subscriptions(loaded(spec(*SUBSCRIBER), config=config))
+
+
+# -- where Knative says that events go ---------------------------------------------------------------------------------
+
+
+def sink(delivery: str, own: str = "", status: str = "") -> str | None:
+    """Return the URL that dead letters go to: `delivery` is the channel's, `own` what the subscriber says besides its URL."""
+    subscriber = f'- {{uid: u, subscriberUri: "http://a"{own}}}'
+    text = spec(f"delivery: {{deadLetterSink: {{{delivery}}}}}", "subscribers:", subscriber)
+    (made,) = subscriptions_of(loaded(f"{text}status: {{{status}}}\n")).values()
+    assert made.options.delivery.deadLetterSink is not None
+    return made.options.delivery.deadLetterSink.uri
+
+
+BROKER = "ref: {apiVersion: eventing.knative.dev/v1, kind: Broker, name: x}"
+SERVICE = "ref: {apiVersion: v1, kind: Service, name: dead, namespace: ops}"
+STATUS = 'deadLetterSinkUri: "http://broker/shop/x"'
+
+
+@pytest.mark.parametrize(
+    ("delivery", "own", "status", "uri"),
+    [
+        ('uri: "http://dead"', "", "", "http://dead"),
+        (SERVICE, "", "", "http://dead.ops.svc.cluster.local"),
+        (f"{SERVICE}, uri: '/letters?from=shop'", "", "", "http://dead.ops.svc.cluster.local/letters?from=shop"),
+        ("ref: {apiVersion: serving.knative.dev/v1, kind: Service, name: dead}", "", "", "http://dead.shop.svc.cluster.local"),
+        (BROKER, "", STATUS, "http://broker/shop/x"),
+        (SERVICE, "", STATUS, "http://broker/shop/x"),  # the cluster knows better: it may have another domain
+        (BROKER, ', delivery: {deadLetterSink: {uri: "http://own"}}', "", "http://own"),
+        (BROKER, f', delivery: {{deadLetterSink: {{{BROKER}, uri: "http://own"}}}}', "", "http://own"),
+        (BROKER, f", delivery: {{deadLetterSink: {{{BROKER}}}}}", STATUS, "http://broker/shop/x"),
+        (BROKER, ', deadLetterSinkUri: "http://own"', STATUS, "http://own"),
+    ],
+)  # fmt: skip
+def test_a_dead_letter_sink_is_where_the_cluster_has_resolved_it_to(
+    delivery: str, own: str, status: str, uri: str
+) -> None:
+    """What the subscriber says itself goes first; then what the channel's status says; a Service has its name."""
+    assert sink(delivery, own, status) == uri
+
+
+def test_of_a_sink_that_the_cluster_has_resolved_the_certificates_and_the_audience_are_kept() -> None:
+    """They stand beside the address in the channel's status."""
+    text = spec(f"delivery: {{deadLetterSink: {{{BROKER}}}}}", *SUBSCRIBER)
+    status = f"{STATUS}, deadLetterSinkCACerts: {json.dumps(PEM)}, deadLetterSinkAudience: shop/x"
+    config = 'manifests: {paths: [channels], options: {token_file: "/tokens/{audience}"}}\n'
+
+    (made,) = subscriptions_of(loaded(f"{text}status: {{{status}}}\n", config=config)).values()
+
+    assert made.options.delivery.deadLetterSink == DeadLetterSink(
+        uri="http://broker/shop/x", CACerts=PEM, audience="shop/x"
     )
 
 
-def test_options_of_the_configuration_are_refused_there() -> None:
-    """Not in the manifest, which is none the wiser."""
-    config = "manifests:\n  paths: [x]\n  options: {orderin: key}\n"
-    assert refusal(spec(*SUBSCRIBER), config=config).startswith(
-        "inbound.yaml:3: spec.subscribers[0].orderin: unknown key; did you mean ordering?"
+def test_a_sink_that_nobody_needs_need_not_be_known() -> None:
+    """The channel's, where each subscriber has its own."""
+    subscribers = (
+        '- {uid: u, subscriberUri: "http://a", delivery: {deadLetterSink: {uri: "http://own"}}}',
+        '- {uid: v, subscriberUri: "http://a"}',
+    )
+
+    found = read_subscriptions(loaded(spec(REF % "Broker", "subscribers:", *subscribers)))
+
+    assert (list(found.found), [one.uid for one in found.refused]) == (["shop.orders.u"], ["v"])
+
+
+def test_a_subscriber_with_a_reply_alone_gets_the_events_there() -> None:
+    """As Knative's dispatcher posts them; with what is said of the reply's receiver, and no reply."""
+    text = spec("subscribers:", '- {uid: u, replyUri: "http://next"}', '- {uid: v, subscriberUri: "http://host"}')
+
+    made = subscriptions_of(loaded(text))
+
+    assert [(one.options.subscriberUri, one.options.replyUri) for one in made.values()] == [
+        ("http://next", None),
+        ("http://host", None),
+    ]
+    reply = Subscriber(uid="u", replyUri="http://next", replyCACerts="PEM", replyAudience="them")
+    assert posted_to(reply) == Subscriber(
+        uid="u", subscriberUri="http://next", subscriberCACerts="PEM", subscriberAudience="them"
     )

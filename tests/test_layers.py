@@ -1,4 +1,7 @@
-"""The layers point one way: config <- coordinators, processors <- controller <- inbound <- inbound.cli."""
+"""The layers point one way: config <- coordinators, processors <- controller <- inbound <- inbound.cli.
+
+The HTTP client, which processors use, stands between config and them.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,18 @@ MAY_IMPORT = {
     "leaf": set[str](),
     "config": {"leaf", "config"},
     "coordinators": {"leaf", "config", "coordinators"},
-    "processors": {"leaf", "config", "processors"},
-    "controller": {"leaf", "config", "coordinators", "processors", "controller"},
-    "top": {"leaf", "config", "coordinators", "processors", "controller", "top"},
-    "cli": {"leaf", "config", "coordinators", "processors", "controller", "top", "cli"},
+    "http1": {"leaf", "config", "http1"},
+    "processors": {"leaf", "config", "http1", "processors"},
+    "controller": {"leaf", "config", "coordinators", "http1", "processors", "controller"},
+    "top": {"leaf", "config", "coordinators", "http1", "processors", "controller", "top"},
+    "cli": {"leaf", "config", "coordinators", "http1", "processors", "controller", "top", "cli"},
 }
 #: Served to every layer, so they may import none.
 LEAVES = {
     "inbound.clock",
     "inbound.daemon_threads",
     "inbound.errors",
+    "inbound.globs",
     "inbound.instruments",
     "inbound.latch",
     "inbound.printable",
@@ -43,7 +48,7 @@ def layer_of(module: str) -> str:
     if module == "inbound.__main__":
         return "cli"
     second = module.split(".")[1] if "." in module else ""
-    return second if second in (*FOLDERS, "cli") else "top"
+    return second if second in (*FOLDERS, "http1", "cli") else "top"
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -107,6 +112,7 @@ def test_all_layers_are_looked_at() -> None:
         ("inbound.config.loader", "import inbound.processors.base"),
         ("inbound.coordinators.base", "from inbound.processors import Batch"),
         ("inbound.processors.simple", "def f():\n    from inbound.coordinators import paths"),
+        ("inbound.http1.client", "from inbound.processors import Batch"),
         ("inbound.controller", "from inbound import Batch"),
         ("inbound.channel.kafka_channel", "from inbound.cli.main import main"),
         ("inbound.errors", "from inbound import clock"),

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
-from inbound.instruments import KINDS, OTHER, Histogram, Kinds
+from inbound.instruments import KINDS, OTHER, Histogram, HistogramStatus, Kinds
 from inbound.metrics import SECTIONS, Exposition
 from inbound.metrics.definition import AnySection
+from inbound.metrics.processes import PRODUCED
 from inbound.status import ProcessStatus, process_status, stalled
 from scripts.document_metrics import ALERTS, DASHBOARD, DOCUMENT, documented, renewed
 from tests.made_status import partition, process
@@ -82,7 +83,7 @@ def test_names_follow_the_conventions() -> None:
         assert ancestor or re.fullmatch(r"inbound(_[a-z]+)+", metric.name), metric.name
         assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
         assert metric.kind != "histogram" or metric.name.endswith(("_seconds", "_bytes")), metric.name
-        assert not re.search(r"_(ms|milliseconds?|minutes?|kb|mb|percent)(_|$)", metric.name), metric.name
+        assert ancestor or not re.search(r"_(ms|milliseconds?|minutes?|kb|mb|percent)(_|$)", metric.name), metric.name
         assert re.fullmatch(r"[A-Z01].*[^.]", metric.help), metric.name
         labels = [*section.labels, *([metric.label] if metric.label else [])]
         assert len(set(labels)) == len(labels)
@@ -95,7 +96,7 @@ def test_names_follow_the_conventions() -> None:
 
 def test_a_partition_has_at_most_eight() -> None:
     """Thousands of them must not drown a Prometheus; what can be worked out of others has no series of its own."""
-    of_partitions = [section for section in SECTIONS if "partition" in section.labels]
+    of_partitions = [section for section in SECTIONS if "partition" in section.labels and section is not PRODUCED]
 
     assert sum(section.most for section in of_partitions) <= 8
     for state in (
@@ -106,7 +107,7 @@ def test_a_partition_has_at_most_eight() -> None:
         {"leaving": True},
     ):
         one = rich_channel(partitions=[partition(0, **state)], consumed={})
-        found = families(rich_process(channels=[one], offsets=None))
+        found = families(rich_process(channels=[one], offsets=None, ingress=None))
         series = [s for f in found.values() for s in f.samples if "partition" in s.labels]
         assert len(series) <= 8, series
 
@@ -168,7 +169,7 @@ def test_the_parent_of_several_processes_shows_them_as_they_show_themselves(acce
     for name, family in alone.items():
         other = behind_one_port[name]
         assert (other.type, other.documentation) == (family.type, family.documentation)
-        pid = {} if name == "eventing_kafka_consumed_msg_count" else {"pid": "7"}
+        pid = {} if name.endswith("_msg_count") else {"pid": "7"}
         told = [(s.name, s.labels | pid, s.value) for s in family.samples]
         assert [(s.name, s.labels, s.value) for s in other.samples] == told
     assert process_status(json.loads(json.dumps(heard.as_dict()))) == heard
@@ -212,6 +213,29 @@ def test_a_histogram_counts_a_value_at_a_bound_below_it() -> None:
     status = histogram.status()
 
     assert (status.counts, status.sum, status.count) == ((2, 2, 1), 7.5, 5)
+
+
+@pytest.mark.parametrize(("share", "bound"), [(0.0, 1.0), (0.4, 1.0), (0.5, 2.0), (0.8, 2.0), (0.99, float("inf"))])
+def test_a_share_of_a_histogram_is_within_a_bound(share: float, bound: float) -> None:
+    """The least of its bounds; infinity where some are above all of them."""
+    assert HistogramStatus((1.0, 2.0), (2, 2, 1), 7.5).within(share) == bound
+
+
+def test_what_the_ingress_has_written_is_there_under_the_ancestors_name() -> None:
+    """The producer is another one in each process, so one port can show several."""
+    several = [rich_process(pid=pid) for pid in (7, 8)]
+
+    body, _ = Exposition(lambda: several).render()
+
+    assert [line for line in body.decode().splitlines() if "produced_msg_count" in line] == [
+        "# HELP eventing_kafka_produced_msg_count Produced Message Count",
+        "# TYPE eventing_kafka_produced_msg_count gauge",
+        *(
+            f'eventing_kafka_produced_msg_count{{partition="{p}",producer="inbound-ingress#producer-{pid}",topic="orders"}} {count}'
+            for pid in (7, 8)
+            for p, count in ((0, 4.0), (1, 6.0))
+        ),
+    ]
 
 
 # -- what is made with the table ---------------------------------------------------------------------------------------

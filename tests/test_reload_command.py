@@ -53,6 +53,10 @@ def serve() -> Iterator[Callable[..., AdminServer]]:
             0, "applied\n  channel a: edited (workers)\n  channel b: added\n", "",
         ),
         (
+            Outcome("applied", ["channel b: added"], "KafkaChannel x/y cannot be used", DIGEST),
+            3, "applied\n  channel b: added\n", "error: KafkaChannel x/y cannot be used\n",
+        ),
+        (
             Outcome("refused", [], "f:1: no\nf:2: neither", DIGEST),
             2, "refused: it cannot be used, and nothing of it is\n", "error: f:1: no\nerror: f:2: neither\n",
         ),

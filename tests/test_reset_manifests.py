@@ -170,16 +170,29 @@ def test_one_that_is_being_deleted_is_none() -> None:
     )
 
 
-def test_a_subscription_that_is_wrong_is_left_out_with_a_note() -> None:
-    """Resets that name it will say that there is none."""
+def test_a_subscription_without_a_uid_is_left_out_with_a_note() -> None:
+    """The cluster gives it one; before, resets that name it will say that there is none."""
     text = "apiVersion: messaging.knative.dev/v1\nkind: Subscription\nmetadata: {name: x}\nspec: {channel: {kind: K, name: n}}\n"
 
     found = read(text)
 
-    assert found.subscriptions == ()
-    (note,) = found.notes
-    assert note.startswith("folder/reset.yaml:3: metadata.uid: missing")
-    assert note.endswith("this Subscription is ignored")
+    assert (found.subscriptions, found.refused) == ((), ())
+    assert found.notes == (
+        "folder/reset.yaml:3: metadata.uid: the cluster has not given it one yet, so no reset can name it; this Subscription "
+        "is ignored",
+    )
+
+
+def test_a_subscription_that_is_wrong_stops_itself() -> None:
+    """It is named, and all else goes on."""
+    text = "apiVersion: messaging.knative.dev/v1\nkind: Subscription\nmetadata: {name: x, uid: u}\nspec: {channel: 3}\n"
+
+    found = read(text + CHANNEL)
+
+    assert (found.subscriptions, len(found.channels)) == ((), 1)
+    assert [(one.subject, one.problem) for one in found.refused] == [
+        ("Subscription default/x", "folder/reset.yaml:4: spec.channel: need a mapping, got 3")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from inbound.cli.status_text import age, shown
 from inbound.cli.table import count, table
 from inbound.coordinators.pauses import Pause
 from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.kafka.broker_figures import BrokerFigures
 from inbound.meters import MetersStatus
-from inbound.status import ResetStatus, ThreadStatus, process_status
+from inbound.status import RefusedManifestStatus, ResetStatus, ThreadStatus, process_status
 from tests.made_jmx import everything
 from tests.made_status import NOW, channel, partition, process, session
+from tests.rich_status import seen
 
 
 def test_all_is_well() -> None:
@@ -90,6 +92,25 @@ def test_partitions_whose_nodes_cannot_be_used_are_named() -> None:
         "  orders: orders/7: its nodes cannot be used: /consumers/g/offsets: holds b'x', not an offset; tried again at least once "
         "a minute",
         "  orders: the nodes of 2 more partitions cannot be used either",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([], ""),
+        ([0.004] * 9 + [0.7], ", half of them within 5 ms, 99% within 1 s"),
+        ([400.0], ", half of them in more than 300 s, 99% in more than 300 s"),
+    ],
+)
+def test_an_ingress_says_how_fast_it_answers(values: list[float], told: str) -> None:
+    """As far as the bounds of its histogram say."""
+    found = everything().ingress
+    assert found is not None
+    lines = shown([process(ingress=replace(found, request_seconds=seen(*values)))], NOW).splitlines()
+
+    assert [line for line in lines if line.startswith("ingress: ")] == [
+        f"ingress: http://127.0.0.1:8080, 1 connection, 7 events accepted, 0 on their way; answers: 7 x 202{told}"
     ]
 
 
@@ -182,6 +203,27 @@ def test_no_process() -> None:
     assert shown([], NOW) == "no process answers yet"
 
 
+def test_a_manifest_that_cannot_be_used() -> None:
+    """What it is, what goes on nevertheless, and the file and line to mend."""
+    refused = [
+        RefusedManifestStatus(
+            kind="KafkaChannel", namespace="shop", name="orders", subscriber="u-1", file="a.yaml", where="a.yaml:8",
+            problem="a.yaml:8: no", kept=["shop.orders.u-1"],
+        ),
+        RefusedManifestStatus(
+            kind=None, namespace=None, name=None, subscriber=None, file="b.yaml", where="b.yaml:1", problem="b.yaml:1: not YAML"
+        ),
+    ]  # fmt: skip
+
+    told = process_status(process(channels=[], refused_manifests=refused).as_dict())
+
+    assert shown([told], NOW).splitlines()[-3:] == [
+        "Why not moving:",
+        "  KafkaChannel shop/orders, subscriber u-1 cannot be used, and shop.orders.u-1 goes on as before: a.yaml:8: no",
+        "  b.yaml cannot be used, and it does not run: b.yaml:1: not YAML",
+    ]
+
+
 def test_a_large_group_is_not_listed_whole() -> None:
     """Eight names, and how many more."""
     text = shown([process(channels=[channel(members=[f"m{n}" for n in range(30)])])], NOW)
@@ -268,3 +310,22 @@ def test_text_cannot_break_the_table_or_steer_the_terminal() -> None:
 def test_counted(n: int, text: str) -> None:
     """One is singular."""
     assert count(n, "batch") == text
+
+
+def test_what_a_channels_kafka_client_measures_is_one_line() -> None:
+    """Over all brokers; what is wrong is said of each. Nothing before anything is known."""
+    figures = BrokerFigures(
+        broker=1, requests_per_second=30.0, sent_bytes_per_second=0.0, received_bytes_per_second=1.5 * 2**20,
+        throttle_seconds={"mean": 0.0, "max": 0.0}, failures={"disconnect": 2, "timeout": 1},
+    )  # fmt: skip
+    throttled = replace(figures, broker=2, throttle_seconds={"mean": 0.25, "max": 0.5}, failures={})
+    channels = [channel(), channel(brokers=[replace(figures, failures={})]), channel(brokers=[figures, throttled])]
+
+    lines = shown([process(channels=channels, brokers=[figures])], NOW).splitlines()
+
+    assert [line for line in lines if line.startswith("Kafka")] == [
+        "Kafka, for all subscriptions: 1 broker, 30.0 requests/s, 1.5 MiB/s received, 0.0 MiB/s sent, 1 failed request",
+        "Kafka: 1 broker, 30.0 requests/s, 1.5 MiB/s received, 0.0 MiB/s sent",
+        "Kafka: 2 brokers, 60.0 requests/s, 3.0 MiB/s received, 0.0 MiB/s sent, 1 failed request; answers are throttled: "
+        "broker 2 by 250ms",
+    ]

@@ -98,8 +98,9 @@ def test_members_can_tell_whose_options_differ_where_no_generation_is_given() ->
         (
             '      a: {subscriberUri: "http://a", subscribeUri: x}\n',
             "7: channels.orders.subscriptions.a.subscribeUri: unknown key; did you mean subscriberUri? allowed: batch, "
-            "ca_file, client_cert, client_key, connect_timeout, connections, delivery, generation, group, headers, "
-            "max_in_flight, mode, on_undecodable, ordering, replyUri, subscriberUri, transport, uid",
+            "ca_file, ceOverrides, client_cert, client_key, connect_timeout, connections, delayed_retry, delivery, generation, "
+            "group, headers, limits, max_in_flight, mode, on_undecodable, ordering, pass_headers, replyAudience, replyCACerts, "
+            "replyUri, subscriberAudience, subscriberCACerts, subscriberUri, token_file, transport, uid",
         ),
         (
             '      a: {subscriberUri: "http://a", delivery: {retry: -1}}\n',
@@ -175,10 +176,10 @@ def test_the_example_and_its_manifests_can_be_used(
 
     assert main(["check", "-c", "subscriptions.yaml"]) == 0
 
-    groups = re.findall(r"(?m)^channel (\S+): group (\S+) reads (\S+) with dispatch", capsys.readouterr().out)
+    groups = re.findall(r"(?m)^channel (\S+): group (\S+) reads (.+?) with dispatch", capsys.readouterr().out)
     assert groups == [
         ("orders.billing", "orders-svc.billing", "orders"),
-        ("orders.search", "orders-svc.search", "orders"),
+        ("orders.search", "orders-svc.search", "orders, orders-search.10s, orders-search.1h"),
         (f"{CHANNEL}.{FIRST}", f"kafka.{FIRST}", CHANNEL),
         (f"{CHANNEL}.{SECOND}", f"kafka.{SECOND}", CHANNEL),
     ]

@@ -165,10 +165,23 @@ def test_a_dead_letter_is_of_the_same_trace(traced: Traced) -> None:
     assert got.headers["traceparent"].startswith(header(dead[0]))
 
 
+class Nowhere:
+    """The step of a job of which nothing is sent."""
+
+    kind = "subscriber"
+
+    def send(self, job: Job) -> None:
+        pass
+
+    def answered(self, job: Job, answer: Answer) -> None:
+        pass
+
+
 def test_a_dead_letter_to_a_topic_is_sent_in_the_same_trace(traced: Traced) -> None:
     """Its header names the producer's span, which is of no HTTP request."""
     claim = Claim(TopicPartition("orders", 0), Window(8, "none"), Batch("orders", 0, 0, 1, []))
-    job = Job(claim, [Entry(PlainRecord(0, headers=[("traceparent", PARENT.encode())]), None)])
+    entry = Entry(PlainRecord(0, headers=[("traceparent", PARENT.encode())]))
+    job = Job(claim, [entry], Nowhere())
     traces = Traces(traced, Consumer("group", "a"))
     traces.begin(job, HttpParts([], b""))
     record = traces.publish(job, "dead", RecordParts(b"k", b"v", [("ce_id", b"1"), ("traceparent", PARENT.encode())]))

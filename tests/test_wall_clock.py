@@ -22,6 +22,8 @@ DISPLAY = {
     "inbound.http.serving": "the header Date of answers",
     "inbound.jmx.jolokia": "`timestamp` of answers, and what `ifModifiedSince` is compared with",
     "inbound.kafka.tokens": "when a token ends, which its issuer says as a time of day",
+    "inbound.processors.dispatch.processor": "until when an event of a retry topic waits: it stands in the record, and no wait is "
+    "longer than the topic's delay",
     "inbound.profiling.answers": "when threads were looked at",
     "inbound.profiling.heap": "when the memory was looked at",
     "inbound.profiling.sampler": "when a profile was begun",

@@ -56,6 +56,15 @@ class KnativeSubscription:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnusableManifest:
+    """A manifest that cannot be used at the moment, so what it names is not known."""
+
+    namespace: str | None  # None: not known, nor is its name
+    name: str | None
+    problem: str  # a line for each, with file and line
+
+
+@dataclass(frozen=True, kw_only=True)
 class Known:
     """What there is that a reset can name."""
 
@@ -67,6 +76,17 @@ class Known:
     group_pattern: str = "kafka.{uid}"
     #: `reset.options`: what a mapper of one's own is given.
     options: Mapping[str, Any] = field(default_factory=dict)
+    #: What else there would be: a reference that is not known may be to something in these.
+    unusable: tuple[UnusableManifest, ...] = ()
+
+    def maybe_in(self, namespace: str | None) -> str:
+        """Return what to add to the refusal of a reference: manifests of the namespace that cannot be used; None: of any."""
+        found = [one for one in self.unusable if namespace is None or one.namespace in (None, namespace)]
+        if not found:
+            return ""
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        first = found[0].problem.partition("\n")[0]
+        return f"; it may be in a manifest that cannot be used{more}, which has to be mended first: {first}"
 
 
 class RefMapperFactory(Protocol):
@@ -120,6 +140,7 @@ class SubscriptionRefMapper:
         data_plane_namespace: DataPlaneNamespaceMapper,
         data_plane_labels: DataPlaneLabelsMapper,
     ) -> None:
+        self._known = known
         self._subscriptions = {(one.namespace, one.name): one for one in known.subscriptions}
         self._channels = {(one.metadata.namespace, one.metadata.name): one for one in known.kafka_channels}
         self._topic_name = topic_name
@@ -140,12 +161,14 @@ class SubscriptionRefMapper:
         subscription = self._subscriptions.get(key)
         if subscription is None:
             names = [f"{namespace}/{name}" for namespace, name in self._subscriptions]
-            raise UnknownRefError(f"{ref}: {unknown('/'.join(key), names, 'Subscription of the manifests')}")
+            told = unknown("/".join(key), names, "Subscription of the manifests")
+            raise UnknownRefError(f"{ref}: {told}{self._known.maybe_in(key[0])}")
         channel = self._channels.get((subscription.namespace, subscription.channel))
         if channel is None:
             names = [f"{namespace}/{name}" for namespace, name in self._channels]
             wanted = f"{subscription.namespace}/{subscription.channel}"
-            raise UnknownRefError(f"{ref}: its channel: {unknown(wanted, names, 'KafkaChannel of the manifests')}")
+            told = unknown(wanted, names, "KafkaChannel of the manifests")
+            raise UnknownRefError(f"{ref}: its channel: {told}{self._known.maybe_in(subscription.namespace)}")
         return RefInfo(
             topic=self._topic_name(channel),
             group=self._group_id(subscription),
@@ -162,7 +185,9 @@ class ChannelRefMapper:
     `Subscription 5c3f…` is the subscription of that uid, or the one whose channel has that name.
     """
 
-    def __init__(self, channels: Iterable[ReadChannel]) -> None:
+    def __init__(self, channels: Iterable[ReadChannel], maybe: str = "") -> None:
+        """`maybe` is added to the refusal of what is not known."""
+        self._maybe = maybe
         self._channels = {channel.name: channel for channel in channels}
         self._by_uid = {channel.uid: channel for channel in self._channels.values() if channel.uid is not None}
 
@@ -178,13 +203,16 @@ class ChannelRefMapper:
         if ref.kind == CHANNEL:
             channel = self._channels.get(name)
             if channel is None:
-                raise UnknownRefError(f"{ref}: {unknown(name, list(self._channels), 'channel of this configuration')}")
+                told = unknown(name, list(self._channels), "channel of this configuration")
+                raise UnknownRefError(f"{ref}: {told}{self._maybe}")
         else:
             served = [one for one in self._channels.values() if one.uid is not None]
             channel = self._by_uid.get(name) or next((one for one in served if one.name == name), None)
             if channel is None:
                 names = [*self._by_uid, *(one.name for one in served if one.name not in self._by_uid)]
-                raise UnknownRefError(f"{ref}: {unknown(name, names, 'subscription of this configuration')}")
+                raise UnknownRefError(
+                    f"{ref}: {unknown(name, names, 'subscription of this configuration')}{self._maybe}"
+                )
         return RefInfo(topic=_one_topic(ref, channel, topic if slash else None), group=channel.group)
 
 
@@ -193,7 +221,7 @@ class ReadyRefMapper:
 
     def __init__(self, known: Known) -> None:
         self._knative = subscription_ref_mapper()(known)
-        self._own = ChannelRefMapper(known.channels)
+        self._own = ChannelRefMapper(known.channels, known.maybe_in(None))
         self._known = known
 
     def map(self, ref: Ref) -> RefInfo:
@@ -221,9 +249,8 @@ class ReadyRefMapper:
         namespace = ref.namespace or "default"
         names = [f"{one.metadata.namespace}/{one.metadata.name}" for one in self._known.kafka_channels]
         if f"{namespace}/{ref.name}" not in names:
-            raise UnknownRefError(
-                f"{ref}: {unknown(f'{namespace}/{ref.name}', names, 'KafkaChannel of the manifests')}"
-            )
+            told = unknown(f"{namespace}/{ref.name}", names, "KafkaChannel of the manifests")
+            raise UnknownRefError(f"{ref}: {told}{self._known.maybe_in(namespace)}")
         found = [s.name for s in self._known.subscriptions if (s.namespace, s.channel) == (namespace, ref.name)]
         if len(found) != 1:
             raise UnknownRefError(

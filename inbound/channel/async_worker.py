@@ -48,6 +48,10 @@ class LoopWakeup(Wakeup):
         super().set_all()
         self._interrupt()
 
+    def worker(self, clock: Clock, schedule: Schedule, turns: Turns) -> AsyncWorker:
+        """Return what serves a channel on the loop, woken by this."""
+        return AsyncWorker(clock=clock, schedule=schedule, turns=turns, wakeup=self)
+
     def heard(self) -> None:
         """From here on a call interrupts the loop again. By the loop's thread, before it looks for what is due."""
         self._interrupted = False
@@ -68,7 +72,7 @@ class AsyncWorker:
         self._clock = clock
         self._schedule = schedule
         self._turns = turns
-        self._wakeup = wakeup
+        self.wakeup = wakeup
         self._loop = wakeup.loop
         self._under_way: dict[Partition, asyncio.Task[None]] = {}
         self._defects: list[BaseException] = []
@@ -76,15 +80,18 @@ class AsyncWorker:
 
     def run_once(self) -> float | None:
         """Begin a turn for each due partition, and run the loop until there is something new for us to do."""
-        self._wakeup.heard()
-        due = self._begin_turns()
-        clock = self._clock
-        self._run_loop(max(0.0, min(due - clock.now(), LONGEST_WAIT)))
+        self.wakeup.heard()
+        run_loop(self._loop, self.begin_turns() - self._clock.now())
+        self.raise_defect()
+        return self._clock.now()
+
+    def raise_defect(self) -> None:
+        """Raise what a turn has raised, if one did."""
         if self._defects:
             raise self._defects.pop(0)
-        return clock.now()
 
-    def _begin_turns(self) -> float:
+    def begin_turns(self) -> float:
+        """Begin a turn for each due partition. Returns when the next one is due. By the loop's thread, between two runs of it."""
         while True:
             partition = self._schedule.take(self)
             if not isinstance(partition, Partition):
@@ -120,13 +127,6 @@ class AsyncWorker:
         finally:
             del self._under_way[partition]
             self._schedule.end_turn(self)  # CPU time of one turn among many cannot be told
-
-    def _run_loop(self, seconds: float) -> None:
-        timer = self._loop.call_later(seconds, self._loop.stop)
-        try:
-            self._loop.run_forever()
-        finally:
-            timer.cancel()
 
     def let_go_at(self) -> float:
         """When it let others have the interpreter last (clock time): a loop does, each time that it looks for what is ready."""
@@ -168,6 +168,25 @@ class AsyncWorker:
         self._closing = True
         self._cancel(self._under_way.values())
 
+    def cancel_turns_there(self) -> bool:
+        """The same while a thread runs the loop for others, too. Returns False if it does not come to that in time."""
+        self._closing = True
+
+        async def cancel() -> None:
+            turns = list(self._under_way.values())
+            for turn in turns:
+                turn.cancel()
+            if turns:
+                await asyncio.wait(turns, timeout=CANCEL_WAIT)
+
+        done = asyncio.run_coroutine_threadsafe(cancel(), self._loop)
+        try:
+            done.result(2 * CANCEL_WAIT)
+        except TimeoutError:
+            done.cancel()
+            return False
+        return True
+
     def close(self) -> None:
         """Close the loop, with whatever the processor has left on it. After its thread has ended."""
         self._cancel(asyncio.all_tasks(self._loop))
@@ -179,7 +198,16 @@ class AsyncWorker:
             for task in tasks:
                 task.cancel()
             asyncio.gather(*tasks, return_exceptions=True).add_done_callback(lambda _: self._loop.stop())
-            self._run_loop(CANCEL_WAIT)
+            run_loop(self._loop, CANCEL_WAIT)
+
+
+def run_loop(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Run it until it is stopped, or for so long."""
+    timer = loop.call_later(max(0.0, min(seconds, LONGEST_WAIT)), loop.stop)
+    try:
+        loop.run_forever()
+    finally:
+        timer.cancel()
 
 
 async def _awaited(result: Awaitable[object]) -> None:

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from inbound.channel.parts import Parts
 from inbound.channel.schedule import Schedule
 from inbound.channel.service import Service
 from inbound.channel.settings import Settings
-from inbound.channel.turn import Turns
 from inbound.channel.worker import Worker
 from inbound.clock import Clock
 from inbound.config import ChannelConfig
@@ -49,11 +49,9 @@ if TYPE_CHECKING:
     import asyncio
 
     from inbound.channel.async_worker import AsyncWorker, LoopWakeup
+    from inbound.channel.shared import Shared
 
 log = logging.getLogger(__name__)
-
-#: How many calls of `asyncio.to_thread` run at a time, as many as asyncio allows on a large machine.
-TO_THREAD = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +70,7 @@ class Outside:
     owner_is_dead: Callable[[MemberInfo], bool] = lambda info: False
     connect_mirror: Connect | None = None  # makes the client that offsets are mirrored with
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None  # for an asynchronous processor; None: a real one
+    shared: Shared | None = None  # what it stands on with others whose processors hold up no event loop
     tracing: Tracing = NO_TRACING
 
 
@@ -97,7 +96,8 @@ class InboundKafkaChannel:
         self._outside = outside
         self._options = options
         self._coordinator = coordinator
-        loop = _loop_wakeup(outside.new_loop) if is_async(type(processor)) else None
+        self._shared = outside.shared if type(processor).shares_loop else None
+        loop = _loop_wakeup(outside, self._shared) if is_async(type(processor)) else None
         workers = Wakeup(config.workers + 1) if loop is None else loop
         # On an event loop any number of turns are under way at a time.
         schedule = Schedule(outside.clock, workers.set, config.workers if loop is None else sys.maxsize)
@@ -117,7 +117,9 @@ class InboundKafkaChannel:
             journal=journal,
             meters=meters,
             books=books,
-            service=Service(processor, Consumer(config.group, consumer_id), journal, outside.tracing),
+            service=Service(
+                processor, Consumer(config.group, consumer_id), journal, outside.tracing, processor.own_topics(options)
+            ),
             schedule=schedule,
             pausing=Pausing(zk, schedule),
             mirror=mirror,
@@ -131,15 +133,15 @@ class InboundKafkaChannel:
         )  # fmt: skip
         self.reader = reader_of(self.parts, outside.connect, self._evaluate)
         self._turns = turns_of(self.parts, self.reader, outside.dead_letters)
-        self._event_loop = _async_worker(clock, schedule, self._turns, loop) if loop is not None else None
+        self._event_loop = loop.worker(clock, schedule, self._turns) if loop is not None else None
         self.workers: list[Worker | AsyncWorker] = (
             [self._event_loop] if self._event_loop else [self._make_worker() for _ in range(config.workers + 1)]
         )
-        #: Polls, where the workers do not: an event loop must not wait for a client.
-        self._helper: list[Driver] = []
+        self._helper: list[Driver] = []  # polls, where the workers do not: an event loop must not wait for a client
         self._polling = Wakeup()
         if loop is not None:
-            self.read_apart(self._polling.set)
+            shared = self._shared
+            self.read_apart(self._polling.set if shared is None else partial(shared.reading.wake, self.reader))
         self._worker_number = len(self.workers)
         #: Processors that others have taken the place of; they are closed when no partition is with them any more.
         self._former: list[BatchEventProcessor] = []
@@ -215,12 +217,19 @@ class InboundKafkaChannel:
     def _complete(self, callback: Callable[[], object]) -> None:
         """Run `open` or `close` to its end: on the event loop, where there is one and it runs, else in this thread."""
         loop = self._event_loop
-        if loop is not None and any(driver.thread.is_alive() for driver in self.drivers):
+        if loop is not None and self._loop_runs:
             loop.run_there(callback)
             return
         result = callback()
         if loop is not None and isawaitable(result):
             loop.complete(result)
+
+    @property
+    def _loop_runs(self) -> bool:
+        """Whether a thread runs the event loop."""
+        if self._shared is not None:
+            return self._shared.loop.running
+        return any(driver.thread.is_alive() for driver in self.drivers)
 
     @property
     def tasks(self) -> Tasks:
@@ -235,6 +244,11 @@ class InboundKafkaChannel:
     def start(self) -> None:
         """Start a thread for each part."""
         parts = self.parts
+        if self._shared is not None:
+            assert self._event_loop is not None
+            self._shared.add(self._event_loop, self.reader)
+            parts.mirror.start()
+            return
         role = "worker-{}" if self._event_loop is None else "event-loop"
         self.drivers = [
             Driver(f"{self.name}-{role.format(i)}", worker, parts.worker_wakeup, parts.clock, worker.let_go_at)
@@ -374,21 +388,33 @@ class InboundKafkaChannel:
         for driver in (*self.drivers, *self._helper):
             if driver not in busy:
                 driver.join(5.0)
+        if self._shared is not None:
+            self._shared.reading.remove(self.reader)
         self.reader.close()
         parts.committer.forget(parts.commits)
         parts.mirror.close()
         if self._event_loop is None:
             self._close_processors()
-        elif any(driver.thread.is_alive() for driver in self.drivers):
+        elif not self._end_turns(self._event_loop):
             log.error("channel %s: the processor is not closed: a callback holds up its event loop", self.name)
         else:
-            self._event_loop.cancel_turns()
             self._close_processors()
-            self._event_loop.close()
+            if self._shared is None:
+                self._event_loop.close()
         try:
             parts.books.ledger.close()
         except LedgerError as error:
             log.error("channel %s: its ledger lacks the mark of a clean end: %s", self.name, error)
+
+    def _end_turns(self, worker: AsyncWorker) -> bool:
+        """End what is under way on the event loop. Returns False where that does not come about in time."""
+        if self._shared is not None:
+            self._shared.loop.remove(worker)
+            return not self._loop_runs or worker.cancel_turns_there()
+        if self._loop_runs:
+            return False
+        worker.cancel_turns()
+        return True
 
     def _close_processors(self) -> None:
         if self._opened:
@@ -448,6 +474,7 @@ class InboundKafkaChannel:
             meters=parts.meters.status(),
             ledger=parts.books.ledger.status(),
             mirror=parts.mirror.status(),
+            brokers=self.reader.brokers(),
         )
 
     def threads(self) -> list[ThreadStatus]:
@@ -460,27 +487,13 @@ class InboundKafkaChannel:
         ]
 
 
-# asyncio takes longer to import than all of inbound, and most processors are plain code.
+# An event loop takes longer to import than all of inbound, and most processors are plain code.
 
 
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop for one channel. What it runs in threads does not keep the process from ending."""
-    import asyncio
-
-    from inbound.daemon_threads import DaemonThreads
-
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(DaemonThreads(TO_THREAD))
-    return loop
-
-
-def _loop_wakeup(new_loop: Callable[[], asyncio.AbstractEventLoop] | None) -> LoopWakeup:
+def _loop_wakeup(outside: Outside, shared: Shared | None) -> LoopWakeup:
+    if shared is not None:
+        return shared.loop.wakeup_of_one()
     from inbound.channel.async_worker import LoopWakeup
+    from inbound.channel.event_loop import new_event_loop
 
-    return LoopWakeup((new_loop or new_event_loop)())
-
-
-def _async_worker(clock: Clock, schedule: Schedule, turns: Turns, loop: LoopWakeup) -> AsyncWorker:
-    from inbound.channel.async_worker import AsyncWorker
-
-    return AsyncWorker(clock=clock, schedule=schedule, turns=turns, wakeup=loop)
+    return LoopWakeup((outside.new_loop or new_event_loop)())

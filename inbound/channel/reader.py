@@ -23,6 +23,7 @@ from inbound.clock import Clock
 from inbound.errors import BrokerUnavailableError, OffsetOutOfRangeError
 from inbound.journal import Journal
 from inbound.kafka.base import LogClient, LogRange, Poll
+from inbound.kafka.broker_figures import BrokerFigures
 from inbound.topic_partition import TopicPartition
 
 #: A poll never waits longer than this, so that a newly claimed partition need not either.
@@ -127,6 +128,10 @@ class Reader:
         """How many bytes what is read ahead takes in memory, before the last turn's poll. Any thread."""
         return self._throttle.read_ahead
 
+    def brokers(self) -> list[BrokerFigures]:
+        """Return what the client has measured of its requests, by broker. Any thread."""
+        return list(client.figures()) if (client := self._client) is not None else []
+
     def close(self) -> None:
         """Close the client; after whoever polls has ended."""
         if self._client is not None:
@@ -156,7 +161,9 @@ class Reader:
             self._journal.note("broker-back", "Kafka answers again")
             self.problem = None
         if self._reading:
-            return min(self.topics.due, now + IDLE_LOOK) if left_alone else self._clock.now()
+            asking = self._opening or self.topics.asking
+            longest = POLL_WHILE_EXPECTING if asking else MAX_POLL if self.some_paused else IDLE_LOOK
+            return min(self.topics.due, now + longest) if left_alone else self._clock.now()
         waiting = self._streams or self._opening or self.topics.asking  # what is being opened waits for an answer
         return min(self.topics.due, self._clock.now() + MAX_POLL) if waiting else self.topics.due
 
@@ -212,7 +219,7 @@ class Reader:
         """Take in what has come. Returns whether the client says when something comes: until then it is left alone."""
         assert self._client is not None
         asking = self.some_paused or self._opening or self.topics.asking
-        idle = self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER
+        idle = self._client.pushes or (self._client.wakes and not asking and now >= self._active_at + IDLE_AFTER)
         # What is paused can only be resumed between two polls.
         longest = POLL_WHILE_PAUSED if self.some_paused else MAX_POLL
         if now < self._expecting_until:
@@ -275,10 +282,8 @@ class Reader:
         known: list[Partition] = []
         unknown: list[Partition] = []
         for partition in opening:
-            as_committed = partition.committed is not None and partition.position.given_start in (
-                None,
-                partition.committed,
-            )
+            given = partition.position.given_start
+            as_committed = partition.committed is not None and given in (None, partition.committed)
             (known if as_committed else unknown).append(partition)
         for partition in known:
             partition.position.delivered, partition.position.given_start = partition.committed or 0, None
@@ -297,7 +302,8 @@ class Reader:
             if partition.position.given_start is not None:
                 partition.position.delivered = partition.position.given_start
             else:
-                latest = self._settings.now.auto_offset_reset == "latest" and not partition.added_later
+                from_start = partition.added_later or partition.tp.topic in self._service.own_topics
+                latest = self._settings.now.auto_offset_reset == "latest" and not from_start
                 partition.position.delivered = limits.end if latest else limits.start
             resolved.append(partition)
         self._read_from_position(resolved)
@@ -467,7 +473,7 @@ class Reader:
         That the log holds the position, and can be read on, is no reason to: it was cut, and has grown again.
         """
         found = {tp: stream for tp, stream in self._streams.items() if stream.outside is not None}
-        same = {tp: stream for tp, stream in found.items() if self._is_same_topic(stream)}
+        same = {tp: stream for tp, stream in found.items() if self.topics.is_same(stream)}
         ranges = self._ask_ranges(list(same)) if same else {}
         ready = []
         for tp, limits in ranges.items():
@@ -483,14 +489,3 @@ class Reader:
         if ready:
             self._schedule.hurry(ready)
         self._some_outside = any(stream.outside is not None for stream in found.values())
-
-    def _is_same_topic(self, stream: Stream) -> bool:
-        """Whether the topic is the one that was claimed, as the brokers say now: before anything is called truncation."""
-        if stream.question is None and stream.partition.topic_id is not None:
-            stream.question = self.topics.ask()
-        if stream.question is not None and not self.topics.answered(stream.question):
-            return False
-        known = self.topics.found.get(stream.partition.tp.topic) is not None
-        return known and not self.topics.is_another(
-            stream.partition
-        )  # else the controller releases it, or claims it anew

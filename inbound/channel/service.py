@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from inbound.channel.failure_policy import describe
@@ -17,13 +17,19 @@ class Service:
     """The channel replaces `processor` when another one of the same class takes over; nothing else of it changes."""
 
     def __init__(
-        self, processor: BatchEventProcessor, consumer: Consumer, journal: Journal, tracing: Tracing = NO_TRACING
+        self,
+        processor: BatchEventProcessor,
+        consumer: Consumer,
+        journal: Journal,
+        tracing: Tracing = NO_TRACING,
+        own_topics: Collection[str] = (),
     ) -> None:
-        """`tracing`: what spans are asked for, if any are made."""
+        """`tracing`: what spans are asked for, if any are made. `own_topics`: see `BatchEventProcessor.own_topics`."""
         self.processor = processor
         self.asynchronous = is_async(type(processor))  # whether its callbacks may be coroutines
         self.gives_starts = gives_starts(type(processor))  # whether it is to be asked where claims begin
         self.has_room = has_room(type(processor))  # whether it is to be asked how much it takes
+        self.own_topics = frozenset(own_topics)
         self.consumer = consumer  # who reads, as spans name it
         self.tracing = NO_TRACING if type(processor).makes_spans else tracing  # its own are of single events
         self.stopping = StopEvent()

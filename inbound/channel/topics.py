@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
+from inbound.channel.back_pressure import Stream
 from inbound.channel.partition import Partition
 from inbound.channel.settings import Settings
 from inbound.coordinators.topic_ids import same_topic
@@ -67,6 +68,17 @@ class Topics:
         meta, own = self.found.get(partition.tp.topic), partition.topic_id
         told = meta.topic_id if meta is not None else None
         return told is not None and own is not None and same_topic(told, own) is False
+
+    def is_same(self, stream: Stream) -> bool:
+        """Whether the topic is the one that was claimed, as the brokers say now: before anything is called truncation.
+
+        If it is not, the controller releases the partition, or claims it anew.
+        """
+        if stream.question is None and stream.partition.topic_id is not None:
+            stream.question = self.ask()
+        if stream.question is not None and not self.answered(stream.question):
+            return False
+        return self.found.get(stream.partition.tp.topic) is not None and not self.is_another(stream.partition)
 
     def restart(self) -> None:
         """Another client is asked from now on."""

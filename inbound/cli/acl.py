@@ -6,13 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from inbound.cli.files import add_config_options, load_config
+from inbound.cli.files import add_config_options, known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.zookeeper import with_zookeeper
 from inbound.controller.kazoo_zk import KazooZooKeeper
 from inbound.errors import ConfigError
 from inbound.node_access import Found, correct, look, roots_of
-from inbound.subscriptions import channels_of
 
 #: So many nodes are named.
 _SHOWN = 20
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "--former-password-file: only for zookeeper.auth.scheme digest; others know users by name alone"
         )
-    roots = roots_of(channel.group for channel in channels_of(loaded).values())
+    roots = roots_of(channel.group for channel in known_channels(loaded).values())
     own = ["/", "/consumers"] if settings.chroot else []
 
     async def work(zk: KazooZooKeeper) -> Found:

@@ -18,7 +18,7 @@ from inbound.controller.reset_offset import RefMapper
 from inbound.coordinators.parameters import described
 from inbound.errors import ConfigError, ResetError
 from inbound.ledgers import check_ledger
-from inbound.planning import PlannedChannel, plan_channels
+from inbound.planning import PlannedChannel, plan_all
 from inbound.plugins import file_of
 from inbound.reset_manifests import command_of
 from inbound.reset_refs import ref_mapper_of
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
         "check",
         help="check a configuration",
         description="Check a configuration and its plugins; connects to nothing. Exit code 0 if it can be used, 2 with a line "
-        "for each problem if not.",
+        "for each problem if not: also if it is a manifest, although `inbound run` would run the others.",
         **examples(
             "inbound check -c inbound.yaml",
             "inbound check --show --set channels.orders.workers=8",
@@ -46,7 +46,8 @@ def add_parser(commands: Any) -> None:
 def check(args: argparse.Namespace) -> int:
     """Check the configuration; exit code 0 if it can be used."""
     loaded = load_config(args)
-    planned = plan_channels(loaded)
+    all_planned = plan_all(loaded)
+    planned = all_planned.channels
     check_ledger(loaded.config.ledger)
     mapper = ref_mapper_of(loaded)
     mark = ""
@@ -59,6 +60,8 @@ def check(args: argparse.Namespace) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     for problem in reset_problems(loaded, mapper):
         print(f"warning: this reset does nothing: {problem}", file=sys.stderr)
+    if all_planned.refused:
+        raise ConfigError("\n".join(one.problem for one in all_planned.refused))
     print(f"{mark}{args.config}: good")
     return 0
 

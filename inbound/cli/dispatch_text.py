@@ -19,11 +19,12 @@ def dispatch_line(said: Mapping[str, Any]) -> str | None:
     )
     for name, words in (
         ("dead_lettered", "dead-lettered"),
+        ("delayed", "delayed"),
         ("undecodable", "no events"),
         ("replied", "replies posted"),
     ):
-        if said[f"{name}_total"]:
-            line += f", {said[f'{name}_total']:,} {words}"
+        if count := said.get(f"{name}_total", 0):
+            line += f", {count:,} {words}"
     return f"{line}; answers: {answers or 'none yet'}"
 
 

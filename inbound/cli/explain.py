@@ -15,7 +15,7 @@ from typing import Any
 
 from inbound.cli.argument_types import whole
 from inbound.cli.explain_text import shown
-from inbound.cli.files import add_config_options, load_config
+from inbound.cli.files import add_config_options, known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.status import add_address_options, admin_address
 from inbound.cli.tls_options import client_tls
@@ -28,7 +28,6 @@ from inbound.explain.outside import Log, Nodes, explain_outside, read_nodes
 from inbound.explain.recorded import recorded
 from inbound.http.explain_client import fetch_explanations
 from inbound.kafka.clients import connector
-from inbound.subscriptions import channels_of
 from inbound.topic_partition import TopicPartition
 
 #: Exit codes besides those of every command: it stands still, and nobody wants it so.
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     """Explain the partition for each channel that reads it. Returns the exit code."""
     loaded = load_config(args)
     tp = TopicPartition(args.topic, args.partition)
-    channels = _channels(channels_of(loaded), tp, args.channel)
+    channels = _channels(known_channels(loaded), tp, args.channel)
     tls = client_tls(args)
     found = [explained(loaded, tp, name, config, args.at, args.url, tls) for name, config in channels.items()]
     if args.json:

@@ -8,12 +8,22 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inbound.config import AdminConfig, Loaded, depends_on, load, parse_manifests, read_text
+from inbound.config import (
+    AdminConfig,
+    ChannelConfig,
+    Loaded,
+    RefusedManifest,
+    depends_on,
+    load,
+    parse_manifests,
+    read_text,
+)
 from inbound.config.known_secrets import KNOWN, remember
 from inbound.errors import ConfigError
+from inbound.subscriptions import plain_channels, read_subscriptions
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +62,23 @@ def load_config(args: argparse.Namespace) -> Loaded:
     return ConfigFiles(args).load()
 
 
+def known_channels(loaded: Loaded) -> dict[str, ChannelConfig]:
+    """Return all channels as they run, and warn of each manifest that cannot be used: its channels are not among them.
+
+    Raises:
+        ConfigError: as `read_subscriptions`.
+    """
+    subscriptions = read_subscriptions(loaded)
+    warn_of(subscriptions.refused)
+    return {**plain_channels(loaded), **{name: made.config for name, made in subscriptions.found.items()}}
+
+
+def warn_of(refused: Iterable[RefusedManifest]) -> None:
+    """Warn of manifests that a command does without, for they cannot be used."""
+    for one in refused:
+        log.warning("%s cannot be used, and is left out: %s", one.subject, one.problem)
+
+
 class ConfigFiles:
     """The configuration that `args` name: a file, the manifests that it names, the environment and the flags.
 
@@ -83,18 +110,19 @@ class ConfigFiles:
         importable(self._path.resolve().parent)
         self._manifests = loaded.config.manifests.paths
         self._beside = depends_on(loaded.config)
-        texts = read_manifests(self._path.parent, self._manifests)
-        manifests = parse_manifests(texts)
+        files = read_manifests(self._path.parent, self._manifests)
+        manifests = parse_manifests(files.texts)
         for note in manifests.notes:
             log.info("%s", note)
         remember_secrets(loaded)
         contents = {user: _content(paths) for user, paths in self._beside.items()}
-        self._current = _digest({str(self._path): text, **texts, **contents})
+        self._current = _digest({str(self._path): text, **files.texts, **files.unreadable, **contents})
         return replace(
             loaded,
             manifests=manifests.channels,
             subscriptions=manifests.subscriptions,
             resets=manifests.resets,
+            refused=(*files.refused(), *manifests.refused),
             contents=contents,
             digest=self._current[:12],
         )
@@ -109,9 +137,10 @@ class ConfigFiles:
             ConfigError: what they hold now cannot be used; once.
         """
         try:
-            manifests = read_manifests(self._path.parent, self._manifests)
+            files = read_manifests(self._path.parent, self._manifests)
             contents = {user: _content(paths) for user, paths in self._beside.items()}
-            digest = _digest({str(self._path): read_text(self._path), **manifests, **contents})
+            texts = {str(self._path): read_text(self._path), **files.texts, **files.unreadable}
+            digest = _digest({**texts, **contents})
         except ConfigError as error:
             digest = str(error)
         if digest == self._current or digest != self._candidate:
@@ -179,32 +208,43 @@ def _digest(files: Mapping[str, str]) -> str:
     return hashed.hexdigest()
 
 
-def read_manifests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
-    """Return the text of the files among `paths`, and in the folders among them, by name; relative ones are in `folder`.
+@dataclass(frozen=True)
+class ManifestFiles:
+    """What files of manifests hold, by name."""
+
+    texts: dict[str, str]
+    unreadable: dict[str, str]  # those that cannot be read, and why
+
+    def refused(self) -> tuple[RefusedManifest, ...]:
+        """Return those that cannot be read as what they are: each stops alone."""
+        return tuple(
+            RefusedManifest(kind=None, file=name, where=name, problem=problem)
+            for name, problem in self.unreadable.items()
+        )
+
+
+def read_manifests(folder: Path, paths: Iterable[Path]) -> ManifestFiles:
+    """Return what the files among `paths`, and in the folders among them, hold; relative ones are in `folder`.
 
     Raises:
-        ConfigError: there is no such file or folder, or it cannot be read.
+        ConfigError: there is no such file or folder, or the folder cannot be read.
     """
-    found: dict[str, str] = {}
+    found = ManifestFiles({}, {})
     for path in paths:
         place = folder / path
-        if not place.is_dir():
-            found[str(place)] = _manifest_text(place)
-            continue
+        if not place.exists():
+            raise ConfigError(f"manifests.paths: {place}: no such file or folder")
         try:
-            names = sorted(one.name for one in place.iterdir())
+            names = sorted(one.name for one in place.iterdir()) if place.is_dir() else None
         except OSError as error:
             raise ConfigError(f"manifests.paths: {place}: cannot be read: {error.strerror}") from None
-        for name in names:
-            if not name.startswith(".") and name.endswith(MANIFESTS) and not (place / name).is_dir():
-                found[str(place / name)] = _manifest_text(place / name)
+        inside = [place / name for name in names or () if not name.startswith(".") and name.endswith(MANIFESTS)]
+        for file in [place] if names is None else [one for one in inside if not one.is_dir()]:
+            try:
+                found.texts[str(file)] = read_text(file)
+            except ConfigError as error:
+                found.unreadable[str(file)] = str(error)
     return found
-
-
-def _manifest_text(path: Path) -> str:
-    if not path.exists():
-        raise ConfigError(f"manifests.paths: {path}: no such file or folder")
-    return read_text(path)
 
 
 def remember_secrets(loaded: Loaded) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import inbound
 from inbound.cli.argument_types import whole
-from inbound.cli.files import read_manifests
+from inbound.cli.files import ManifestFiles, read_manifests
 from inbound.cli.help import examples
 from inbound.config import Manifests, parse_manifests, read_text
+from inbound.config.known_secrets import hide
 from inbound.errors import ConfigError
 from inbound.kubernetes.documents import as_yaml
 from inbound.kubernetes.objects import objects_of
@@ -27,6 +29,8 @@ kafka: {bootstrap.servers: "kafka:9092"}
 """
 #: What is certain where the configuration is in the cluster already.
 UNKNOWN = "controller: {}\n"
+#: Exit code: all is printed but for what of the manifests cannot be used.
+ALL_BUT_REFUSED = 3
 #: Where Prometheus is, if nobody says otherwise.
 MONITORING = "monitoring"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -41,8 +45,9 @@ def add_parser(commands: Any) -> None:
         help="print what runs KafkaChannels in Kubernetes",
         description="Print Kubernetes objects that run the subscriptions of Knative's KafkaChannels: for each channel a "
         "ConfigMap, a Deployment, a Service with the port `metrics`, a PodDisruptionBudget and a NetworkPolicy. Connects to "
-        "nothing; the same input gives the same output. Exit code 2, with file and line of each problem, if a channel or the "
-        "configuration cannot be used.",
+        "nothing; the same input gives the same output. Exit code 3 if it is printed but for what of the manifests cannot be "
+        "used, which standard error names with file and line; 2 if nothing is printed, for nothing of them, or the configuration, "
+        "can be used.",
         **examples(
             "inbound manifests -f kafkachannel.yaml > deployment.yaml",
             "inbound manifests -f channels/ -c inbound.yaml --kafka-secret kafka --ledger-volume 10Gi",
@@ -159,36 +164,44 @@ def _add_secrets(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the objects. Returns the exit code."""
-    channels = parse_manifests(_read(args.filename))
-    for note in _notes(channels):
+    files = _read(args.filename)
+    manifests = parse_manifests(files.texts)
+    manifests = replace(manifests, refused=(*files.refused(), *manifests.refused))
+    for note in _notes(manifests):
         print(f"note: {note}", file=sys.stderr)
-    if not channels.channels:
+    if not manifests.channels and not manifests.refused:
         raise ConfigError(f"{', '.join(args.filename)}: holds no KafkaChannel")
     if args.storage_class and not args.ledger_volume:
         raise ConfigError("--storage-class: is only used with --ledger-volume")
     wishes = _wishes(args)
     text, filename = _configuration(args)
     plan = plan_pods(text, filename, wishes, is_known=args.config is not None or args.config_map is None)
-    found = objects_of(channels.channels, plan, wishes, text=text, filename=filename)
+    found = objects_of(manifests, plan, wishes, text=text, filename=filename)
+    if not found.printed:
+        raise ConfigError("\n".join(one.problem for one in found.refused))
     for warning in plan.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.config is None:
         print(f"warning: {_without_configuration(args)}", file=sys.stderr)
-    print(as_yaml(found), end="")
-    return 0
+    print(as_yaml(found.printed), end="")
+    for one in found.refused:
+        print("\n".join(f"error: {one.subject}: {line}" for line in hide(one.problem).splitlines()), file=sys.stderr)
+    return ALL_BUT_REFUSED if found.refused else 0
 
 
-def _read(names: list[str]) -> dict[str, str]:
-    texts: dict[str, str] = {}
+def _read(names: list[str]) -> ManifestFiles:
+    found = ManifestFiles({}, {})
     for name in names:
         if name == "-":
-            texts["standard input"] = sys.stdin.read()
+            found.texts["standard input"] = sys.stdin.read()
         else:
             path = Path(name)
             if not path.exists():
                 raise ConfigError(f"{path}: no such file or folder; name KafkaChannels with -f")
-            texts |= read_manifests(Path(), [path])
-    return texts
+            files = read_manifests(Path(), [path])
+            found.texts.update(files.texts)
+            found.unreadable.update(files.unreadable)
+    return found
 
 
 def _notes(found: Manifests) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inbound.cli.files import add_config_options, load_config
+from inbound.cli.files import add_config_options, known_channels, load_config
 from inbound.config import Config
 from inbound.coordinators.paths import path_part
 from inbound.errors import ConfigError
@@ -16,7 +16,6 @@ from inbound.offsets.changes import OffsetsError
 from inbound.offsets.gather import Reads, reads_of
 from inbound.offsets.logs import Way
 from inbound.offsets.model import ALL, Selection
-from inbound.subscriptions import channels_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def chosen(args: argparse.Namespace) -> Chosen:
         ConfigError: the configuration cannot be used, or the options do not fit together.
     """
     loaded = load_config(args)
-    reads = reads_of(channels_of(loaded))
+    reads = reads_of(known_channels(loaded))
     everything = getattr(args, "all_groups", False)
     if everything and args.group:
         raise ConfigError("--all-groups does not go with --group: give one of the two")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inbound.cli.argument_types import parsed
-from inbound.cli.files import add_config_options, load_config
+from inbound.cli.files import add_config_options, known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.offsets_options import add_execution
 from inbound.cli.offsets_reset_spec import add_target_options, asked
@@ -43,7 +43,6 @@ from inbound.kafka.topic_logs import KafkaTopicLogs
 from inbound.offsets.gather import Reads, reads_of
 from inbound.reset_manifests import command_of
 from inbound.reset_refs import ref_mapper_of
-from inbound.subscriptions import channels_of
 
 #: Exit codes: done (or nothing to do); not done, or not yet; what was asked for is refused.
 DONE, NOT_DONE, REFUSED = 0, 1, 2
@@ -154,6 +153,7 @@ def _from_manifests(args: argparse.Namespace, loaded: Loaded) -> int:
         loaded,
         manifests=(*loaded.manifests, *given.channels),
         subscriptions=(*loaded.subscriptions, *given.subscriptions),
+        refused=(*loaded.refused, *given.refused),
     )
     problems = [one.problem for one in given.resets if one.problem is not None]
     if problems:
@@ -209,7 +209,7 @@ class _Work:
 
     def __init__(self, loaded: Loaded, group: str | None) -> None:
         self.mapper: RefMapper = ref_mapper_of(loaded)
-        reads = reads_of(channels_of(loaded))
+        reads = reads_of(known_channels(loaded))
         way = reads.get(group or "", next(iter(reads.values()), Reads())).way
         self.logs = KafkaTopicLogs(lambda: replace(way, isolation="read_committed").connect(loaded.config.kafka))
 

@@ -9,14 +9,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from inbound.cli.files import add_config_options, load_config
+from inbound.cli.files import add_config_options, known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.zookeeper import with_zookeeper
 from inbound.config import ChannelConfig
 from inbound.coordinators.zookeeper import ZooKeeper
 from inbound.errors import ConfigError
 from inbound.operations import Operation, Target, UnknownTargetError, Verb, carry_out
-from inbound.subscriptions import channels_of
 
 _HELP = {
     Verb.PAUSE: (
@@ -68,7 +67,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry the operation out for each channel. Returns the exit code."""
     loaded = load_config(args)
-    targets = _targets(channels_of(loaded), args.channel)
+    targets = _targets(known_channels(loaded), args.channel)
     operation = Operation(args.verb, getattr(args, "consumer", None), getattr(args, "reason", None))
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     lines = with_zookeeper(loaded.config.zookeeper, lambda zk: _carry_out(zk, targets, operation, by))

@@ -17,6 +17,8 @@ from inbound.http.client import ELSEWHERE, post
 from inbound.http.reloads import ANSWER_SECONDS, PATH, VERSION
 from inbound.reconfiguration import APPLIED, REFUSED, ROLLED_BACK, UNCHANGED
 
+#: It is applied, or is what runs, but for manifests that cannot be used.
+ALL_BUT_MANIFESTS = 3
 #: Exit code by what came of it.
 _CODES = {APPLIED: 0, UNCHANGED: 0, REFUSED: 2, ROLLED_BACK: 1}
 _TOLD = {
@@ -36,7 +38,8 @@ def add_parser(commands: Any) -> None:
         help="have running processes take in their configuration now",
         description="Ask a running process by its admin port to look at its configuration now, and wait for what comes of it. "
         "It follows the files by itself too; this tries again what did not start, and tells. Exit code 0 if it is applied, or "
-        "nothing has changed; 2 if it is refused; 1 if it does not start and what ran before came back, or nobody answers.",
+        "nothing has changed; 3 if so, but for manifests that cannot be used; 2 if it is refused; 1 if it does not start and what "
+        "ran before came back, or nobody answers.",
         **examples("inbound reload", "inbound reload --url http://127.0.0.1:8081"),
     )
     add_config_options(parser)
@@ -71,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(answer))
     else:
         _tell(answer)
-    return _CODES.get(str(answer["outcome"]), 1)
+    code = _CODES.get(str(answer["outcome"]), 1)
+    return ALL_BUT_MANIFESTS if code == 0 and answer["problem"] else code
 
 
 def _asked(url: str, token: str | None, tls: ssl.SSLContext | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from inbound.cli.profiles import profiling_listener
 from inbound.cli.watching import FolderWatch
 from inbound.config import AdminConfig
 from inbound.config.known_secrets import remember
-from inbound.planning import plan_channels
+from inbound.planning import check_runs, plan_all
 
 log = logging.getLogger("inbound")
 
@@ -38,7 +38,8 @@ def add_parser(commands: Any) -> None:
         "run",
         help="consume until stopped",
         description="Consume until stopped. SIGTERM or Ctrl-C: finish batches, commit, leave; twice: at once. "
-        "Exit code 0 after a graceful stop, 1 after a failure, 2 for a bad configuration.",
+        "A manifest that cannot be used stops only itself. Exit code 0 after a graceful stop, 1 after a failure, 2 for a bad "
+        "configuration, or if no manifest can be used and nothing else is to run.",
         **examples(
             "inbound run -c inbound.yaml",
             "inbound run --processes 4 --set channels.orders.workers=8",
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.processes > 1:
         from inbound.cli.processes import Supervisor
 
-        plan_channels(loaded)
+        check_runs(plan_all(loaded), loaded.config)
         profiling_listener(loaded.config, index=args.processes - 1)  # not started: what is wrong with it is said now
         return Supervisor(args, loaded, files=files).run()
     child = args.child is not None
@@ -84,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
         source=files,
         watch=FolderWatch,
         makers=make,
+        idle=child,  # its parent has decided, and would count it among those that die
     )
     stop = _Signals(application)
     ask_on_hangup(application.ask_reload)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from inbound.cli.files import load_config
+from inbound.cli.files import known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.spark_options import add_spark_options, kafka_for_spark, spark_settings
 from inbound.cli.table import Cell, table
@@ -21,7 +21,6 @@ from inbound.config import Loaded, parse_duration
 from inbound.errors import ConfigError
 from inbound.latch import Latch
 from inbound.spark.session import spark_session
-from inbound.subscriptions import channels_of
 
 if TYPE_CHECKING:
     from inbound.spark.archive.job import Summary
@@ -124,7 +123,7 @@ def wanted(loaded: Loaded, channels: list[str], topics: list[str]) -> Wanted:
 
     Raises ConfigError: there is no such channel, or no channel at all.
     """
-    known = channels_of(loaded)
+    known = known_channels(loaded)
     for name in channels:
         if name not in known:
             raise ConfigError(f"--channel {name}: there is none of that name; there are {', '.join(known) or 'none'}")

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import inbound
-from inbound.cli.files import load_config
+from inbound.cli.files import known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.spark_options import add_spark_options, kafka_for_spark, spark_settings
 from inbound.config import Loaded
 from inbound.config.units import parse_duration
 from inbound.errors import ConfigError, InboundError
 from inbound.ledger.places import FilePath, place_of
-from inbound.subscriptions import channels_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,7 +148,7 @@ def _ledger(loaded: Loaded) -> FilePath | LedgerTopic:
 def _subjects(names: Sequence[str], loaded: Loaded) -> list[Subject]:
     from inbound.spark.gather import Subject
 
-    channels = channels_of(loaded)  # without their code: it need not be installed here
+    channels = known_channels(loaded)  # without their code: it need not be installed here
     for name in names:
         if name not in channels:
             raise ConfigError(f"--channel {name}: there is no such channel; there are {', '.join(sorted(channels))}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import inbound
 from inbound.cli import places
-from inbound.cli.files import load_config
+from inbound.cli.files import known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.progress import Progress
 from inbound.cli.proof_text import shown
@@ -25,7 +25,6 @@ from inbound.errors import ConfigError, InboundError
 from inbound.ledger.places import FilePath, RemotePath, place_of
 from inbound.proof.as_json import to_json
 from inbound.proof.model import PartitionKey, Proof, Verdict
-from inbound.subscriptions import channels_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -236,7 +235,7 @@ class _States:
 def _subjects(loaded: Loaded, wish: Wish, ask: Callable[[Any], Any]) -> list[Subject]:
     from inbound.spark.gather import Subject, topics_of
 
-    channels = channels_of(loaded)
+    channels = known_channels(loaded)
     for name in wish.channels:
         if name not in channels:
             raise ConfigError(f"--channel {name}: there is no such channel; there are: {', '.join(channels)}")

@@ -12,14 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from inbound.cli.argument_types import repeat_interval
-from inbound.cli.files import add_config_options, load_config
+from inbound.cli.files import add_config_options, known_channels, load_config
 from inbound.cli.help import examples
 from inbound.cli.status_text import shown
 from inbound.cli.tls_options import add_tls_options, client_tls
 from inbound.config import AdminConfig, Loaded
 from inbound.errors import ConfigError, InboundError
 from inbound.http.client import ELSEWHERE, fetch_status, processes_of
-from inbound.subscriptions import channels_of
 
 #: How to reach a process that listens everywhere.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     """Show the status once, or until Ctrl-C. Returns the exit code."""
     loaded = None if args.url else _config(args)
     urls = args.url if loaded is None else [admin_address(loaded.config.admin)]
-    expected = None if loaded is None else set(channels_of(loaded))
+    expected = None if loaded is None else set(known_channels(loaded)) or None
     tls = client_tls(args)
     if args.watch is None:
         return _show(urls, expected, tls, as_json=args.json)

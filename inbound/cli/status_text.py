@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from inbound.cli.brokers_text import brokers_line
 from inbound.cli.dispatch_text import dispatch_line, why_standing
 from inbound.cli.table import Cell, count, one_line, table
 from inbound.controller.session import State
 from inbound.coordinators.subscriber_status import SubscriberStatus
+from inbound.instruments import SECONDS
 from inbound.kafka.mirror_base import MirrorStatus
 from inbound.status import (
     ChannelStatus,
@@ -64,6 +66,10 @@ def _process(process: ProcessStatus, now: float) -> Iterator[str]:
         yield one_line(_session(process.session))
     if process.ingress is not None:
         yield one_line(_ingress(process.ingress))
+        if (brokers := brokers_line(process.ingress.brokers)) is not None:
+            yield brokers
+    if (brokers := brokers_line(process.brokers, "Kafka, for all subscriptions")) is not None:
+        yield brokers
     for channel in process.channels:
         yield ""
         yield from _channel(channel, now)
@@ -100,10 +106,20 @@ def _session(session: SessionStatus) -> str:
 
 def _ingress(ingress: IngressStatus) -> str:
     answers = ", ".join(f"{number:,} x {status}" for status, number in ingress.answers.items()) or "nothing asked yet"
-    return (
+    text = (
         f"ingress: {ingress.url}, {count(ingress.connections, 'connection')}, "
         f"{ingress.accepted_events_total:,} events accepted, {ingress.in_flight_events:,} on their way; answers: {answers}"
     )
+    times = ingress.request_seconds
+    if times is None or not times.count:
+        return text
+    return f"{text}, half of them {_within(times.within(0.5))}, 99% {_within(times.within(0.99))}"
+
+
+def _within(bound: float) -> str:
+    if bound == float("inf"):
+        return f"in more than {SECONDS[-1]:g} s"
+    return f"within {bound * 1000:g} ms" if bound < 1 else f"within {bound:g} s"
 
 
 def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
@@ -126,6 +142,8 @@ def _channel(channel: ChannelStatus, now: float) -> Iterator[str]:
     )
     if given_up := _given_up(channel):
         yield f"Offsets not processed: {given_up}; `inbound spark validate` names them"
+    if (brokers := brokers_line(channel.brokers)) is not None:
+        yield brokers
     yield from (one_line(f"Notice: {notice}") for notice in channel.notices)
     if channel.mirror is not None:
         yield one_line(_mirror(channel.mirror))
@@ -212,6 +230,11 @@ def _why_not_moving(process: ProcessStatus, now: float) -> Iterator[str]:
         yield f"ZooKeeper: {_NOT_A_MEMBER[process.session.state]}"
     for problem in (process.config_problem or "").splitlines():
         yield f"the configuration has changed, and cannot be used; the old one goes on: {problem}"
+    for refused in process.refused_manifests:
+        goes_on = f"{', '.join(refused.kept)} goes on as before" if refused.kept else "it does not run"
+        yield from (
+            f"{refused.subject} cannot be used, and {goes_on}: {problem}" for problem in refused.problem.splitlines()
+        )
     if process.ledger_shipping is not None and process.ledger_shipping.problem is not None:
         yield f"ledger: not shipped: {process.ledger_shipping.problem}"
     for channel in process.channels:

@@ -19,6 +19,8 @@ class Cause(Enum):
     PAUSED = "paused"
     WAITING = "waiting"  # the processor's answer asked for a rest
     RATE = "max-read-rate"
+    SUBSCRIBER_LIMIT = "subscriber-limit"  # its requests wait for their turn
+    DELAYED_RETRY = "delayed-retry"  # what is next in a retry topic is not due yet
     RESET = "reset"  # a reset has closed the gate
     # what the processor does
     SLOW_PROCESSOR = "slow-processor"
@@ -65,6 +67,8 @@ BENIGN = frozenset(
         Cause.PAUSED,
         Cause.WAITING,
         Cause.RATE,
+        Cause.SUBSCRIBER_LIMIT,
+        Cause.DELAYED_RETRY,
         Cause.RESET,
         Cause.BEING_CLAIMED,
     }

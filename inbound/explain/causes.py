@@ -264,6 +264,13 @@ _WAITS = {
         "",
         "make the dead letter sink take events; they are sent again by themselves",
     ),
+    "retry-topic": (
+        Cause.DEAD_LETTERS,
+        "",
+        "create the topic, or make it writable; the event is sent there again by itself",
+    ),
+    "limit": (Cause.SUBSCRIBER_LIMIT, "", "raise the subscription's `limits` if that is too slow"),
+    "delayed": (Cause.DELAYED_RETRY, "", "nothing, if that is meant; else see `delayed_retry` of the subscription"),
     "undecodable": (Cause.POISON_EVENT, "", "set delivery.deadLetterSink, or on_undecodable: skip; it goes on at once"),
     "window": (
         Cause.SUBSCRIBER_SLOW,

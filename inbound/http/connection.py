@@ -31,8 +31,8 @@ class Incoming:
     """One request; the handler answers it once, by `respond`."""
 
     __slots__ = (
-        "answer", "body", "candidates", "coming", "connection", "head_size", "headers", "keep_alive", "length", "method", "refused",
-        "reserved", "served", "size", "special", "target",
+        "answer", "body", "candidates", "coming", "complete_at", "connection", "head_size", "headers", "keep_alive", "length",
+        "method", "refused", "reserved", "served", "size", "special", "target",
     )  # fmt: skip
 
     def __init__(self, connection: Connection) -> None:
@@ -48,9 +48,10 @@ class Incoming:
         self.keep_alive = True
         self.refused = False  # answered before its body was there
         self.answer: Answer | None = None
-        # The handler's own: bytes that it holds, how many of them while more are to come, the topics that it may be for, and the
-        # span that is made of it, if one is.
+        # The handler's own: bytes that it holds, how many of them while more are to come, when it had come whole and until it is
+        # answered, the topics that it may be for, and the span that is made of it, if one is.
         self.reserved = self.coming = 0
+        self.complete_at: float | None = None
         self.served: Served | None = None
         self.candidates: tuple[str, ...] = ()
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import uvloop
+
 from inbound.errors import InboundError
 from inbound.http.accepting import accept
 from inbound.http.listener import Handler, Limits, Listener
@@ -120,7 +122,7 @@ class HttpServer:
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 loop = runner.get_loop()
                 runner.run(self._listen())
                 self._loop = loop
@@ -191,11 +193,3 @@ def listening_at(family: int, address: tuple[Any, ...], *, shared: bool = False)
         bound.close()
         raise
     return bound
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

@@ -19,7 +19,7 @@ from inbound.http.listening import AdminListener
 from inbound.http.rights import Token
 from inbound.ingress.intake import Intake
 from inbound.jmx.policy import ReadPolicy
-from inbound.planning import tracing_problems
+from inbound.planning import ingress_problems, tracing_problems
 from inbound.profiles import Profiles
 from inbound.reconfiguration import Outcome, Reconfiguration, Source, Watch
 from inbound.sections import Makers
@@ -164,7 +164,7 @@ class IngressProcess:
             raise ConfigError(
                 "ingress: missing; give it at least `listen`, such as `ingress: {listen: 127.0.0.1:8080}`"
             )
-        problems = tracing_problems(loaded)
+        problems = [*tracing_problems(loaded), *ingress_problems(loaded)]
         if problems:
             raise ConfigError("\n".join(problems))
         unused = {name: getattr(self._config, name) for name in Config.model_fields if name not in USED}

@@ -9,16 +9,18 @@ import hmac
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from inbound.config import IngressConfig
 from inbound.http.answers import ACCEPTED, Answer
 from inbound.http.connection import Connection, Incoming
-from inbound.ingress.producers import Cause, Failure, Producer
+from inbound.ingress.counters import Counters
+from inbound.ingress.forwarding import Headers, RecordHeaders, size_of
+from inbound.ingress.producer_base import Cause, Failure, Producer
 from inbound.ingress.routing import RULES, NoTopicError, Router
 from inbound.ingress.topics import TopicWatch
+from inbound.ingress.webhook import ALLOW, Webhook
 from inbound.processors.cloudevents_bridge import RecordParts, Refused, UnreadFormatError, http_to_records
 from inbound.processors.cloudevents_http import BATCH_CONTENT_TYPE
 from inbound.processors.spans import NO_TRACING, Hop, Tracing, headers_with_hop
@@ -50,19 +52,6 @@ _STATUS = {
 }
 
 
-@dataclass
-class Counters:
-    """Written by the event loop alone; read by any thread."""
-
-    answers: Counter[int] = field(default_factory=Counter)  # by status
-    written_events: int = 0  # acknowledged by Kafka, whatever the request was answered
-    accepted_events: int = 0  # answered with 202
-    failed_events: int = 0  # given to the producer, and not acknowledged
-    received_bytes: int = 0  # of bodies
-    in_flight_bytes: int = 0
-    in_flight_events: int = 0
-
-
 #: Has work done by another thread, one after the other; its end is told in the loop's, in the same order, by what returns what
 #: came of it, or raises.
 Aside = Callable[[Callable[[], Any], Callable[[Callable[[], Any]], object]], object]
@@ -85,8 +74,10 @@ class Receiver:
         self._config = config
         self._aside = aside
         self._router = Router(config)
+        self.record_headers = RecordHeaders(config.pass_headers)
+        self._webhook = Webhook(config.webhook_origins)
         self._producer = producer
-        self._send = producer.send
+        self._send, self.partition = producer.send, producer.partition
         self._watch = watch
         self._begin_polling = begin_polling
         self._clock = clock
@@ -131,6 +122,8 @@ class Receiver:
         self.counters.answers[answer.status] += 1
 
     def complete(self, request: Incoming) -> None:
+        request.complete_at = self._clock()
+        self.counters.in_flight_requests += 1
         self._came(request)
         most = self._config.max_event_bytes
         if request.size > most and not _is_batch(request):
@@ -139,7 +132,7 @@ class Receiver:
             )
             self._respond(request, Answer(413, reason))
             return
-        work = partial(_parsed, request.headers, bytes(request.body))
+        work = partial(_parsed, request.headers, bytes(request.body), self._config.key)
         request.body = b""
         if request.size > ASIDE or request.connection in self._apart:  # none overtakes one before it
             self._apart[request.connection] += 1
@@ -166,17 +159,23 @@ class Receiver:
         if not records:
             self._respond(request, ACCEPTED)
             return
-        if request.size + request.head_size > self._config.max_event_bytes:
-            too_large = self._too_large(records)
-            if too_large is not None:
-                self._respond(request, too_large)
-                return
+        passed = self.record_headers.of(request.headers, request.head_size)
+        refusal = self._pass(request, passed, records) if passed else None
+        if refusal is None and request.size + request.head_size > self._config.max_event_bytes:
+            refusal = self._too_large(records)
+        if refusal is not None:
+            self._respond(request, refusal)
+            return
         self._route(request, records)
 
     def over(self, request: Incoming) -> None:
         self._came(request)
         self.counters.in_flight_bytes -= request.reserved
         request.reserved = 0
+        if request.complete_at is not None:
+            self.counters.in_flight_requests -= 1
+            self.counters.request_seconds.observe(self._clock() - request.complete_at)
+            request.complete_at = None
         if request.served is not None:
             request.served.end(request.answer.status if request.answer is not None else None)
 
@@ -295,7 +294,8 @@ class Receiver:
 
     def _check_head(self, request: Incoming) -> Answer | None:
         special = request.special
-        host = special.get("host", b"")
+        if request.method == b"OPTIONS":
+            return self._preflight(request)
         if request.method != b"POST":
             return self._page(request)
         if self.token is not None and not _knows(self.token, special.get("authorization", b"")):
@@ -304,7 +304,13 @@ class Receiver:
         if "origin" in special and not self.from_pages:
             return Answer(403, "events are not taken from pages in a browser, unless ingress.token_file or tls is set")
         if special.get("content-encoding", b"identity").strip().lower() != b"identity":
-            return Answer(415, "Content-Encoding is not taken: send the body as it is")
+            headers = ("Accept-Encoding: identity",)
+            return Answer(415, "Content-Encoding is not taken: send the body as it is", headers=headers)
+        return self._find(request)
+
+    def _find(self, request: Incoming) -> Answer | None:
+        """Find the topics that a request may be for; or say why there are none."""
+        host = request.special.get("host", b"")
         known = self._routes.get((host, request.target))
         if known is not None:
             request.candidates = known
@@ -319,14 +325,39 @@ class Receiver:
             self._routes[host, request.target] = request.candidates
         return None
 
+    def _preflight(self, request: Incoming) -> Answer:
+        """Answer a sender that asks whether it may post. Without the token the answer says nothing of topics."""
+        trusted = self.token is None or _knows(self.token, request.special.get("authorization", b""))
+        refusal = self._find(request) if trusted and request.target != b"*" else None
+        return refusal or self._webhook.answer(request.headers)
+
     def _page(self, request: Incoming) -> Answer:
         """Answer what is no POST."""
         path = request.target.partition(b"?")[0]
         if path not in (b"/healthz", b"/readyz") or request.method not in (b"GET", b"HEAD"):
-            return Answer(405, f"CloudEvents are taken by POST: to {RULES}", headers=("Allow: POST",))
+            return Answer(405, f"CloudEvents are taken by POST: to {RULES}", headers=(ALLOW,))
         if path == b"/readyz" and (self.draining or self._watch.away is not None):
             return Answer(503, "stopping" if self.draining else f"Kafka is away: {self._watch.away}")
         return Answer(200, "ok")
+
+    def _pass(self, request: Incoming, passed: Headers, records: list[RecordParts]) -> Answer | None:
+        """Add the headers of the request that go on to its records; or say why they do not fit."""
+        if len(records) > 1:  # of a batch each event has them: a small request is many bytes to Kafka
+            more = size_of(passed) * (len(records) - 1)
+            most = self._config.max_in_flight_bytes
+            if request.reserved + more > most:
+                reason = (
+                    f"with the headers of ingress.pass_headers its {len(records)} events have more than "
+                    f"ingress.max_in_flight_bytes ({most}); send fewer in one"
+                )
+                return Answer(413, reason)
+            if self.counters.in_flight_bytes + more > most:
+                return _pressed()
+            self.counters.in_flight_bytes += more
+            request.reserved += more
+        for record in records:
+            record.headers.extend(passed)
+        return None
 
     def _too_large(self, records: list[RecordParts]) -> Answer | None:
         most = self._config.max_event_bytes
@@ -356,7 +387,7 @@ class Receiver:
         if counters.in_flight_bytes + more > self._config.max_in_flight_bytes:
             if self._watch.away is not None:
                 return _away(self._watch.away)
-            return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
+            return _pressed()
         address = request.connection.address
         if self._coming[address] + more > max(self._config.max_in_flight_bytes // 2, self._config.max_request_bytes):
             reason = (
@@ -396,9 +427,11 @@ class _Writing:
         self.failures: dict[int, Any] = {}  # each a Failure, or an error of the client
         self.alone: set[int] = set()  # those that were sent again in a batch of their own
 
-    def delivered(self, number: int, error: Any, _: Any) -> None:
+    def delivered(self, number: int, error: Any, receipt: Any) -> None:
         """One was acknowledged, or failed."""
-        if error is not None:
+        if error is None:
+            self.receiver.counters.produced[self.topic, self.receiver.partition(receipt)] += 1
+        else:
             error = self.receiver.sends_alone(self, number, error)
             if error is None:
                 return
@@ -420,14 +453,18 @@ def _away(why: str) -> Answer:
     return Answer(503, f"Kafka is away: {why}", RETRY_AWAY)
 
 
+def _pressed() -> Answer:
+    return Answer(429, "too much waits to be written (ingress.max_in_flight_bytes)", RETRY_PRESSED)
+
+
 def _knows(token: str, authorization: bytes) -> bool:
     scheme, _, given = authorization.partition(b" ")
     return scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(), token.encode())
 
 
-def _parsed(headers: list[tuple[bytes, bytes]], body: bytes) -> list[RecordParts] | Refused:
+def _parsed(headers: list[tuple[bytes, bytes]], body: bytes, key: tuple[str, ...]) -> list[RecordParts] | Refused:
     try:
-        return http_to_records(headers, body)
+        return http_to_records(headers, body, key)
     except Refused as refused:
         return refused
 

@@ -20,7 +20,8 @@ from inbound.http.listener import Limits
 from inbound.http.rights import is_loopback
 from inbound.http.serving import HttpServer, listening_at
 from inbound.http.tls import Certificates, PemFiles
-from inbound.ingress.producers import Producer, make_producer
+from inbound.ingress.producer_base import Producer
+from inbound.ingress.producers import make_producer
 from inbound.ingress.receiver import Receiver
 from inbound.ingress.topics import TopicWatch
 from inbound.processors.spans import NO_TRACING, Tracing
@@ -66,7 +67,7 @@ class Ingress:
         self._address: tuple[Any, ...] = ("", 0)
         limits = Limits(request_seconds=config.request_timeout, connections=self._clients())
         self._server = HttpServer(
-            self.receiver, limits, name="ingress", log=log, certificates=certificates, each_second=self._renew_token
+            self.receiver, limits, name="ingress", log=log, certificates=certificates, each_second=self._each_second
         )
 
     def start(self) -> None:
@@ -142,6 +143,11 @@ class Ingress:
             in_flight_bytes=counters.in_flight_bytes,
             in_flight_events=counters.in_flight_events,
             draining=self.receiver.draining,
+            in_flight_requests=counters.in_flight_requests,
+            request_seconds=counters.request_seconds.status(),
+            headers_left_out_total=self.receiver.record_headers.left_out,
+            produced={f"{topic}/{partition}": count for (topic, partition), count in dict(counters.produced).items()},
+            brokers=list(self._producer.figures()),
         )
 
     def threads(self) -> list[ThreadStatus]:
@@ -166,6 +172,10 @@ class Ingress:
     def _aside(self, work: Callable[[], Any], done: Callable[[Callable[[], Any]], object]) -> None:
         future = asyncio.get_running_loop().run_in_executor(self._parser, work)
         future.add_done_callback(lambda ended: None if ended.cancelled() else done(ended.result))
+
+    def _each_second(self) -> None:
+        self._renew_token()
+        self._producer.poll()  # also while no event waits: the client's statistics would pile up in it
 
     def _renew_token(self) -> None:
         if self._token is not None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from inbound.errors import InboundError
-from inbound.ingress.producers import Producer
+from inbound.ingress.producer_base import Producer
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from inbound.instruments import HistogramStatus
+from inbound.instruments import HistogramStatus, histogram_status
 from inbound.jmx.model import (
     BOOLEAN,
     DOUBLE,
@@ -233,6 +233,10 @@ def _said(name: str, default: Any = 0) -> Any:
     return lambda c: c.processor.get(name, default)
 
 
+def _said_mean(name: str) -> Callable[[ChannelStatus], float | None]:
+    return lambda c: _mean(histogram_status(c.processor.get(name)))
+
+
 DISPATCHER: Kind[ChannelStatus] = Kind(
     "Dispatcher", "What sends the events of a channel to its subscriber over HTTP",
     (
@@ -246,12 +250,18 @@ DISPATCHER: Kind[ChannelStatus] = Kind(
                   _said("partitions", {})),
         _counter("DeliveredTotal", "Events that the subscriber took", _said("delivered_total")),
         _counter("DeadLetteredTotal", "Events that the dead letter sink took", _said("dead_lettered_total")),
+        _counter("DelayedTotal", "Events that a retry topic took", _said("delayed_total")),
         _counter("SkippedTotal", "Records passed over because they are no CloudEvents", _said("skipped_total")),
         _counter("UndecodableTotal", "Records that are no CloudEvents", _said("undecodable_total")),
         _counter("RepliedTotal", "Events of answers that the reply's receiver took", _said("replied_total")),
         _counter("RetriesTotal", "Requests that were sent again", _said("retries_total")),
         Attribute("Answers", MAP, "Requests since the start by the status of the answer; 0: there was no whole answer",
                   _said("answers", {})),
+        Attribute("MeanRequestSeconds", DOUBLE_OR_NULL, "Mean time of a request to the subscriber since the start",
+                  _said_mean("request_seconds")),
+        Attribute("MeanEventSeconds", DOUBLE_OR_NULL,
+                  "Mean time since the start from an event's record, by its timestamp, until the subscriber took it",
+                  _said_mean("event_seconds")),
     ),
 )  # fmt: skip
 
@@ -264,13 +274,19 @@ INGRESS: Kind[IngressStatus] = Kind(
         Attribute("Topics", INT, "Topics that exist, as last read", lambda i: i.topics),
         Attribute("Connections", INT, "Clients that are connected", lambda i: i.connections),
         Attribute("InFlightEvents", INT, "Events on their way to Kafka", lambda i: i.in_flight_events),
+        Attribute("InFlightRequests", INT, "Requests that have come whole and are not answered yet",
+                  lambda i: i.in_flight_requests),
         Attribute("InFlightBytes", LONG, "Bytes of bodies that are not answered yet", lambda i: i.in_flight_bytes),
+        Attribute("MeanRequestSeconds", DOUBLE_OR_NULL, "Mean time from the last byte of a request to its answer since the start",
+                  lambda i: _mean(i.request_seconds)),
         Attribute("Draining", BOOLEAN, "Whether it stops, and takes nothing new", lambda i: i.draining),
         _counter("AcceptedEventsTotal", "Events that Kafka has, and whose request was answered with 202",
                  lambda i: i.accepted_events_total),
         _counter("WrittenEventsTotal", "Events that Kafka has acknowledged", lambda i: i.written_events_total),
         _counter("FailedEventsTotal", "Events that Kafka did not acknowledge", lambda i: i.failed_events_total),
         _counter("ReceivedBytesTotal", "Bytes of requests' bodies", lambda i: i.received_bytes_total),
+        _counter("HeadersLeftOutTotal", "Headers of requests that should have gone on into records, and had no room",
+                 lambda i: i.headers_left_out_total),
         _counter("RefusedConnectionsTotal", "Connections closed because there were too many",
                  lambda i: i.connections_refused_total),
         Attribute("Answers", MAP, "Requests since the start by the status of their answer", lambda i: i.answers),

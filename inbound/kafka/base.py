@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from inbound.errors import UnreadableBatchError
+from inbound.kafka.broker_figures import BrokerFigures
 from inbound.processors.batch import Record
 from inbound.topic_partition import TopicPartition
 
@@ -71,6 +72,8 @@ class LogClient(ABC):
     record_bytes: int = 0
     #: Whether `poll` makes use of `wake`.
     wakes: bool = False
+    #: Whether it never waits, and has `wake` called whenever something has come: others wait for it.
+    pushes: bool = False
 
     @property
     def aside_bytes(self) -> int:
@@ -162,6 +165,13 @@ class LogClient(ABC):
         `wake` is given, to a client that `wakes`, when nothing has come for a while: if nothing has come now either, it
         is called once, from any thread, when something may have. Until then the brokers may be asked less often.
         """
+
+    def figures(self) -> Sequence[BrokerFigures]:
+        """Return what the client has measured of its requests, by broker; those without any are left out. Any thread."""
+        return ()
+
+    def tend(self) -> None:
+        """Take up what the client has measured. For who does not poll: every few seconds, on the thread that else polls."""
 
     @abstractmethod
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -15,7 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from inbound.errors import ConfigError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
+from inbound.kafka.broker_figures import BrokerFigures
 from inbound.kafka.confluent_entry import Entry, check_entry
+from inbound.kafka.confluent_figures import Statistics
 from inbound.kafka.confluent_log import log_settings
 from inbound.kafka.confluent_questions import Ranges, Topics, is_unknown
 from inbound.kafka.confluent_records import (
@@ -142,6 +144,7 @@ class ConfluentClient(LogClient):
 
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         self._enter_anew()
+        self.tend()
         return self._topics.get(names, pattern)
 
     def ask_topics(self) -> Callable[[], bool]:
@@ -264,8 +267,10 @@ class ConfluentClient(LogClient):
             self._unreadable.pop(tp, None)
 
     def _make_consumer(self) -> confluent_kafka.Consumer:
+        self._statistics = Statistics()  # of this consumer alone
+        own = self._statistics.settings
         try:
-            return confluent_kafka.Consumer({**self._settings, "max.partition.fetch.bytes": self._fetch_bytes})
+            return confluent_kafka.Consumer({**self._settings, **own, "max.partition.fetch.bytes": self._fetch_bytes})
         except KafkaException as error:
             raise ConfigError(_unusable(error)) from None
 
@@ -314,6 +319,13 @@ class ConfluentClient(LogClient):
             result.diverged = {tp: cut for tp, cut in self._diverged.items() if tp not in untold}
             result.unreadable = {tp: error for tp, error in self._unreadable.items() if tp not in untold}
         return result
+
+    def figures(self) -> Sequence[BrokerFigures]:
+        return self._statistics.brokers
+
+    def tend(self) -> None:
+        if self._statistics.overdue and self._positions.keys() <= self._paused:
+            self._sort(self._consume(0.0), Poll())  # nobody polls; whatever comes is put aside
 
     def close(self) -> None:
         self._topics.close()

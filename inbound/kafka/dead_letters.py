@@ -7,6 +7,7 @@ from typing import Any
 
 from inbound.kafka.topic_writer import KafkaTopicWriter
 from inbound.processors.batch import Record, readable_headers
+from inbound.processors.dead_letters import REASON, origin_headers
 
 
 class DeadLetterTopic:
@@ -37,9 +38,6 @@ class DeadLetterTopic:
 
     def _why(self, topic: str, partition: int, record: Record, reason: str) -> list[tuple[str, bytes]]:
         return [
-            ("inbound-dead-letter-group", self._group.encode()),
-            ("inbound-dead-letter-topic", topic.encode()),
-            ("inbound-dead-letter-partition", str(partition).encode()),
-            ("inbound-dead-letter-offset", str(record.offset).encode()),
-            ("inbound-dead-letter-reason", reason.encode()[:1024].decode(errors="ignore").encode()),
+            *origin_headers(self._group, topic, partition, record.offset),
+            (REASON, reason.encode()[:1024].decode(errors="ignore").encode()),
         ]

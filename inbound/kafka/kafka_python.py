@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from importlib.util import find_spec
 from itertools import chain
 from operator import itemgetter
@@ -21,8 +21,10 @@ from inbound.errors import BrokerRefusedError, BrokerUnavailableError, ConfigErr
 from inbound.kafka.access import resolve
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.kafka.bounded_records import beyond, bounded_parts
+from inbound.kafka.broker_figures import BrokerFigures
 from inbound.kafka.brokers import Brokers, RangeQuestions
 from inbound.kafka.connections import Door, described
+from inbound.kafka.kafka_python_figures import figures_of
 from inbound.kafka.kafka_python_members import check
 from inbound.kafka.leader_epochs import cuts
 from inbound.processors.batch import FEW_HEADERS, headers_size
@@ -354,6 +356,9 @@ class KafkaPythonClient(LogClient):
         for node in leaders & self._patient_until.keys():
             if self._patient_until.pop(node) > now and node in self._fetcher._nodes_with_pending_fetch_requests:
                 self._consumer._manager.call_soon(self._consumer._manager.close, node)
+
+    def figures(self) -> Sequence[BrokerFigures]:
+        return figures_of(self._consumer.metrics(raw=True))
 
     def close(self) -> None:
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)

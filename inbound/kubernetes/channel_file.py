@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from inbound.config import Manifest
-from inbound.config.kafka_channel import ANNOTATION, KIND, Delivery
+from inbound.config.kafka_channel import ANNOTATION, KIND, SUBSCRIBERS, Delivery
 
 
 def channel_documents(manifest: Manifest, all_channels: Sequence[Manifest]) -> list[dict[str, Any]]:
     """Return the manifests that a pod of this channel needs, as they are written to its file.
 
-    The first is the channel itself without what the cluster alone uses (status, other people's annotations). Then those whose
+    The first is the channel itself without what the cluster alone uses (status but where dead letters go, other people's
+    annotations). Then those whose
     topics it names as dead letter sinks: by their names, without their subscribers, for those have pods of their own.
     """
     channel, metadata = manifest.channel, manifest.channel.metadata
@@ -22,11 +23,26 @@ def channel_documents(manifest: Manifest, all_channels: Sequence[Manifest]) -> l
         "apiVersion": channel.apiVersion,
         "kind": KIND,
         "metadata": named | ({"annotations": annotations} if annotations else {}),
-        "spec": channel.spec.model_dump(mode="json", exclude_unset=True),
+        "spec": _spec(manifest),
     }
+    if manifest.resolved_sink and channel.spec.delivery and channel.spec.delivery.deadLetterSink:
+        own["status"] = manifest.resolved_sink
     by_name = {other.name: other for other in all_channels}
     sinks = sorted({name for name in _sinks(manifest) if name in by_name and name != manifest.name})
     return [own, *(_nothing_but_its_name(by_name[name]) for name in sinks)]
+
+
+def _spec(manifest: Manifest) -> dict[str, Any]:
+    """Return what is asked for, with those subscribers that cannot be used where they stand: its pod stops them alone."""
+    spec: dict[str, Any] = manifest.channel.spec.model_dump(mode="json", exclude_unset=True)
+    for path, written in sorted(manifest.left_out.items(), key=lambda item: _index(item[0])):
+        holder = spec if path.startswith(SUBSCRIBERS) else spec["subscribable"]
+        holder["subscribers"].insert(_index(path), written)
+    return spec
+
+
+def _index(path: str) -> int:
+    return int(path[path.rindex("[") + 1 : -1])
 
 
 def _nothing_but_its_name(manifest: Manifest) -> dict[str, Any]:

@@ -4,11 +4,12 @@ reaches its ports."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import inbound
-from inbound.config import Manifest, load
+from inbound.config import Manifest, Manifests, RefusedManifest, load
+from inbound.config.kafka_channel import KIND
 from inbound.errors import ConfigError
 from inbound.kubernetes.channel_file import channel_documents
 from inbound.kubernetes.documents import as_yaml
@@ -16,7 +17,7 @@ from inbound.kubernetes.names import object_names, where
 from inbound.kubernetes.plan import CHANNEL_FILE, CONFIG_FILE, CONSUMER_ID, PodPlan
 from inbound.kubernetes.pods import INGRESS, LEDGER, METRICS, pod_template, selector
 from inbound.kubernetes.wishes import Wishes
-from inbound.subscriptions import subscriptions_of
+from inbound.subscriptions import read_subscriptions
 
 #: Kubernetes takes no larger ConfigMap.
 MOST_BYTES = 2**20
@@ -24,22 +25,34 @@ MOST_BYTES = 2**20
 FOR_CHANNEL = "inbound.dev/kafkachannel"
 
 
-def objects_of(
-    channels: Sequence[Manifest], plan: PodPlan, wishes: Wishes, *, text: str, filename: str
-) -> list[dict[str, Any]]:
-    """Return the objects of all channels, ordered by the channels' namespaces and names.
+@dataclass(frozen=True)
+class Objects:
+    """What is printed, and what of the manifests is not, or stops in its pod."""
 
-    `text` is the configuration, whose ConfigMaps hold it as it stands unless `wishes` name one.
+    printed: list[dict[str, Any]]
+    refused: tuple[RefusedManifest, ...]
+
+
+def objects_of(manifests: Manifests, plan: PodPlan, wishes: Wishes, *, text: str, filename: str) -> Objects:
+    """Return the objects of all channels of which something can be used, ordered by their namespaces and names.
+
+    `text` is the configuration, whose ConfigMaps hold it as it stands unless `wishes` name one. A subscriber that cannot be used
+    stays in the manifest that its pods get: those stop it alone, or go on with what they had.
 
     Raises:
-        ConfigError: a subscriber, annotation or sink of a channel cannot be used; names collide; a ConfigMap would be too large.
+        ConfigError: names collide.
     """
-    ordered = sorted(channels, key=lambda one: (one.channel.metadata.namespace, one.channel.metadata.name))
+    ordered = sorted(manifests.channels, key=lambda one: (one.channel.metadata.namespace, one.channel.metadata.name))
     environ = {**plan.variables, CONSUMER_ID: "pod-0"}
-    subscriptions_of(replace(load(text, filename=filename, environ=environ), manifests=tuple(ordered)))
-    names = object_names(ordered, wishes.namespace)
+    loaded = load(text, filename=filename, environ=environ)
+    subscriptions = read_subscriptions(replace(loaded, manifests=tuple(ordered), refused=manifests.refused))
+    refused = list(subscriptions.refused)
+    usable = {made.manifest.channel for made in subscriptions.found.values() if made.manifest is not None}
+    bad = {one.channel for one in refused}
+    chosen = [one for one in ordered if one.name in usable or one.name not in bad]
+    names = object_names(chosen, wishes.namespace)
     found: list[dict[str, Any]] = []
-    for manifest in ordered:
+    for manifest in chosen:
         namespace, name = names[manifest.name]
         if name == wishes.config_map:
             raise ConfigError(
@@ -47,14 +60,27 @@ def objects_of(
             )
         channel = _Channel(manifest, namespace, name, plan, wishes)
         documents = as_yaml(channel_documents(manifest, ordered))
+        config_map = channel.config_map({} if wishes.config_map else {CONFIG_FILE: text}, documents)
+        if (size := sum(len(one.encode()) for one in config_map["data"].values())) > MOST_BYTES:
+            refused.append(_too_large(manifest, size))
+            continue
         found += [
-            channel.config_map({} if wishes.config_map else {CONFIG_FILE: text}, documents),
+            config_map,
             channel.workload(),
             channel.service(),
             channel.disruption_budget(),
             channel.network_policy(),
         ]
-    return found
+    return Objects(found, tuple(refused))
+
+
+def _too_large(manifest: Manifest, size: int) -> RefusedManifest:
+    metadata = manifest.channel.metadata
+    return RefusedManifest(
+        kind=KIND, file=manifest.places.filename, where=where(manifest), namespace=metadata.namespace, name=metadata.name,
+        problem=f"{where(manifest)}: {manifest.name}: its configuration has {size} bytes, and a ConfigMap takes {MOST_BYTES}; "
+        "split the channel",
+    )  # fmt: skip
 
 
 class _Channel:
@@ -64,7 +90,7 @@ class _Channel:
         self._manifest = manifest
         self._name, self._namespace = name, namespace
         self._plan, self._wishes = plan, wishes
-        self._subscribers = len(manifest.subscribers)
+        self._subscribers = len(manifest.subscribers) + len(manifest.left_out)
         self._labels = {
             "app.kubernetes.io/name": "inbound",
             "app.kubernetes.io/instance": name,
@@ -74,11 +100,6 @@ class _Channel:
 
     def config_map(self, files: dict[str, str], documents: str) -> dict[str, Any]:
         data = {**files, CHANNEL_FILE: documents}
-        if (size := sum(len(one.encode()) for one in data.values())) > MOST_BYTES:
-            raise ConfigError(
-                f"{where(self._manifest)}: {self._manifest.name}: its configuration has {size} bytes, and a ConfigMap takes "
-                f"{MOST_BYTES}; split the channel"
-            )
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": self._metadata(), "data": data}
 
     def workload(self) -> dict[str, Any]:

@@ -13,9 +13,20 @@ from prometheus_client.exposition import choose_encoder
 
 from inbound.metrics.channels import CHANNELS, DISPATCHERS, LEDGERS, MIRRORS
 from inbound.metrics.definition import AnySection
+from inbound.metrics.kafka_clients import ANCESTOR_LATENCY, BROKERS
 from inbound.metrics.offsets import EXPORTERS, GROUPS
 from inbound.metrics.partitions import ANCESTOR, OFFSETS, PARTITIONS, RECORDS
-from inbound.metrics.processes import INGRESS, PROCESSES, RESETS, SESSIONS, SHIPPING, THREADS, TRACING
+from inbound.metrics.processes import (
+    INGRESS,
+    MANIFESTS,
+    PROCESSES,
+    PRODUCED,
+    RESETS,
+    SESSIONS,
+    SHIPPING,
+    THREADS,
+    TRACING,
+)
 from inbound.metrics.text import lines_of
 from inbound.status import ProcessStatus
 
@@ -23,8 +34,8 @@ from inbound.status import ProcessStatus
 Snapshot = Callable[[], ProcessStatus | Sequence[ProcessStatus]]
 
 SECTIONS: tuple[AnySection, ...] = (
-    PARTITIONS, OFFSETS, RECORDS, CHANNELS, LEDGERS, MIRRORS, DISPATCHERS, SESSIONS, RESETS, PROCESSES, THREADS, SHIPPING, INGRESS,
-    GROUPS, EXPORTERS, TRACING, ANCESTOR,
+    PARTITIONS, OFFSETS, RECORDS, CHANNELS, LEDGERS, MIRRORS, DISPATCHERS, SESSIONS, RESETS, PROCESSES, MANIFESTS, THREADS,
+    SHIPPING, INGRESS, BROKERS, GROUPS, EXPORTERS, TRACING, ANCESTOR, PRODUCED, ANCESTOR_LATENCY,
 )  # fmt: skip
 _OPENMETRICS = "application/openmetrics-text"
 
@@ -32,7 +43,7 @@ _OPENMETRICS = "application/openmetrics-text"
 class Exposition:
     """What `/metrics` answers: ours and those of the Python process. Any thread.
 
-    Where one port serves several processes every series but the ancestor's gauge has the further label `pid`: a
+    Where one port serves several processes every series but the ancestor's gauges has the further label `pid`: a
     process that dies and comes back starts its counters again, and a sum over processes would then go back.
     """
 

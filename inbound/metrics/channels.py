@@ -225,8 +225,8 @@ def _said(name: str) -> Callable[[Said], float]:
     return lambda said: float(said.get(name, 0))
 
 
-def _request_seconds(said: Said) -> HistogramStatus | None:
-    return histogram_status(said.get("request_seconds"))
+def _seconds(name: str) -> Callable[[Said], HistogramStatus | None]:
+    return lambda said: histogram_status(said.get(name))
 
 
 def _dispatch_counter(name: str, text: str) -> Any:
@@ -251,8 +251,15 @@ DISPATCHERS: Section[Said] = Section(
         histogram(
             "inbound_dispatch_request_duration_seconds",
             "Time from a request to the subscriber until its answer, or until it is given up",
-            _request_seconds,
+            _seconds("request_seconds"),
             SECONDS,
+        ),
+        histogram(
+            "inbound_dispatch_event_duration_seconds",
+            "Time from an event's record, by its timestamp, until the subscriber has taken the event: retries, and what the "
+            "channel was behind, included",
+            _seconds("event_seconds"),
+            LONG_SECONDS,
         ),
         _dispatch_counter("retries", "Requests that were sent again"),
         _dispatch_counter("dead_lettered", "Events that the dead letter sink took"),
@@ -262,9 +269,19 @@ DISPATCHERS: Section[Said] = Section(
             "Events that the dead letter sink does not take: their partitions do not advance",
             _said("waiting_dead_letters"),
         ),
+        _dispatch_counter("delayed", "Events that a retry topic took, where they wait to be sent again"),
+        _dispatch_counter("passed_over", "Records in retry topics that wait there for other subscriptions"),
+        gauge(
+            "inbound_dispatch_waiting_for_limits",
+            "Requests that wait for the subscription's limits in this process",
+            _said("waiting_for_limits"),
+        ),
         _dispatch_counter("undecodable", "Records that are no CloudEvents, whatever became of them"),
         _dispatch_counter("skipped", "Records passed over because they are no CloudEvents (on_undecodable: skip)"),
         _dispatch_counter("replied", "Events of the subscriber's answers that the reply's receiver took"),
+        _dispatch_counter(
+            "headers_left_out", "Headers of records that could not go with a request: too many, too large, or no HTTP"
+        ),
         gauge("inbound_dispatch_in_flight", "Requests under way", _said("in_flight")),
         gauge(
             "inbound_dispatch_open",

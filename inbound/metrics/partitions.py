@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from inbound.explain.cause import Cause
 from inbound.metrics.definition import Section, counter, gauge
 from inbound.offsets.status import PartitionOffsets
 from inbound.status import PartitionStatus, ProcessStatus
 
 #: What a partition is in, the most serious first.
-STATES = ("in_doubt", "held", "leaving", "paused", "failing", "ok")
+STATES = ("in_doubt", "held", "leaving", "paused", "failing", "delayed", "ok")
 
 
 def state_of(partition: PartitionStatus) -> str:
@@ -23,7 +24,9 @@ def state_of(partition: PartitionStatus) -> str:
         return "leaving"
     if partition.paused:
         return "paused"
-    return "failing" if partition.attempts else "ok"
+    if partition.attempts:
+        return "failing"
+    return "delayed" if partition.cause == Cause.DELAYED_RETRY.value else "ok"
 
 
 Found = Iterator[tuple[tuple[str, ...], PartitionStatus]]
@@ -74,7 +77,8 @@ PARTITIONS = Section(
         gauge(
             "inbound_partition_state",
             "1 for the state that the partition is in, and no series for the others: "
-            "ok; failing: its batch has failed and is tried again; paused; leaving: it is being given up; "
+            "ok; failing: its batch has failed and is tried again; delayed: what is next in a retry topic is not due yet; "
+            "paused; leaving: it is being given up; "
             "held: it is not read until somebody acts; in_doubt: it may belong to another already, nothing is handed out",
             lambda p: {state_of(p): 1},
             "state",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from inbound.controller.session import State
-from inbound.metrics.definition import Section, counter, gauge, of_process
+from inbound.instruments import SECONDS
+from inbound.metrics.definition import Section, counter, gauge, histogram, of_process
 from inbound.status import (
     IngressStatus,
     ProcessStatus,
@@ -68,6 +70,27 @@ PROCESSES: Section[ProcessStatus] = Section(
             "inbound_config_last_reload_timestamp_seconds",
             "Unix time of the last change of the configuration, whatever became of it",
             lambda p: p.reload.last_at if p.reload is not None else None,
+        ),
+    ),
+)
+
+
+def _refused(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], int]]:
+    found = Counter((one.file, one.namespace or "", one.name or "") for one in process.refused_manifests)
+    return iter(found.items())
+
+
+MANIFESTS: Section[int] = Section(
+    "Manifests",
+    "For each [manifest](subscriptions.md#a-manifest-that-cannot-be-used) that cannot be used, in whole or in part; there is none "
+    "while all can. Namespace and name are empty where a file cannot be read.",
+    ("file", "namespace", "name"),
+    _refused,
+    (
+        gauge(
+            "inbound_manifests_refused",
+            "How much of the manifest cannot be used: 1 for the whole, or its subscribers that cannot",
+            lambda number: number,
         ),
     ),
 )
@@ -247,5 +270,40 @@ INGRESS: Section[IngressStatus] = Section(
             "inbound_ingress_in_flight_bytes", "Bytes of bodies that are not answered yet", lambda i: i.in_flight_bytes
         ),
         gauge("inbound_ingress_in_flight_events", "Events on their way to Kafka", lambda i: i.in_flight_events),
+        gauge(
+            "inbound_ingress_in_flight_requests",
+            "Requests that have come whole and are not answered yet",
+            lambda i: i.in_flight_requests,
+        ),
+        histogram(
+            "inbound_ingress_request_duration_seconds",
+            "Time from the last byte of a request to its answer; requests refused before that are not in it",
+            lambda i: i.request_seconds,
+            SECONDS,
+        ),
+        counter(
+            "inbound_ingress_headers_left_out_total",
+            "Headers of requests that should have gone on into records, and had no room: too many, or too large",
+            lambda i: i.headers_left_out_total,
+        ),
     ),
+)
+
+
+def _produced(process: ProcessStatus, others: Sequence[ProcessStatus]) -> Iterator[tuple[tuple[str, ...], int]]:
+    produced = process.ingress.produced if process.ingress is not None else {}
+    for place, count in sorted(produced.items()):
+        topic, _, partition = place.rpartition("/")
+        yield (partition, f"inbound-ingress#producer-{process.pid}", topic), count
+
+
+PRODUCED = Section(
+    "For dashboards of Knative's eventing-kafka: its receiver",
+    "The gauge of its receiver, under its name and labels, for each partition that the ingress has written to. There `producer` "
+    "was the name of the Kafka client (`rdkafka#producer-1`); here it ends in the pid, such as `inbound-ingress#producer-4711`. "
+    "It has no label `pid`.",
+    ("partition", "producer", "topic"),
+    _produced,
+    (gauge("eventing_kafka_produced_msg_count", "Produced Message Count", lambda count: count),),
+    has_pid=False,
 )

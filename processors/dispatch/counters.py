@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any
 
-from inbound.instruments import Histogram, Kinds
+from inbound.instruments import LONG_SECONDS, Histogram, Kinds
+from inbound.processors.batch import Record
+from inbound.processors.dispatch.window import Entry
 
 #: How many different statuses of answers are told apart; a subscriber may answer with any number.
 STATUSES = 40
@@ -18,28 +22,49 @@ class Counters:
 
     delivered: int = 0  # events that the subscriber took
     dead_lettered: int = 0  # events that the dead letter sink took
+    delayed: int = 0  # events that a retry topic took
+    passed_over: int = 0  # records in a retry topic that wait for another subscription
     skipped: int = 0  # records passed over because they are no events
     undecodable: int = 0  # records that are no events, whatever became of them
     replied: int = 0  # events in answers that the reply's receiver took
     retries: int = 0  # requests that were sent again
     dead_letter_failures: int = 0  # dead letters that their sink did not take at a try
+    headers_left_out: int = 0  # headers of records that could not go with a request: too many, too large, no HTTP
     #: Requests to the subscriber by the answer's status; 0 where there was no whole answer.
     answers: Kinds = field(default_factory=lambda: Kinds(most=STATUSES))
     #: From a request to the subscriber until its answer.
     request_seconds: Histogram = field(default_factory=Histogram)
+    #: Of each event, from the timestamp of its (first) record until the subscriber has taken it.
+    event_seconds: Histogram = field(default_factory=lambda: Histogram(LONG_SECONDS))
+    wall: Callable[[], float] = time.time  # Unix time
+
+    def took(self, entries: Sequence[Entry], written_at: Callable[[Record], int] = attrgetter("timestamp")) -> None:
+        """Count the events of a request that the subscriber took. A microsecond, and 0.2 for each further event.
+
+        `written_at` says when its event was written, Unix time in milliseconds; less than 0: that is not known.
+        """
+        self.delivered += len(entries)
+        now = self.wall()
+        self.event_seconds.observe_all(
+            [max(0.0, now - at / 1000) for entry in entries if (at := written_at(entry.record)) >= 0]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return them as JSON takes them."""
         return {
             "delivered_total": self.delivered,
             "dead_lettered_total": self.dead_lettered,
+            "delayed_total": self.delayed,
+            "passed_over_total": self.passed_over,
             "skipped_total": self.skipped,
             "undecodable_total": self.undecodable,
             "replied_total": self.replied,
             "retries_total": self.retries,
             "dead_letter_failures_total": self.dead_letter_failures,
+            "headers_left_out_total": self.headers_left_out,
             "answers": dict(sorted(self.answers.counts().items())),
             "request_seconds": asdict(self.request_seconds.status()),
+            "event_seconds": asdict(self.event_seconds.status()),
         }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from inbound.processors.batch import Batch
+from inbound.processors.dispatch.transport import Answer
 from inbound.processors.dispatch.window import Entry, Window
 from inbound.processors.spans import Hop, Work
 from inbound.topic_partition import TopicPartition
@@ -26,24 +27,43 @@ class Claim:
     lost: bool = False
     idle: asyncio.Future[None] | None = None  # done when nothing is under way any more
     delay: asyncio.TimerHandle | None = None  # a request that is not full waits for more events
+    due: asyncio.TimerHandle | None = None  # the first held event waits for its time
     jobs: set[Job] = field(default_factory=set)
+
+
+class Step(Protocol):
+    """What is being done with a job: where its events are sent now, and what an answer to that means."""
+
+    @property
+    def kind(self) -> str:
+        """What a partition waits for while this is not taken: see `BatchEventProcessor.waits`."""
+
+    def send(self, job: Job) -> None:
+        """Send it, once; called again for each attempt."""
+
+    def answered(self, job: Job, answer: Answer) -> None:
+        """Go on with what came of it."""
 
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """Some events on their way, together: to the subscriber, then to the reply's receiver or the dead letter sink."""
+    """Some events on their way, together; its steps say where to."""
 
     claim: Claim
     entries: list[Entry]
+    first: Step  # to the subscriber: what every job begins with, and what it falls back to
+    step: Step = field(init=False)  # the present one
     attempt: int = 0  # failures of the present step
     #: The other parts of a request that was taken apart, in their order, each with its failures.
     rest: list[tuple[list[Entry], int]] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
-    again: Callable[[], None] | None = None  # what the timer will do
     passing: bool = False  # it waits because there was no answer
-    dead: bool = False  # it is with the dead letter sink
+    admitted: bool = False  # it counts against the subscription's limits
     problem: str | None = None
     undecodable: str | None = None  # why its one record is no event
     sent_at: float = 0.0  # of the last request to the subscriber, by the loop's clock
     work: Work | None = None  # what its spans are made by, if any are
     hop: Hop | None = None  # the span of the request that is under way
+
+    def __post_init__(self) -> None:
+        self.step = self.first

@@ -9,12 +9,29 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from inbound.config.values import Part, Problem, TopicName, duration, size, whole, wrong, wrong_at
+from inbound.config.units import format_duration
+from inbound.config.values import (
+    Part,
+    Problem,
+    TopicName,
+    duration,
+    entries,
+    rate,
+    size,
+    topic_name,
+    whole,
+    wrong,
+    wrong_at,
+)
 from inbound.processors.dispatch.iso_duration import iso_duration
-from inbound.processors.http_values import HeaderFile, header_names, header_value, http_url
+from inbound.processors.dispatch.request_options import Audience, Certificates, CloudEventOverrides, PassedNames
+from inbound.processors.forwarded_headers import DEFAULT_OUT
+from inbound.processors.http_values import AUDIENCE, HeaderFile, audience_file, header_names, header_value, http_url
 
 MIB = 2**20
+PerSecond = Annotated[float, rate()]
 Url = Annotated[str, BeforeValidator(http_url)]
 
 
@@ -42,6 +59,10 @@ class DeadLetterSink(Part):
 
     uri: Url | None = Field(default=None, repr=False, description="URL that they are posted to")
     topic: TopicName | None = Field(default=None, description="Kafka topic that they are published to")
+    CACerts: Certificates | None = Field(
+        default=None, repr=False, description="who else may sign the certificate of `uri`: certificates in PEM"
+    )
+    audience: Audience | None = Field(default=None, description="whom the token is for that `uri` is sent")
 
     @model_validator(mode="before")
     @classmethod
@@ -54,6 +75,8 @@ class DeadLetterSink(Part):
     def _check(self) -> DeadLetterSink:
         if (self.uri is None) == (self.topic is None):
             raise wrong_at("DeadLetterSink", [((), wrong("needs either uri or topic"), None)])
+        if self.topic is not None and (self.CACerts or self.audience):
+            raise wrong_at("DeadLetterSink", [((), wrong("CACerts and audience are for a uri; remove them"), None)])
         return self
 
 
@@ -79,6 +102,53 @@ class DeliverySpec(Part):
     )
 
 
+class LimitOptions(Part):
+    """How much the subscriber is sent, over all partitions that this process owns; requests, with their retries."""
+
+    rate: PerSecond | None = Field(
+        default=None, description="requests per second; a tenth of that, or one, may begin at once after a pause"
+    )
+    in_flight: Annotated[int, whole(1, 1_000_000)] | None = Field(default=None, description="requests at a time")
+
+
+def _delays(value: Any) -> Any:
+    delays = entries(value)
+    if not delays:
+        raise wrong("need at least one delay, such as [10s, 5m, 1h], got an empty list")
+    return delays
+
+
+class DelayedRetryOptions(Part):
+    """An event that `delivery.retry` did not help waits in a topic, and its partition goes on."""
+
+    delays: Annotated[
+        tuple[Annotated[float, duration(over=True)], ...],
+        BeforeValidator(_delays),
+        Field(json_schema_extra={"minItems": 1}),
+    ] = Field(description="how long an event waits, the first time, the second, ...; after the last it is given up")
+    topic: TopicName = Field(
+        description="begins the name of a topic for each delay, such as NAME.10s: an existing topic of the same Kafka"
+    )
+    out_of_order: bool = Field(
+        default=False,
+        description="later events overtake one that waits, also those of its key: must be true unless `ordering` is none",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> DelayedRetryOptions:
+        for name in self.topics:
+            try:
+                topic_name(name)
+            except PydanticCustomError as error:
+                raise wrong_at("DelayedRetryOptions", [(("topic",), error, None)]) from None
+        return self
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic of each delay; delays that are the same share one."""
+        return tuple(f"{self.topic}.{format_duration(delay)}" for delay in self.delays)
+
+
 class DispatchOptions(Part):
     """One subscription: who is posted to, and how."""
 
@@ -102,6 +172,10 @@ class DispatchOptions(Part):
         description="events of one partition that are sent and not committed yet: so many are repeated after a crash "
         "at most; with `batch` 4 times its max_events if not given",
     )
+    limits: LimitOptions = Field(default_factory=LimitOptions)
+    delayed_retry: DelayedRetryOptions | None = Field(
+        default=None, description="let an event wait in a topic, instead of its partition; before it is given up"
+    )
     on_undecodable: Literal["stop", "skip"] = Field(
         default="stop",
         description="without a dead letter sink: hold the partition at a record that is no event, or go on",
@@ -113,6 +187,28 @@ class DispatchOptions(Part):
         repr=False,
         description="sent to the subscriber with every request; {file: path} for secrets",
     )
+    # What a request carries, and by which credentials.
+    pass_headers: PassedNames = Field(
+        default=DEFAULT_OUT,
+        description="the record's other headers that are sent along, by name; `*` stands for any text. Never: headers of "
+        "the connection, credentials",
+    )
+    ceOverrides: CloudEventOverrides = Field(
+        default_factory=CloudEventOverrides, description="what is changed in each event on its way to the subscriber"
+    )
+    subscriberCACerts: Certificates | None = Field(
+        default=None, repr=False, description="who else may sign the subscriber's certificate: certificates in PEM"
+    )
+    replyCACerts: Certificates | None = Field(default=None, repr=False, description="the same for `replyUri`")
+    subscriberAudience: Audience | None = Field(
+        default=None, description="whom the subscriber's token is for: names its file, as {audience} in token_file"
+    )
+    replyAudience: Audience | None = Field(default=None, description="the same for `replyUri`")
+    token_file: Annotated[Path, AfterValidator(audience_file)] | None = Field(
+        default=None,
+        description="file with the token that the subscriber is sent (authorization: Bearer); with {audience} as its name "
+        "each receiver is sent the token of its own audience",
+    )
     connect_timeout: Annotated[float, duration(over=True)] = Field(default=5.0, description="time to get a connection")
     connections: Annotated[int, whole(1, 10_000)] = Field(
         default=128, description="connections to each receiver at most"
@@ -122,8 +218,8 @@ class DispatchOptions(Part):
     )
     client_cert: Path | None = Field(default=None, description="our certificate, PEM; it may hold the key too")
     client_key: Path | None = Field(default=None, description="the key of `client_cert`, PEM, without passphrase")
-    transport: Literal["curl", "requests"] = Field(
-        default="curl", description="what sends: libcurl, or the slower requests with its adapters (an extra)"
+    transport: Literal["http", "requests"] = Field(
+        default="http", description="what sends: our own, or the slower requests with its adapters (an extra)"
     )
 
     @model_validator(mode="after")
@@ -137,11 +233,49 @@ class DispatchOptions(Part):
             if "max_in_flight" in self.model_fields_set and self.max_in_flight < self.batch.max_events:
                 rule = f"need at least batch.max_events ({self.batch.max_events}), got {self.max_in_flight}"
                 problems.append((("max_in_flight",), wrong(rule), None))
+        problems += self._delayed_retry_problems()
         if self.client_key and not self.client_cert:
             problems.append((("client_key",), wrong("is used only with client_cert; give that too"), None))
+        problems += self._token_problems()
         if problems:
             raise wrong_at("DispatchOptions", problems)
         return self
+
+    def _delayed_retry_problems(self) -> list[Problem]:
+        delayed, sink = self.delayed_retry, self.delivery.deadLetterSink
+        if delayed is None:
+            return []
+        problems: list[Problem] = []
+        if self.ordering != "none" and not delayed.out_of_order:
+            rule = (
+                f"needs to be true with ordering: {self.ordering}, for later events overtake one that waits; or set "
+                "ordering: none"
+            )
+            problems.append((("delayed_retry", "out_of_order"), wrong(rule), None))
+        if sink is not None and sink.topic in delayed.topics:
+            rule = f"is {sink.topic}, which is where events wait to be sent again; choose another topic"
+            problems.append((("delivery", "deadLetterSink"), wrong(rule), None))
+        return problems
+
+    @property
+    def retry_topics(self) -> tuple[str, ...]:
+        """Topics that the subscription reads beside the channel's: those in which its events wait."""
+        return () if self.delayed_retry is None else tuple(dict.fromkeys(self.delayed_retry.topics))
+
+    def _token_problems(self) -> list[Problem]:
+        problems: list[Problem] = []
+        if self.token_file and any(name.lower() == "authorization" for name in self.headers):
+            problems.append((("token_file",), wrong("is sent as the header authorization, which headers has"), None))
+        sink = self.delivery.deadLetterSink
+        audiences = {
+            ("subscriberAudience",): self.subscriberAudience,
+            ("replyAudience",): self.replyAudience,
+            ("delivery", "deadLetterSink", "audience"): sink.audience if sink is not None else None,
+        }
+        if self.token_file is None or self.token_file.name != AUDIENCE:
+            rule = f"is used only with a token_file such as /folder/{AUDIENCE}"
+            problems += [(place, wrong(rule), None) for place, given in audiences.items() if given is not None]
+        return problems
 
     @property
     def without_default(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from inbound.errors import PartitionLostError
@@ -37,6 +38,12 @@ class DispatchProcessor(BatchEventProcessor):
     #: Requests are slow beside reading, and a process may have many subscriptions.
     prefetch_bytes = 8 * 2**20
     makes_spans = True
+    shares_loop = True
+
+    @classmethod
+    def own_topics(cls, options: object) -> tuple[str, ...]:
+        """See `BatchEventProcessor.own_topics`."""
+        return options.retry_topics if isinstance(options, DispatchOptions) else ()
 
     def __init__(self, make_transport: MakeTransport | None = None) -> None:
         """`make_transport` takes the place of what `transport` in the options says."""
@@ -58,8 +65,9 @@ class DispatchProcessor(BatchEventProcessor):
         targets = targets_of(options)
         self._sender = Sender(
             options, targets, make(self._loop), self._loop, context.log, self._progressed, context.open_topic,
-            Traces(context.tracing, Consumer(context.group, context.consumer_id)),
+            context.group, context.clock.wall, Traces(context.tracing, Consumer(context.group, context.consumer_id)),
         )  # fmt: skip
+        self._sender.counters.wall = context.clock.wall
 
     def reconfigure(self, options: DispatchOptions, generation: int | None = None, *, wait: float = 5.0) -> None:
         """Go by `options` from now on; partitions and what is open stay. Any thread but the event loop's.
@@ -110,9 +118,20 @@ class DispatchProcessor(BatchEventProcessor):
             claim = Claim(tp, Window(options.window, options.ordering), batch, batch.first_offset)
             self._claims[tp] = claim
         claim.batch = batch
-        claim.window.admit(batch.records, batch.next_offset)
+        self._admit(claim, batch)
         self._sender.pump(claim)
         return BatchResponse.next()
+
+    def _admit(self, claim: Claim, batch: Batch) -> None:
+        topics = self._sender.delayed.topics
+        if batch.topic not in topics:
+            claim.window.admit(batch.records, batch.next_offset)
+            return
+        others = {record.offset for record in batch.records if topics.is_others(batch.topic, record)}
+        claim.window.admit(batch.records, batch.next_offset, hold=True, pass_over=others)
+        if others:
+            self._sender.counters.passed_over += len(others)
+            self._progressed(claim)
 
     async def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:
         """Wait for what is under way, and commit what is finished; what waits to be sent again is the next owner's."""
@@ -192,7 +211,19 @@ class DispatchProcessor(BatchEventProcessor):
             for tp, claim in dict(self._claims).items()
             if claim.window.open and not claim.window.room_left
         }
-        return {**sent, **self._sender.waits()}
+        delayed = {tp: ("delayed", text) for tp, text in self._delayed().items()}
+        return {**sent, **delayed, **self._sender.waits()}
+
+    def _delayed(self) -> dict[TopicPartition, str]:
+        """Return until when partitions of retry topics wait of which nothing is under way."""
+        found = {}
+        for tp, claim in dict(self._claims).items():
+            timer, record = claim.due, claim.window.held
+            if timer is not None and record is not None and not claim.window.in_flight:
+                until = self._context.clock.wall() + timer.when() - self._loop.time()
+                when = datetime.fromtimestamp(until, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+                found[tp] = f"offset {record.offset} is sent again at {when}"
+        return found
 
     def status(self) -> Mapping[str, Any]:
         sender = self._sender
@@ -204,6 +235,8 @@ class DispatchProcessor(BatchEventProcessor):
             "in_flight": sum(claim.sending for claim in claims),
             "open": sum(claim.window.open for claim in claims),
             "waiting_dead_letters": sender.waiting_dead_letters,
+            "waiting_for_limits": sender.waiting_for_limits,
+            "delayed": {str(tp): text for tp, text in self._delayed().items()},
             "standing": standing(problems),
             "partitions": problems,
             **sender.counters.as_dict(),
@@ -216,6 +249,6 @@ def transport_of(options: DispatchOptions) -> MakeTransport:
         from inbound.processors.dispatch.requests_transport import RequestsTransport
 
         return RequestsTransport
-    from inbound.processors.dispatch.curl import CurlTransport
+    from inbound.http1.client import Client
 
-    return CurlTransport
+    return Client

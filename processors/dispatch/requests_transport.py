@@ -12,6 +12,7 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ReadTimeoutError
+from urllib3.util.ssl_ import create_urllib3_context
 
 from inbound.config.units import format_duration
 from inbound.daemon_threads import DaemonThreads
@@ -33,7 +34,15 @@ _CHUNK = 16 * 1024
 class TimedAdapter(HTTPAdapter):
     """An adapter whose read timeout is for the whole answer, however slowly its bytes come; of `requests` it is for each read."""
 
+    def __init__(self, *args: Any, ca_text: str | None = None, **more: Any) -> None:
+        """`ca_text`: certificates in PEM, of those who may sign the receiver's beside those that `requests` knows."""
+        self._ca_text = ca_text
+        super().__init__(*args, **more)
+
     def init_poolmanager(self, *args: Any, **more: Any) -> None:
+        if self._ca_text is not None:
+            more["ssl_context"] = context = create_urllib3_context()
+            context.load_verify_locations(cadata=self._ca_text)
         super().init_poolmanager(*args, **more)
         self.poolmanager.pool_classes_by_scheme = TIMED_POOLS
 
@@ -54,7 +63,9 @@ class RequestsTransport(Transport):
         session.cookies.set_policy(
             DefaultCookiePolicy(allowed_domains=())
         )  # else a subscriber's would be kept, and sent, for ever
-        adapter = TimedAdapter(pool_connections=1, pool_maxsize=target.connections, max_retries=0, pool_block=True)
+        adapter = TimedAdapter(
+            pool_connections=1, pool_maxsize=target.connections, max_retries=0, pool_block=True, ca_text=target.ca_text
+        )
         session.mount("http://", adapter)
         session.mount("https://", adapter)
         session.verify = str(target.ca_file) if target.ca_file is not None else True

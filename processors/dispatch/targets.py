@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
+from inbound.errors import ConfigError
 from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.transport import Target
-from inbound.processors.http_values import DISPATCHED, header_text, tls_context
+from inbound.processors.http_values import AUDIENCE, DISPATCHED, header_text, line_in, tls_context
+
+_USER_AGENT = b"user-agent: inbound"
+#: Knative's dispatchers ask for replies always; a subscriber may go by it.
+_PREFER = b"prefer: reply"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,26 +36,45 @@ def targets_of(options: DispatchOptions) -> Targets:
     """
     if options.ca_file or options.client_cert:  # found out now, not with the first request
         tls_context("dispatch", options.ca_file, options.client_cert, options.client_key)
-    headers = [f"{name}: {header_text('dispatch', name, value)}".encode() for name, value in options.headers.items()]
-    own = [] if any(name.lower() == "user-agent" for name in options.headers) else [b"user-agent: inbound"]
-    prefer = [b"prefer: reply"] if options.replyUri is not None else []  # as Knative asks for replies
-    dead_letters = options.delivery.deadLetterSink
+    given = {name.lower() for name in options.headers}
+    headers = [line for line in (_USER_AGENT, _PREFER) if line.partition(b":")[0].decode() not in given]
+    headers += [f"{name}: {header_text('dispatch', name, value)}".encode() for name, value in options.headers.items()]
+    file, reply, sink = options.token_file, options.replyUri, options.delivery.deadLetterSink
+    each_its_own = file is not None and file.name == AUDIENCE
 
-    def target(url: str, lines: list[bytes], *, wants_reply: bool = False) -> Target:
+    def target(url: str, lines: list[bytes], token: Path | None, ca_text: str | None, *, wants_reply: bool) -> Target:
+        authorization = [b"authorization: Bearer " + _token(token)] if token is not None else []
         return Target(
             url,
             options.delivery.timeout,
             min(options.connect_timeout, options.delivery.timeout),
             options.connections,
-            (f"{DISPATCHED}: 1".encode(), *own, *lines),
+            (f"{DISPATCHED}: 1".encode(), *lines, *authorization),
             wants_reply,
             options.ca_file,
             options.client_cert,
             options.client_key,
+            ca_text,
         )
 
+    def of_audience(audience: str | None) -> Path | None:
+        if file is None or audience is None or not each_its_own:
+            return None
+        return file.with_name(quote(audience, safe=""))
+
+    def other(url: str | None, audience: str | None, ca_text: str | None) -> Target | None:
+        return None if url is None else target(url, [_USER_AGENT], of_audience(audience), ca_text, wants_reply=False)
+
+    token = of_audience(options.subscriberAudience) if each_its_own else file
     return Targets(
-        target(options.subscriberUri, headers + prefer, wants_reply=options.replyUri is not None),
-        target(options.replyUri, []) if options.replyUri is not None else None,
-        target(dead_letters.uri, []) if dead_letters is not None and dead_letters.uri is not None else None,
+        target(options.subscriberUri, headers, token, options.subscriberCACerts, wants_reply=reply is not None),
+        other(reply, options.replyAudience, options.replyCACerts),
+        other(sink.uri, sink.audience, sink.CACerts) if sink is not None else None,
     )
+
+
+def _token(file: Path) -> bytes:
+    token = line_in(file, "dispatch: token_file", "token_file")
+    if " " in token:
+        raise ConfigError(f"dispatch: token_file: {file} must hold a token alone, without blanks or Bearer; correct it")
+    return token.encode()

@@ -37,9 +37,9 @@ class Traces:
             job.work.failed("undecodable", job.undecodable or "")
 
     def post(self, job: Job, target: Target, parts: HttpParts, receiver: str) -> HttpParts:
-        """Begin the span of a request. Returns the request that carries it."""
+        """Begin the span of a request to that kind of receiver. Returns the request that carries it."""
         assert job.work is not None
-        job.hop = job.work.post(target, "dead-letter" if job.dead else receiver, job.attempt)
+        job.hop = job.work.post(target, receiver, job.attempt)
         return HttpParts(with_hop(parts.lines, job.hop), parts.body)
 
     def publish(self, job: Job, topic: str, record: RecordParts) -> RecordParts:

@@ -3,6 +3,9 @@
 An event is open from its admission until it is finished (delivered, dead-lettered, or passed over). Those of one lane
 go one after the other: a lane is the whole partition, or one record key; without order every event has its own.
 
+Of a partition whose events wait for their time, admitted ones are held first, in offset order: they are in no lane until
+they are let go.
+
 The window counts from the group's commit, not from the first open event: what is finished behind an open one is sent
 again after a crash just as what is on its way.
 """
@@ -10,7 +13,7 @@ again after a crash just as what is on its way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Literal
 
 from inbound.processors.batch import Record
@@ -34,7 +37,7 @@ class Entry:
 
     __slots__ = ("finished", "lane", "payload", "record")
 
-    def __init__(self, record: Record, lane: Lane | None) -> None:
+    def __init__(self, record: Record, lane: Lane | None = None) -> None:
         self.record = record
         self.lane = lane  # None: nothing need wait for it
         self.finished = False
@@ -61,6 +64,12 @@ class Window:
         self._admitted: deque[int] = deque()  # offsets behind the commit
         self._ready: deque[Entry] = deque()
         self._lanes: dict[bytes | None, Lane] = {}
+        self._held: deque[Entry] = deque()
+
+    @property
+    def held(self) -> Record | None:
+        """The first record that is held; those behind it wait for it."""
+        return self._held[0].record if self._held else None
 
     @property
     def front(self) -> int:
@@ -93,28 +102,46 @@ class Window:
             self.ordering = self.wanted
         return max(0, self.size - len(admitted))
 
-    def admit(self, records: Sequence[Record], next_offset: int) -> None:
-        """Open these, in offset order; the offset to read after them is `next_offset`."""
-        lane: Lane | None
+    def admit(
+        self, records: Sequence[Record], next_offset: int, *, hold: bool = False, pass_over: Container[int] = ()
+    ) -> None:
+        """Open these, in offset order; the offset to read after them is `next_offset`.
+
+        With `hold` they wait for `let_go`. Those with offsets in `pass_over` are finished as they stand.
+        """
         for record in records:
-            if self.ordering == "none" or (self.ordering == "key" and record.key is None):
-                lane = None
-            else:
-                key = record.key if self.ordering == "key" else None
-                lane = self._lanes.get(key)
-                if lane is None:
-                    lane = self._lanes[key] = Lane(key)
-            entry = Entry(record, lane)
+            entry = Entry(record)
             self._open.append(entry)
-            self.unsent += 1
             self._admitted.append(record.offset)
-            if lane is None or not (lane.out or lane.waiting):
-                self._ready.append(entry)
-                if lane is not None:
-                    lane.out = 1  # reserved: whoever comes after it waits
+            if record.offset in pass_over:
+                entry.finished = True
+            elif hold:
+                self._held.append(entry)
             else:
-                lane.waiting.append(entry)
+                self._line_up(entry)
         self.next_offset = next_offset
+        self._pass()
+
+    def let_go(self) -> None:
+        """The time of the first held event has come."""
+        self._line_up(self._held.popleft())
+
+    def _line_up(self, entry: Entry) -> None:
+        record = entry.record
+        self.unsent += 1
+        if self.ordering == "none" or (self.ordering == "key" and record.key is None):
+            self._ready.append(entry)
+            return
+        key = record.key if self.ordering == "key" else None
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(key)
+        entry.lane = lane
+        if lane.out or lane.waiting:
+            lane.waiting.append(entry)
+        else:
+            self._ready.append(entry)
+            lane.out = 1  # reserved: whoever comes after it waits
 
     def take(self) -> Entry | None:
         """Return an event to be sent now, or None."""
@@ -153,6 +180,9 @@ class Window:
                     self._ready.append(lane.waiting.popleft())
                 else:
                     del self._lanes[lane.key]
+        self._pass()
+
+    def _pass(self) -> None:
         opened = self._open
         while opened and opened[0].finished:
             opened.popleft()
@@ -161,6 +191,7 @@ class Window:
     def close(self) -> None:
         """Send nothing more; what is on its way may still be finished."""
         self._ready.clear()
+        self._held.clear()
         self.unsent = 0
         for lane in self._lanes.values():
             lane.waiting.clear()

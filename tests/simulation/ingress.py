@@ -15,7 +15,8 @@ from typing import Any
 from inbound.config import IngressConfig
 from inbound.http.connection import Connection
 from inbound.http.listener import Limits, Listener
-from inbound.ingress.producers import ConfluentProducer, KafkaPythonProducer
+from inbound.ingress.confluent_producer import ConfluentProducer
+from inbound.ingress.kafka_python_producer import KafkaPythonProducer
 from inbound.ingress.receiver import REFUSED_EVENTS
 from inbound.ingress.server import Ingress
 from inbound.testing import ManualClock

@@ -231,7 +231,7 @@ class ConfluentFake(_Client):
     def poll(self, seconds: float) -> int:
         for _ in range(len(self._answers)):
             on_delivery, error = self._answers.popleft()
-            on_delivery(error, None)
+            on_delivery(error, SimpleNamespace(partition=lambda: 0))
         untold, self._untold = self._untold, None
         if untold is not None:
             raise KafkaException(untold)
@@ -305,7 +305,7 @@ class KafkaPythonFake(_Client):
 
         def done(error: Any) -> None:
             if error is None:
-                future.success(None)
+                future.success(SimpleNamespace(partition=0))
             else:
                 future.failure(error)
 

@@ -7,11 +7,14 @@ from functools import partial
 from typing import Any
 
 from inbound.processors.batch import BatchResponse
-from inbound.processors.dispatch import sending
+from inbound.processors.dispatch import dead_letters, delivery, replies
+from inbound.processors.dispatch.attempts import Attempts
+from inbound.processors.dispatch.dead_letters import DeadLetters
+from inbound.processors.dispatch.delivery import Delivery
 from inbound.processors.dispatch.jobs import Job
 from inbound.processors.dispatch.processor import DispatchProcessor
+from inbound.processors.dispatch.replies import Replies, Reply
 from inbound.processors.dispatch.retry import Verdict, judge
-from inbound.processors.dispatch.sending import Sender
 from inbound.processors.dispatch.transport import Answer
 from inbound.processors.dispatch.window import Entry, Lane, Part, Window
 from inbound.topic_partition import TopicPartition
@@ -38,36 +41,38 @@ def _half_an_answer_is_one(plant: Plant) -> None:
             return Verdict.TAKEN
         return judge(answer, events)
 
-    plant.put(sending, "judge", judged)
+    for module in (delivery, replies, dead_letters):
+        plant.put(module, "judge", judged)
 
 
 def _refused_is_finished(plant: Plant) -> None:
-    def dead_letter(original: Original, self: Sender, job: Job, answer: Answer) -> None:
+    def dead_letter(original: Original, self: DeadLetters, job: Job, answer: Answer) -> None:
         plant.bite()
-        self._dead_lettered(job)
+        self.attempts.counters.dead_lettered += 1
+        self.attempts.finish(job)
 
-    plant.around(Sender, "_dead_letter", dead_letter)
+    plant.around(DeadLetters, "event", dead_letter)
 
 
 def _sink_not_waited_for(plant: Plant) -> None:
-    def post(original: Original, self: Sender, job: Job, *more: Any) -> None:
+    def begin(original: Original, self: DeadLetters, job: Job, *more: Any) -> None:
         *parts, then = more
         once = [then]
 
-        def done() -> None:
+        def done(job: Job) -> None:
             if once:
-                once.pop()()
+                once.pop()(job)
 
         original(self, job, *parts, done)
         if once and not job.claim.closing:
             plant.bite()
-            done()
+            done(job)
 
-    plant.around(Sender, "_post_dead_letter", post)
+    plant.around(DeadLetters, "begin", begin)
 
 
 def _order_only_until_it_fails(plant: Plant) -> None:
-    def again(original: Original, self: Sender, job: Job, *more: Any, **named: Any) -> None:
+    def again(original: Original, self: Attempts, job: Job, *more: Any, **named: Any) -> None:
         original(self, job, *more, **named)
         window = job.claim.window
         for entry in job.entries:
@@ -76,18 +81,18 @@ def _order_only_until_it_fails(plant: Plant) -> None:
                 plant.bite()
                 window._ready.append(lane.waiting.popleft())
                 lane.out += 1
-        self.pump(job.claim)
+        self._finished(job.claim)
 
-    plant.around(Sender, "_again", again)
+    plant.around(Attempts, "again", again)
 
 
 def _retry_after_unread(plant: Plant) -> None:
-    def answered(original: Original, self: Sender, job: Job, answer: Answer) -> None:
+    def answered(original: Original, self: Delivery, job: Job, answer: Answer) -> None:
         if answer.retry_after:
             plant.bite()
         original(self, job, answer._replace(retry_after=None))
 
-    plant.around(Sender, "_answered", answered)
+    plant.around(Delivery, "answered", answered)
 
 
 def _halves_at_once(plant: Plant) -> None:
@@ -96,7 +101,7 @@ def _halves_at_once(plant: Plant) -> None:
             plant.bite()
         return 0.0
 
-    plant.around(sending, "asked_for", asked_for)
+    plant.around(delivery, "asked_for", asked_for)
 
 
 def _window_from_the_first_open_event(plant: Plant) -> None:
@@ -110,32 +115,20 @@ def _window_from_the_first_open_event(plant: Plant) -> None:
 
 
 def _replies_not_waited_for(plant: Plant) -> None:
-    def reply(original: Original, self: Sender, job: Job, answer: Answer) -> None:
+    def reply(original: Original, self: Replies, job: Job, answer: Answer) -> None:
         plant.bite()
-        self._finish(job)
+        self.attempts.finish(job)
 
-    plant.around(Sender, "_reply", reply)
+    plant.around(Replies, "begin", reply)
 
 
 def _replies_sent_once(plant: Plant) -> None:
-    def next_reply(original: Original, self: Sender, job: Job, left: list[Any]) -> None:
-        post = self._post
+    def answered(original: Original, self: Reply, job: Job, answer: Answer) -> None:
+        if not 200 <= answer.status < 300:
+            plant.bite()
+        original(self, job, Answer(202))
 
-        def send(target: Any, parts: Any, job: Job, answered: Callable[[Job, Answer], None]) -> None:
-            def taken(job: Job, answer: Answer) -> None:
-                if not 200 <= answer.status < 300:
-                    plant.bite()
-                answered(job, Answer(202))
-
-            post(target, parts, job, taken if target is self.targets.reply else answered)
-
-        self._post = send  # type: ignore[method-assign]
-        try:
-            original(self, job, left)
-        finally:
-            del self._post
-
-    plant.around(Sender, "_next_reply", next_reply)
+    plant.around(Reply, "answered", answered)
 
 
 def _gives_up_with_everything(plant: Plant) -> None:
@@ -168,30 +161,28 @@ def _waits_for_the_first_part(plant: Plant) -> None:
             plant.bite()
         return chains
 
-    plant.around(sending, "in_turn", in_turn)
+    plant.around(delivery, "in_turn", in_turn)
 
 
 def _gives_up_early(plant: Plant) -> None:
-    def answered(original: Original, self: Sender, job: Job, answer: Answer) -> None:
-        retry = self.options.delivery.retry
+    def answered(original: Original, self: Delivery, job: Job, answer: Answer) -> None:
+        retry = self._attempts.options.delivery.retry
         if retry and job.attempt == retry - 1:
             plant.bite()
             job.attempt += 1
         original(self, job, answer)
 
-    plant.around(Sender, "_answered", answered)
+    plant.around(Delivery, "answered", answered)
 
 
 def _busy_is_refused(plant: Plant) -> None:
-    def came_back(
-        original: Original, self: Sender, job: Job, answer: Answer, answered: Callable[[Job, Answer], None]
-    ) -> None:
+    def came_back(original: Original, self: Attempts, job: Job, answer: Answer) -> None:
         if answer.status in (503, 429) and answer.problem is None:
             plant.bite()
             answer = answer._replace(status=410)
-        original(self, job, answer, answered)
+        original(self, job, answer)
 
-    plant.around(Sender, "_came_back", came_back)
+    plant.around(Attempts, "_came_back", came_back)
 
 
 _dispatch = partial(mutant_of, "dispatch")

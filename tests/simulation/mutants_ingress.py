@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from inbound.ingress.producers import ConfluentProducer, KafkaPythonProducer
+from inbound.ingress.confluent_producer import ConfluentProducer
+from inbound.ingress.kafka_python_producer import KafkaPythonProducer
 from inbound.ingress.receiver import Receiver
 from tests.simulation.planting import Mutant, Plant
 

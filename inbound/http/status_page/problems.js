@@ -67,6 +67,12 @@ const ofProcess = (process, who, say) => {
   if (shipping?.problem) say(LOOK, "ledger", "not shipped", "its files wait here", shipping.problem);
   if (offsets?.zookeeper_problem) say(BAD, "offsets", "ZooKeeper", "it cannot be asked", offsets.zookeeper_problem);
   if (offsets?.kafka_problem) say(LOOK, "offsets", "Kafka", "lags are missing", offsets.kafka_problem);
+  for (const one of process.refused_manifests ?? []) {
+    const subscriber = one.subscriber ? `, subscriber ${one.subscriber}` : "";
+    const subject = one.kind && one.name ? `${one.kind} ${one.namespace}/${one.name}${subscriber}` : one.file;
+    const title = one.kept.length ? `${one.kept.join(", ")} goes on as before` : "it does not run";
+    say(LOOK, subject, "refused", title, one.problem, "Mend the manifest: it is read as soon as it changes.");
+  }
   for (const manifest of process.reset_manifests ?? [])
     if (manifest.problem) say(LOOK, `ResetOffset ${manifest.name}`, "does nothing", "", manifest.problem);
 };

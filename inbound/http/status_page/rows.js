@@ -6,7 +6,8 @@ const LEVELS = ["good", "wanted", "look", "bad"];
 
 const MOVES = new Set(["healthy", "catching-up", "idle"]);
 const BENIGN = new Set([
-  ...MOVES, "starting", "releasing", "paused", "waiting", "max-read-rate", "reset", "being-claimed",
+  ...MOVES, "starting", "releasing", "paused", "waiting", "max-read-rate", "subscriber-limit", "delayed-retry", "reset",
+  "being-claimed",
 ]);
 
 const levelOf = partition => {

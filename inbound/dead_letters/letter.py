@@ -1,0 +1,210 @@
+"""From a record of a dead letter topic to what it says, and back to the record that was read. Pure.
+
+Three writers are known: the dispatcher (Knative's attributes, and where the record came from), a channel's
+`on_error: {then: dead-letter}` (headers alone), and others that write Knative's attributes and no origin.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from inbound.processors.batch import Record
+from inbound.processors.cloudevents_bridge import RecordParts
+from inbound.processors.cloudevents_json import members_of, parse_json
+from inbound.processors.cloudevents_kafka import decode_record, read_headers
+from inbound.processors.cloudevents_values import Refused, write_json
+from inbound.processors.dead_letters import GROUP, KIND, OFFSET, PARTITION, PREFIX, REASON, REDRIVES, REPLY, TOPIC
+from inbound.processors.dispatch import retry_topics
+from inbound.topic_partition import MOST_OFFSET
+
+#: Knative's attributes of a dead letter.
+DEST, CODE, DATA = "knativeerrordest", "knativeerrorcode", "knativeerrordata"
+ERRORS = (DEST, CODE, DATA)
+
+Headers = Sequence[tuple[str, bytes | None]]
+Kind = Literal["event", "reply", "failure", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The place of the record that was given up."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What one record of a dead letter topic says. Without its value: there may be millions."""
+
+    partition: int
+    offset: int
+    timestamp: int  # milliseconds since the Unix epoch, of when it was dead-lettered; -1: unknown
+    key: bytes | None
+    #: `event`: a subscriber refused it; `reply`: the reply's receiver did; `failure`: a processor failed on it;
+    #: `unknown`: it says nothing.
+    kind: Kind
+    group: str | None  # that gave it up
+    origin: Origin | None
+    destination: str | None  # the URL that refused it
+    code: str | None
+    reason: str  # decoded; may be empty
+    event_id: str | None  # None: it is no CloudEvent
+    event_type: str | None
+    redrives: int
+
+    @property
+    def place(self) -> str:
+        """`partition/offset`, as the commands take it."""
+        return f"{self.partition}/{self.offset}"
+
+    @property
+    def why(self) -> str:
+        """The code and the reason in one text."""
+        return " ".join(filter(None, (self.code, self.reason)))
+
+
+def letter_of(partition: int, record: Record) -> Letter:
+    """Return what a record of a dead letter topic says. Never raises: what cannot be read is missing."""
+    _, own = _own_headers(record.headers)
+    attributes = _attributes(record)
+    code, data = attributes.get(CODE), attributes.get(DATA)
+    reason = own.get(REASON)
+    kind: Kind = "unknown"
+    if reason is not None:
+        kind = "failure"
+    elif own.get(KIND) == REPLY:
+        kind = "reply"
+    elif code is not None or DEST in attributes:
+        kind = "event"
+    failed = kind == "failure"
+    return Letter(
+        partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        kind,
+        own.get(GROUP),
+        _origin(own),
+        None if failed else attributes.get(DEST),
+        None if failed else code,
+        reason if reason is not None else error_text(data),
+        attributes.get("id"),
+        attributes.get("type"),
+        redrives_of(record.headers),
+    )
+
+
+def error_text(data: str | None) -> str:
+    """Return what `knativeerrordata` says: its base64 decoded, or as it stands where it is none."""
+    if not data:
+        return ""
+    try:
+        return base64.b64decode(data, validate=True).decode(errors="replace")
+    except (binascii.Error, ValueError):
+        return data
+
+
+def redrives_of(headers: Headers) -> int:
+    """Return how often a record was redriven, as it says itself."""
+    return max((_number(raw) or 0 for name, raw in headers if name == REDRIVES), default=0)
+
+
+def as_read(record: Record) -> RecordParts:
+    """Return the record as it was read before it was dead-lettered.
+
+    Without the last set of origin headers, without those of a delayed retry of the same group, and without Knative's
+    attributes where the dispatcher has added them. A value
+    in structured mode that had them keeps the text of its other members, without white space between them. Null headers
+    are empty, as the writer of the letter had to write them.
+    """
+    start, own = _own_headers(record.headers)
+    added = (retry_topics.PREFIX,) if _has_waited(record.headers, own) else ()
+    headers = [
+        (name, raw or b"")
+        for number, (name, raw) in enumerate(record.headers)
+        if not name.startswith(added if number < start else (PREFIX, *added))
+    ]
+    value = record.value
+    if REASON in own:  # written by on_error, which adds no attributes: those that are there were read
+        return RecordParts(record.key, value, headers)
+    prefix = "ce_"
+    try:
+        decode_record(record)
+        if read_headers(record.headers)[0] is None:  # in structured mode
+            return RecordParts(record.key, _without_members(value), headers)
+    except Refused:
+        prefix = ""  # what is no event has plain headers
+    names = {prefix + name for name in ERRORS}
+    return RecordParts(record.key, value, [(name, raw) for name, raw in headers if name.lower() not in names])
+
+
+def counted(parts: RecordParts, redrives: int) -> RecordParts:
+    """Return a record that says how often it was redriven."""
+    headers = [(name, raw) for name, raw in parts.headers if name != REDRIVES]
+    return parts._replace(headers=[*headers, (REDRIVES, str(redrives).encode())])
+
+
+# -- inside --------------------------------------------------------------------------------------------------------------
+
+
+def _own_headers(headers: Headers) -> tuple[int, dict[str, str]]:
+    """Return where the last set of origin headers begins, and what it says; behind all headers where there is none."""
+    starts = [number for number, (name, _) in enumerate(headers) if name == GROUP]
+    if not starts:
+        return len(headers), {}
+    return starts[-1], {
+        name: (raw or b"").decode(errors="replace") for name, raw in headers[starts[-1] :] if name.startswith(PREFIX)
+    }
+
+
+def _has_waited(headers: Headers, own: dict[str, str]) -> bool:
+    """Whether the event was in a topic of the subscription's delayed retry before it was given up."""
+    group = own.get(GROUP, "").encode()
+    return any(name == retry_topics.GROUP and raw == group for name, raw in headers)
+
+
+def _origin(own: dict[str, str]) -> Origin | None:
+    partition, offset = (_number(own.get(name, "").encode()) for name in (PARTITION, OFFSET))
+    if not own.get(TOPIC) or partition is None or offset is None:
+        return None
+    return Origin(own[TOPIC], partition, offset)
+
+
+def _number(raw: bytes | None) -> int | None:
+    if not raw or not raw.isdigit() or len(raw) > 19:
+        return None
+    return min(int(raw), MOST_OFFSET)
+
+
+def _attributes(record: Record) -> dict[str, str]:
+    """Return the event's attributes that a letter is about; of what is no event, the plain headers of those names."""
+    try:
+        found = decode_record(record).get_attributes()
+    except Refused:
+        return {
+            name: (raw or b"").decode(errors="replace") for name, raw in record.headers if name.lower() in ERRORS
+        }  # fmt: skip
+    return {name: str(found[name]) for name in ("id", "type", *ERRORS) if found.get(name) is not None}
+
+
+def _without_members(value: bytes | None) -> bytes | None:
+    """Return a JSON object without Knative's members; anything else, and an object without them, as it stands."""
+    if value is None or b"knativeerror" not in value:
+        return value
+    try:
+        parsed = parse_json(value)
+        if not isinstance(parsed, dict) or not any(name in parsed for name in ERRORS):
+            return value
+        members = {name: text for name, text in members_of(value.decode()).items() if name not in ERRORS}
+    except (Refused, UnicodeDecodeError):
+        return value
+    return ("{" + ",".join(f"{write_json(name).decode()}:{text}" for name, text in members.items()) + "}").encode()

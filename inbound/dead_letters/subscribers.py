@@ -1,0 +1,98 @@
+"""Who a configuration's channels are: names for the groups in dead letters, and subscribers to post to. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inbound.config import Loaded
+from inbound.dead_letters.letter import Letter
+from inbound.errors import ConfigError
+from inbound.processors.dispatch.options import DispatchOptions
+from inbound.processors.dispatch.transport import Target
+from inbound.subscriptions import plain_channels, read_subscriptions
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """A channel of the configuration: a subscription, or one with a processor of its own."""
+
+    name: str
+    group: str
+    processor: str
+    options: DispatchOptions | None  # None: it does not dispatch
+    uid: str | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The subscriber's URL as messages show it; None: there is none."""
+        return None if self.options is None else Target(self.options.subscriberUri, 0.0, 0.0).shown
+
+
+class Subscribers:
+    """All channels of one configuration."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        """Raises ConfigError: what the configuration itself says cannot be used; a line for each problem."""
+        subscriptions = read_subscriptions(loaded)
+        self.refused = (
+            subscriptions.refused
+        )  # what of the manifests cannot be used: nobody here knows their subscriptions
+        self._all = [
+            Subscriber(name, channel.group, channel.processor.type, _options(loaded, name))
+            for name, channel in plain_channels(loaded).items()
+        ]
+        self._all += [
+            Subscriber(name, made.config.group, "dispatch", made.options, made.ref.uid)
+            for name, made in subscriptions.found.items()
+        ]
+        self._by_group = {one.group: one.name for one in self._all}
+        self._by_url = {one.url: one.name for one in self._all if one.url is not None}
+
+    def name_of(self, letter: Letter) -> str:
+        """Return who gave a record up: a channel's name, else the group or the URL that the letter names, else `-`."""
+        if letter.group is not None:
+            return self._by_group.get(letter.group, letter.group)
+        if letter.destination is not None:
+            return self._by_url.get(letter.destination, letter.destination)
+        return "-"
+
+    def words_for(self, name: str) -> frozenset[str]:
+        """Return all by which a letter may mean what `--subscription` names: its group, its URL, the name itself."""
+        found = {name}
+        for one in self._all:
+            if name in (one.name, one.uid, one.group, one.url):
+                found |= {one.name, one.group} | ({one.url} if one.url is not None else set())
+        return frozenset(found)
+
+    def to_post_to(self, name: str) -> tuple[str, DispatchOptions]:
+        """Return name and options of the subscription that is called `name`, or has this uid, group or subscriberUri.
+
+        Raises:
+            ConfigError: none is, or several are, or it is a channel that does not dispatch.
+        """
+        found = [one for one in self._all if name in (one.name, one.uid, one.group) or _is_at(one, name)]
+        if not found:
+            known = ", ".join(sorted(one.name for one in self._all if one.options is not None)) or "none"
+            raise ConfigError(f"--to-subscription {name}: the configuration has no such subscription; it has {known}")
+        if len(found) > 1:
+            names = ", ".join(one.name for one in found)
+            raise ConfigError(f"--to-subscription {name}: it means {names}; give one of these names")
+        (one,) = found
+        if one.options is None:
+            raise ConfigError(
+                f"--to-subscription {name}: channel {one.name} has the processor {one.processor}, and posts to nobody; "
+                "redrive to its topic (--to original), or name a channel with `dispatch`"
+            )
+        return one.name, one.options
+
+
+def _is_at(one: Subscriber, url: str) -> bool:
+    return one.options is not None and url in (one.options.subscriberUri, one.url)
+
+
+def _options(loaded: Loaded, name: str) -> DispatchOptions | None:
+    processor = loaded.config.channels[name].processor
+    if processor.type != "dispatch":
+        return None
+    options: DispatchOptions = loaded.validate(DispatchOptions, f"channels.{name}.processor.options", processor.options)
+    return options

@@ -1,0 +1,155 @@
+"""Where a partition is read once for several channels, and where each of them stands: see `inbound.kafka.shared_log`."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from inbound.errors import UnreadableBatchError
+from inbound.kafka.base import Fetched, LogClient
+from inbound.topic_partition import TopicPartition
+
+#: Decoded bytes of a partition that are kept for who lags; what it lacks then is fetched for it anew, when it asks for more.
+KEPT = 4 * 2**20
+
+
+class Owner(Protocol):
+    """One channel: what it is told of its places."""
+
+    news: dict[Place, None]  # of these there may be something to take
+    failed: dict[TopicPartition, Exception]  # these could not be read, and are tried again
+    problem: Exception | None  # to be raised with its next poll
+
+    def wakes_up(self) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class Chunk:
+    """What one poll brought of a partition, from `at` on, and under which leader what stands before that was written."""
+
+    at: int
+    before: int | None
+    fetched: Fetched
+
+
+@dataclass(eq=False)
+class Cursor:
+    """One partition as one client reads it."""
+
+    tp: TopicPartition
+    line: Line
+    position: int
+    epoch: int | None  # under which leader what stands before `position` was written, where that is known
+    chunks: deque[Chunk] = field(default_factory=deque)
+    first: int = 0  # the number of the first of these
+    size: int = 0  # their bytes
+    places: dict[Place, None] = field(default_factory=dict)
+    begun: bool = False  # its client has been told
+    paused: bool = False
+    #: Why it cannot be read on from `position`, as polls say it.
+    out_of_range: bool = False
+    diverged: bool = False
+    cut: int | None = None  # where to, if it has diverged and the brokers know
+    unreadable: UnreadableBatchError | None = None
+
+    @property
+    def next(self) -> int:
+        """The number of the chunk that comes next."""
+        return self.first + len(self.chunks)
+
+    @property
+    def stands(self) -> bool:
+        """Whether the brokers have refused to read on."""
+        return self.out_of_range or self.diverged or self.unreadable is not None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody takes more, and nobody who takes some has left too much."""
+        crowded = self.size > KEPT and any(not p.paused and p.number == self.first for p in self.places)
+        return not crowded and any(not place.paused for place in self.places)
+
+    def joint(self, position: int, epoch: int | None) -> int | None:
+        """Return the chunk that goes on for who has read up to `position` under `epoch`; None: perhaps that was another log."""
+        if self.stands:
+            return None
+        if position == self.position:
+            return self.next if epoch in (None, self.epoch) else None
+        for number, chunk in enumerate(self.chunks, self.first):
+            if position == chunk.at:
+                return number if epoch in (None, chunk.before) else None
+            if chunk.at < position < chunk.fetched.next_offset:
+                same = epoch is None or epoch == chunk.before == chunk.fetched.leader_epoch
+                return number if same else None
+        return None
+
+    def takes_in(self, fetched: Fetched) -> None:
+        self.chunks.append(Chunk(self.position, self.epoch, fetched))
+        self.position, self.epoch = fetched.next_offset, fetched.leader_epoch
+        self.size += fetched.size
+
+    def let_go(self) -> None:
+        """Forget what everybody has taken, and who lags too far."""
+        while True:
+            needed = min((place.number for place in self.places), default=self.next)
+            while self.first < needed:
+                self.size -= self.chunks.popleft().fetched.size
+                self.first += 1
+            late = [place for place in self.places if place.paused and place.number == self.first]
+            if self.size <= KEPT or not late:
+                return
+            for place in late:
+                del self.places[place]
+                place.cursor = None
+
+
+@dataclass(eq=False)
+class Place:
+    """Where one channel stands in a partition."""
+
+    view: Owner
+    tp: TopicPartition
+    position: int
+    epoch: int | None
+    cursor: Cursor | None = None  # None: it looks for one when it wants more
+    number: int = 0  # the chunk that it takes next
+    paused: bool = False
+    awaits: float | None = None  # its cursor is to come up to `position` by then (clock time); None: it is there
+    told: UnreadableBatchError | None = None
+
+    def joins(self, cursor: Cursor, number: int, awaits: float | None = None) -> None:
+        self.leaves()
+        self.cursor, self.number, self.awaits = cursor, number, awaits
+        cursor.places[self] = None
+        self.view.news[self] = None
+
+    def leaves(self) -> None:
+        cursor, self.cursor, self.awaits = self.cursor, None, None
+        if cursor is not None:
+            del cursor.places[self]
+            cursor.let_go()
+
+    def takes(self, cursor: Cursor) -> Fetched:
+        """Take the next chunk, from `position` on."""
+        chunk = cursor.chunks[self.number - cursor.first]
+        fetched = chunk.fetched if chunk.at >= self.position else _from(self.position, chunk.fetched)
+        self.number, self.position, self.epoch = self.number + 1, fetched.next_offset, fetched.leader_epoch
+        cursor.let_go()
+        return fetched
+
+
+@dataclass(eq=False)
+class Line:
+    """A client, and what it reads."""
+
+    log: LogClient
+    active_at: float  # when it brought something last, or was told to read on
+    cursors: dict[TopicPartition, Cursor] = field(default_factory=dict)
+    alone_until: float = 0.0  # it is not polled before, unless it wakes us
+
+
+def _from(position: int, fetched: Fetched) -> Fetched:
+    """Return what stands from a position on."""
+    records = [record for record in fetched.records if record.offset >= position]
+    size = fetched.size * len(records) // len(fetched.records) if fetched.records else 0
+    return fetched._replace(records=records, size=size)

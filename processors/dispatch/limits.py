@@ -1,0 +1,149 @@
+"""How many requests of one subscription may be under way, and how many may begin in a second, over all partitions of the process.
+
+Partitions take turns: whatever one of them has in hand, each other one that waits sends a request before its next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from inbound.config.units import format_rate
+from inbound.processors.dispatch.jobs import Claim, Job
+from inbound.processors.dispatch.options import LimitOptions
+from inbound.topic_partition import TopicPartition
+
+#: What may be sent at once after a pause: what the rate allows in this time, in seconds, and one request at least.
+BURST = 0.1
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket, kept as the clock time at which it will be full again. Pure: `now` is given, in seconds."""
+
+    per_second: float
+    full_at: float = 0.0
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until the next token; 0 or less: there is one."""
+        spare = max(0.0, BURST - 1 / self.per_second)  # how long the bucket may have been emptier than full
+        return self.full_at - spare - now
+
+    def take(self, now: float) -> None:
+        """Take a token, which must be there."""
+        self.full_at = max(self.full_at, now) + 1 / self.per_second
+
+
+class Limits:
+    """Lets jobs go to the subscriber, or has them wait for their turn. For the thread of one event loop.
+
+    In any time t at most rate * (t + BURST) requests begin, or one more than rate * t if that is more.
+    """
+
+    def __init__(self, now: Callable[[], float], call_later: CallLater, go: Callable[[Job], None]) -> None:
+        """`go` is called with a job whose turn has come: it calls `enter` again, and then sends or calls `leave`."""
+        self._now = now
+        self._call_later = call_later
+        self._go = go
+        self._most: int | None = None
+        self._bucket: Bucket | None = None
+        self._under_way = 0
+        self._waiting: dict[Claim, deque[Job]] = {}  # the first is the next whose turn it is
+        self._timer: Timer | None = None
+        self._serving = False
+
+    def set(self, options: LimitOptions) -> None:
+        """Go by these from now on. Requests under way count on, whatever the limit is."""
+        self._most = options.in_flight
+        if options.rate is None:
+            self._bucket = None
+        else:
+            self._bucket = Bucket(options.rate, min(self._bucket.full_at, self._now()) if self._bucket else 0.0)
+        self._serve()
+
+    def enter(self, job: Job) -> bool:
+        """Whether `job` may be sent now; else it waits, and `go` is called when its turn has come."""
+        if job.admitted:
+            return True
+        if not self._waiting and self._obstacle() is None:
+            self._admit(job)
+            return True
+        self._waiting.setdefault(job.claim, deque()).append(job)
+        self._serve()
+        return False
+
+    def leave(self, job: Job) -> None:
+        """A request has its answer, or was not sent after all. Of a job that did not enter nothing happens."""
+        if job.admitted:
+            job.admitted = False
+            self._under_way -= 1
+            self._serve()
+
+    def forget(self, claim: Claim) -> None:
+        """What waits of this claim is not sent any more; what is under way counts until it ends."""
+        self._waiting.pop(claim, None)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a limit. Any thread."""
+        return sum(len(jobs) for jobs in dict(self._waiting).values())
+
+    def waits(self) -> dict[TopicPartition, str]:
+        """Return why partitions wait whose requests do. Any thread."""
+        waiting, obstacle = dict(self._waiting), self._obstacle() or "its turn among the partitions"
+        counts = {claim.tp: len(jobs) for claim, jobs in waiting.items()}
+        return {
+            tp: f"{'1 request waits' if count == 1 else f'{count} requests wait'} for {obstacle}"
+            for tp, count in counts.items()
+        }
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _obstacle(self) -> str | None:
+        bucket = self._bucket
+        if self._most is not None and self._under_way >= self._most:
+            return f"limits.in_flight ({self._most} requests under way)"
+        if bucket is not None and bucket.wait(self._now()) > 0:
+            return f"limits.rate ({format_rate(bucket.per_second)})"
+        return None
+
+    def _admit(self, job: Job) -> None:
+        job.admitted = True
+        self._under_way += 1
+        if self._bucket is not None:
+            self._bucket.take(self._now())
+
+    def _serve(self) -> None:
+        """Let those go who may, a request of each partition in turn."""
+        if self._serving:  # what goes may fail at once, and leave
+            return
+        self._serving = True
+        try:
+            while self._waiting and self._obstacle() is None:
+                claim, jobs = next(iter(self._waiting.items()))
+                job = jobs.popleft()
+                del self._waiting[claim]
+                if jobs:
+                    self._waiting[claim] = jobs
+                self._admit(job)
+                self._go(job)
+        finally:
+            self._serving = False
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """Come again when the next token is there, where that is what is waited for."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting and self._bucket is not None and (self._most is None or self._under_way < self._most):
+            self._timer = self._call_later(max(0.0, self._bucket.wait(self._now())), self._serve)

@@ -1,0 +1,103 @@
+"""Which headers go on beside an event: from a request to a record, and from a record to a request to a subscriber.
+
+The names are matched by globs that the configuration lists. What stands for one connection, for one message, or for the
+sender's rights never goes on: the next receiver would act on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from inbound.config.secrets import is_secret_option
+from inbound.globs import glob
+
+#: Never passed on, whatever is listed. Names in lower case; those with `proxy-`, `ce-` and the like before them are in `_FAMILIES`.
+NEVER: Final = frozenset((
+    # of one connection (RFC 9110, 7.6.1)
+    "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings",
+    # of one message: its body, its receiver, and the answer that it asks for
+    "host", "content-type", "content-length", "content-encoding", "content-range", "expect", "range", "prefer",
+    "accept-encoding", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range",
+    # what would make another request of it
+    "x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-original-uri", "x-rewrite-url",
+    # who the sender is, as a proxy says it: from a record it would be anybody's word
+    "forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "remote-user",
+    "x-remote-user", "x-remote-group", "x-ssl-client-cert", "x-client-cert",
+    # credentials
+    "authorization", "authentication-info", "www-authenticate", "cookie", "cookie2", "set-cookie", "set-cookie2",
+    "api-key", "x-api-key", "x-auth-token", "x-access-token", "private-token", "dpop",
+))  # fmt: skip
+#: The same, by how a name begins. `inbound-` is ours: `inbound-dispatched` keeps what is sent away from the admin ports.
+_FAMILIES: Final = (
+    "proxy-", "ce-", "knativeerror", "inbound-", "x-forwarded-", "x-remote-extra-", "x-auth-request-", "sec-",
+)  # fmt: skip
+#: Names that sound like credentials, beside those of `is_secret_option`: they go on only where the name is listed in full.
+_SECRET = re.compile(
+    r"cookie|jwt|saml|session-?id|(api|access|account|auth|functions|master|private|shared|subscription)-?key"
+)
+
+#: What an ingress keeps of a request, if nothing else is configured; Knative's channels keep the same.
+DEFAULT_IN: Final[tuple[str, ...]] = ("x-request-id", "knative-*", "x-b3-*", "b3", "traceparent", "tracestate")
+#: What a subscriber gets of a record.
+DEFAULT_OUT: Final[tuple[str, ...]] = ("*",)
+
+#: Of one event at most so many go on, in their order, with so many bytes of names and values together: receivers refuse a
+#: request whose head is large, some from 8 KiB or 100 lines on, and the event's attributes are in it, too.
+MOST_HEADERS: Final = 64
+MOST_BYTES: Final = 4096
+#: Of the headers of one record or request so many are looked at: it can have 100,000, and to judge a name takes microseconds.
+#: A longer name does not go on.
+MOST_LOOKED_AT: Final = 256
+LONGEST_NAME: Final = 256
+#: Names come from the network: so many are remembered.
+_KEPT: Final = 4096
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+_OTHER = re.compile(r"[^a-z0-9]")
+
+
+class Forwarding:
+    """Says which headers go on, by their names. Any thread."""
+
+    def __init__(self, patterns: Sequence[str], without: Iterable[str] = ()) -> None:
+        """`patterns` are globs in which `*` is any text, without regard to case; without any, nothing passes.
+
+        `without` are names that do not pass either: those which a request has already.
+        """
+        self._without = frozenset(_as_read(name) for name in without)
+        folded = [pattern.lower() for pattern in patterns]
+        self._full = frozenset(pattern for pattern in folded if "*" not in pattern and "?" not in pattern)
+        self._globs = [glob(list(pattern)) for pattern in folded if pattern not in self._full]
+        self._known: dict[str, bool] = {}
+
+    def passes(self, name: str) -> bool:
+        """Tell whether a header of this name goes on; what cannot be a name in HTTP does not."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._decide(name)
+            if len(self._known) < _KEPT and len(name) <= LONGEST_NAME:
+                self._known[name] = found
+        return found
+
+    def _decide(self, name: str) -> bool:
+        if len(name) > LONGEST_NAME or not _TOKEN(name) or is_never(name) or _as_read(name) in self._without:
+            return False
+        folded = name.lower()
+        if folded in self._full:
+            return True
+        if is_secret_option(folded) or _SECRET.search(_as_read(folded)):
+            return False
+        return any(pattern.fullmatch(folded) for pattern in self._globs)
+
+
+def is_never(name: str) -> bool:
+    """Tell whether a header of this name never goes on, as receivers may read it."""
+    read = _as_read(name)
+    return read in NEVER or read.startswith(_FAMILIES)
+
+
+def _as_read(name: str) -> str:
+    """Return a name as receivers may read it: to many `X_Api_Key` is `x-api-key`."""
+    return _OTHER.sub("-", name.lower())

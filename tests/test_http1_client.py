@@ -1,0 +1,187 @@
+"""The HTTP client on real sockets: what receivers do to connections and answers, and what comes of a request then."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import uvloop
+
+from inbound.http1 import client
+from inbound.http1.client import Client
+from inbound.http1.exchange import Answer, Target
+from tests.http_receiver import Receiver, receiver
+from tests.raw_receiver import RawReceiver, Then
+from tests.wrong_answers import FINE, WAYS, Way
+
+__all__ = ["receiver"]  # the fixture
+
+
+def target(url: str, **more: Any) -> Target:
+    return replace(Target(url, 5.0, 1.0, connections=1), **more)
+
+
+def post_in_turn(to: Target, *bodies: bytes, at_once: bool = False) -> list[Answer]:
+    """Post these bodies, each when the one before has its answer or all `at_once`. Returns the answers as they came.
+
+    Whatever the loop has to complain of fails the test.
+    """
+
+    async def run() -> list[Answer]:
+        loop = asyncio.get_running_loop()
+        complaints: list[Any] = []
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        posting = Client(loop)
+        answers: list[Answer] = []
+        came = asyncio.Event()
+
+        def done(answer: Answer) -> None:
+            answers.append(answer)
+            came.set()
+
+        for number, body in enumerate(bodies, 1):
+            posting.post(to, [b"ce-id: 1"], body, done)
+            while len(answers) < (0 if at_once else number):
+                came.clear()
+                await asyncio.wait_for(came.wait(), 10)
+        while len(answers) < len(bodies):
+            came.clear()
+            await asyncio.wait_for(came.wait(), 10)
+        posting.close()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert (complaints, left) == ([], set())
+        return answers
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run())
+
+
+@contextmanager
+def raw(*answers: tuple[bytes, Then]) -> Iterator[RawReceiver]:
+    with closing(RawReceiver(*answers)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_wrong_answer_is_one_request_s_trouble(way: Way) -> None:
+    """Whatever came, it is a status or a problem; and the next request has its own answer and nobody else's."""
+    with raw((way.answer, way.then), (FINE, Then.STAYS)) as wrong:
+        first, second = post_in_turn(target(wrong.url), b"one", b"two")
+    assert (first.status if first.problem is None else 0, first.problem is None) == (way.status, way.status != 0)
+    assert way.body is None or first.body == way.body
+    assert (second.status, second.body, second.problem) == (200, b"ok", None)
+
+
+def test_a_connection_that_was_closed_meanwhile_costs_nothing() -> None:
+    """As receivers do after a while, without a word."""
+    with raw((FINE, Then.CLOSES)) as closing_one:
+        answers = post_in_turn(target(closing_one.url), *[b"x"] * 5)
+    assert ([answer.status for answer in answers], len(closing_one.requests)) == ([200] * 5, 5)
+
+
+def test_a_request_that_a_closing_connection_has_swallowed_is_sent_once_more() -> None:
+    """On a new connection, at once; a second time it is told of."""
+    swallowed = (b"", Then.CLOSES)
+    with raw((FINE, Then.STAYS), swallowed, (FINE, Then.STAYS), swallowed, swallowed, (FINE, Then.STAYS)) as one:
+        answers = post_in_turn(target(one.url), b"1", b"2", b"3", b"4")
+    assert [(answer.status, answer.problem) for answer in answers] == [
+        (200, None), (200, None), (0, "the connection broke (closed before the answer was whole)"), (200, None),
+    ]  # fmt: skip
+    assert [request[-1:] for request in one.requests] == [b"1", b"2", b"2", b"3", b"3", b"4"]
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:
+    """What stands between may have forgotten it: the request would wait for its timeout."""
+    monkeypatch.setattr(client, "LONGEST_IDLE", -1.0)
+    post_in_turn(target(receiver.url), b"x", b"y")
+    assert len({request.port for request in receiver.requests}) == 2
+
+
+def test_user_and_password_of_the_url_go_as_basic_authorization(receiver: Receiver) -> None:
+    """Decoded; a header of one's own wins."""
+    url = receiver.url.replace("://", "://us%65r:p%40ss@")
+    post_in_turn(target(url), b"x")
+    post_in_turn(target(url, headers=(b"Authorization: Bearer t",)), b"x")
+    assert [request.headers["authorization"] for request in receiver.requests] == [
+        "Basic dXNlcjpwQHNz", "Bearer t",
+    ]  # fmt: skip
+
+
+def test_a_host_is_reached_by_whichever_of_its_addresses_answers(receiver: Receiver) -> None:
+    """`localhost` has two, and the receiver listens at one."""
+    (answer,) = post_in_turn(target(receiver.url.replace("127.0.0.1", "localhost")), b"x")
+    assert answer.status == 204
+
+
+def test_a_name_without_an_address_is_a_problem() -> None:
+    """Names under `invalid` have none (RFC 6761)."""
+    (answer,) = post_in_turn(target("http://nobody.invalid/"), b"x")
+    assert (answer.status, answer.problem) == (0, "the host's name has no address")
+
+
+def test_a_certificate_file_that_has_gone_is_a_problem() -> None:
+    """It was there when the subscription began."""
+    (answer,) = post_in_turn(target("https://127.0.0.1:1/", ca_file="/nowhere/ca.pem"), b"x")
+    assert answer.problem is not None
+    assert answer.problem.startswith("TLS: ")
+
+
+def test_an_answer_that_comes_before_the_request_was_read_is_the_answer() -> None:
+    """A refusal of what is too long; the rest of the request is not sent as the next one."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def refuse() -> None:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 413 Too Long\r\ncontent-length: 0\r\n\r\n")
+                held.append(connection)
+
+        held: list[socket.socket] = []
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        answers = post_in_turn(target(url), bytes(20_000_000), bytes(20_000_000))
+        thread.join()
+        for connection in held:
+            connection.close()
+    assert [answer.status for answer in answers] == [413, 413]
+
+
+def test_the_time_of_a_request_begins_when_it_is_sent_and_not_while_it_waits_for_a_connection(
+    receiver: Receiver,
+) -> None:
+    """Forty answers of 20 ms each on one connection, with a timeout of 300 ms."""
+    pause = threading.Event()
+
+    def status(number: int) -> int:
+        pause.wait(0.02)
+        return 204
+
+    receiver.status = status
+    answers = post_in_turn(target(receiver.url, timeout=0.3), *[b"x"] * 40, at_once=True)
+    assert [answer.status for answer in answers] == [204] * 40
+
+
+@pytest.mark.slow
+def test_each_of_many_that_hang_is_given_up_in_its_time(receiver: Receiver) -> None:
+    """And those that answer are not."""
+    hold = threading.Event()
+
+    def status(number: int) -> int:
+        if number % 2:
+            hold.wait(5)
+        return 204
+
+    receiver.status = status
+    answers = post_in_turn(target(receiver.url, timeout=1.0, connections=8), *[b"x"] * 16, at_once=True)
+    hold.set()
+    assert sorted(answer.status for answer in answers) == [0] * 8 + [204] * 8
