@@ -33,7 +33,8 @@ _TIME = (
     r"(?!0000)\d{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
     r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
 )
-_IS_TIME = re.compile(_TIME.encode()).fullmatch
+#: Matches an attribute `time` that is valid, as bytes.
+is_time = re.compile(_TIME.encode()).fullmatch
 _IS_TIME_TEXT = re.compile(_TIME, re.ASCII).fullmatch
 _IS_HEADER_TEXT = re.compile(r"[!-~](?:[ -~]*[!-~])?").fullmatch
 #: Names of attributes that were found valid.
@@ -86,7 +87,7 @@ def is_plain(attributes: dict[str, bytes], safe: bytes) -> bool:
         and "type" in attributes
         and "datacontenttype" not in attributes
         and not b"".join(attributes.values()).translate(None, safe)
-        and ("time" not in attributes or _IS_TIME(attributes["time"]) is not None)
+        and ("time" not in attributes or is_time(attributes["time"]) is not None)
     )
 
 

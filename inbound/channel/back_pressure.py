@@ -69,6 +69,8 @@ class Throttle:
         self._schedule = schedule
         self._fetch_bytes = 0
         self.read_ahead = 0  # bytes that buffers and what the client has put aside take in memory, as of the last turn
+        #: A paused partition whose buffer has no more bytes than this may go on; infinity: that depends on the others', too.
+        self.resumes_at = float("inf")
 
     def another_client(self) -> None:
         """Forget what the client before was told."""
@@ -107,6 +109,7 @@ class Throttle:
         # cannot hand out must not keep a partition from being read.
         full = self._schedule.full and self.read_ahead >= 2 * room
         channel_paused = self._schedule.paused or full
+        self.resumes_at = float("inf") if crowded or full else limit // 2
         for tp, stream in streams.items():
             buffer, held = stream.partition.buffer, channel_paused or stream.partition.failure.held is not None
             # Small records take more than their bytes: where it is crowded, that counts.

@@ -117,8 +117,7 @@ class Delivery:
                     f"max_batch_bytes ({settings.max_batch_bytes}); it is delivered alone", partition.tp,
                     offset=cut.records[0].offset, epoch=partition.fence.epoch, level=logging.WARNING,
                 )  # fmt: skip
-            if self._reader.some_paused:
-                self._schedule.read_soon()  # there is room again
+            self._reader.taken(partition)
         return cut
 
     async def deliver(self, partition: Partition, cut: Cut) -> tuple[float, float]:

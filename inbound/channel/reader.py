@@ -118,6 +118,16 @@ class Reader:
         self._look_soon = True
         self._schedule.read_soon()
 
+    def taken(self, partition: Partition) -> None:
+        """Records of a partition have left its buffer: look whether there is room again, where that may be so. Any thread.
+
+        A look costs those that deliver the interpreter: with small batches it is not taken at each of them.
+        """
+        if self.some_paused and partition.buffer.size <= self._throttle.resumes_at:
+            stream = self._streams.get(partition.tp)
+            if stream is None or stream.paused or self._throttle.resumes_at == float("inf"):
+                self._schedule.read_soon()
+
     def stream_of(self, partition: Partition) -> Stream | None:
         """Return what the reader keeps of a partition; None while it does not read it. Any thread, for looking only."""
         stream = self._streams.get(partition.tp)

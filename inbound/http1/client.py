@@ -27,6 +27,8 @@ MOST_HEAD, BESIDE_A_BYTE = 64 * 1024, 8
 
 #: What nearly all answers are.
 ACCEPTED = Answer(202)
+#: So many bytes of an answer are kept to know the next one by.
+LONGEST_USUAL = 1024
 #: Seconds after which a connection that nothing was sent on is not used any more, and until the next
 #: address of a host is tried beside the one before.
 LONGEST_IDLE, NEXT_ADDRESS = 118.0, 0.25
@@ -97,6 +99,8 @@ class _Pool:
         self._timer: asyncio.TimerHandle | None = None
         self._context: ssl.SSLContext | None = None
         self._retired = False
+        #: The last whole answer that came in one piece, and what it says: a receiver answers nearly all with the same bytes.
+        self.usual: tuple[bytes, Answer] = (b"", ACCEPTED)
 
     @property
     def over(self) -> bool:
@@ -289,6 +293,10 @@ class Connection(asyncio.Protocol):
         if self.request is None or self._over:
             self._drop()  # nobody has asked: it could be taken for the next request's answer
             return
+        usual, answer = self._pool.usual
+        if data == usual and not self._received:  # the parser stands before an answer, where it would stand again
+            self._end(answer, kept=not self._transport.get_write_buffer_size())
+            return
         self._received += len(data)
         try:
             self._parser.feed_data(data)
@@ -301,9 +309,12 @@ class Connection(asyncio.Protocol):
                 return
         if self._complete:
             # A receiver may refuse before it has read everything: what is left would be taken for the next request.
-            self._answered(kept=self._keeps and not self._transport.get_write_buffer_size())
+            answer = self._answer()
+            if self._keeps and self._received == len(data) <= LONGEST_USUAL and answer.retry_after is None:
+                self._pool.usual = data, answer
+            self._end(answer, kept=self._keeps and not self._transport.get_write_buffer_size())
         elif len(self._body) > self._most:
-            self._answered(kept=False)
+            self._end(self._answer(), kept=False)
         elif self._received > MOST_HEAD + self._taken * (1 + BESIDE_A_BYTE):
             self.fail(f"the head of the answer, or what goes round its body, has more than {MOST_HEAD // 1024} KiB")
 
@@ -313,7 +324,7 @@ class Connection(asyncio.Protocol):
         again = None
         if request is not None and not over:
             if self._status and self._to_the_end and error is None:
-                self._answered(kept=False)  # the end of the connection is that of the body
+                self._end(self._answer(), kept=False)  # the end of the connection is that of the body
             elif self._used and not self._received and not request.sent_again:
                 self.request, again = None, request  # the receiver may close a kept connection at any time
             elif isinstance(error, ssl.SSLError):
@@ -359,22 +370,21 @@ class Connection(asyncio.Protocol):
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
-    def _answered(self, *, kept: bool) -> None:
+    def _answer(self) -> Answer:
         status, body = self._status, self._body
         if status == 202 and not body and not self._wants_reply:
-            answer = ACCEPTED
-        else:
-            cut = len(body) > self._most
-            retry_after = _retry_after(self._headers) if status >= 300 else None
-            headers = self._headers if self._wants_reply else ()
-            answer = Answer(status, headers, bytes(body[: self._most]), retry_after, None, cut)
-        self._end(answer, kept=kept and not self._over)
+            return ACCEPTED
+        cut = len(body) > self._most
+        retry_after = _retry_after(self._headers) if status >= 300 else None
+        headers = self._headers if self._wants_reply else ()
+        return Answer(status, headers, bytes(body[: self._most]), retry_after, None, cut)
 
     def _end(self, answer: Answer, *, kept: bool) -> None:
         request, self.request = self.request, None
         if kept:
             self._used, self.idle_since = True, self._pool.loop.time()
-            self._clear()
+            if self._received:
+                self._clear()
         else:
             self._drop()
         if request is not None:

@@ -71,23 +71,23 @@ class Attempts:
 
     def take(self, job: Job) -> None:
         """Take a job's present step, or its first one later where that raises, say as no thread can be begun."""
-        self._guarded(job, partial(job.step.send, job))
+        try:
+            job.step.send(job)
+        except Exception as error:
+            self._failed(job, error)
 
     def begin(self, job: Job, step: Step) -> None:
         """Go on with a job by another step."""
         job.step, job.attempt, job.problem = step, 0, None
         step.send(job)
 
-    def _guarded(self, job: Job, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except Exception as error:
-            self.limits.leave(job)
-            answer = Answer(0, problem=f"{type(error).__name__}: {error}")
-            self.log.say("step", "%s: offset %s could not be sent: %s",
-                         job.claim.tp, offsets(job.entries), answer.problem)  # fmt: skip
-            job.attempt, job.step = job.attempt + 1, job.first
-            self.again(job, answer, None, endless=True, what="it could not be sent: ")
+    def _failed(self, job: Job, error: Exception) -> None:
+        self.limits.leave(job)
+        answer = Answer(0, problem=f"{type(error).__name__}: {error}")
+        self.log.say("step", "%s: offset %s could not be sent: %s",
+                     job.claim.tp, offsets(job.entries), answer.problem)  # fmt: skip
+        job.attempt, job.step = job.attempt + 1, job.first
+        self.again(job, answer, None, endless=True, what="it could not be sent: ")
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,10 @@ class Attempts:
             self.traces.came_back(job, answer)
         self.limits.leave(job)
         if not claim.lost:
-            self._guarded(job, partial(job.step.answered, job, answer))
+            try:
+                job.step.answered(job, answer)
+            except Exception as error:
+                self._failed(job, error)
         if not claim.sending and claim.idle is not None and not claim.idle.done():
             claim.idle.set_result(None)
 
@@ -182,7 +185,8 @@ class Attempts:
         job.problem = None
         self.failed.pop(job, None)
         if job.rest:
-            (job.entries, job.attempt), job.undecodable, job.step = job.rest.pop(0), None, job.first
+            (job.entries, job.attempt), *job.rest = job.rest
+            job.undecodable, job.step = None, job.first
             if not claim.closing:
                 self.take(job)
         else:

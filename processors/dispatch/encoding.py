@@ -25,7 +25,9 @@ from inbound.processors.dead_letters import KIND, REPLY, origin_headers
 from inbound.processors.dispatch.counters import Counters
 from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.record_headers import RecordHeaders
+from inbound.processors.dispatch.shapes import Shapes
 from inbound.processors.dispatch.transport import Answer
+from inbound.processors.forwarded_headers import Forwarding
 
 BATCH_LINES = [b"content-type: " + BATCH_CONTENT_TYPE.encode()]
 #: Of an answer's body so many bytes go into `knativeerrordata`: its base64 has 1,024 characters, Knative's limit.
@@ -44,10 +46,13 @@ class Encoding:
     def __init__(self, options: DispatchOptions, lines: Iterable[bytes], counters: Counters) -> None:
         """`lines` are those that each request to the subscriber has; no header of a record takes their place."""
         names = [line.partition(b":")[0].decode() for line in lines]
-        passed = RecordHeaders(options.pass_headers, names, counters) if options.pass_headers else None
+        forwarding = Forwarding(options.pass_headers, names)
+        passed = RecordHeaders(forwarding, counters) if options.pass_headers else None
         self._extensions = options.ceOverrides.extensions
         #: Returns the request that carries a record's event, with the headers that go on, or raises Refused.
         self.as_it_is: Callable[[Record], HttpParts] = partial(ENCODERS[options.mode], beside=passed)
+        if options.mode == "binary":
+            self.as_it_is = Shapes(forwarding.passes, self.as_it_is)
         #: The same as the subscriber gets it.
         self.for_subscriber = self._changed if self._extensions else self.as_it_is
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,17 +46,16 @@ class Step(Protocol):
         """Go on with what came of it."""
 
 
-@dataclass(eq=False, slots=True)
 class Job:
-    """Some events on their way, together; its steps say where to."""
+    """Some events on their way, together; its steps say where to.
 
-    claim: Claim
-    entries: list[Entry]
-    first: Step  # to the subscriber: what every job begins with, and what it falls back to
-    step: Step = field(init=False)  # the present one
+    Its attributes begin as the class has them: there is a job for each event, and setting them all takes longer than posting it.
+    """
+
+    step: Step  # the present one
     attempt: int = 0  # failures of the present step
     #: The other parts of a request that was taken apart, in their order, each with its failures.
-    rest: list[tuple[list[Entry], int]] = field(default_factory=list)
+    rest: Sequence[tuple[list[Entry], int]] = ()
     timer: asyncio.TimerHandle | None = None
     passing: bool = False  # it waits because there was no answer
     admitted: bool = False  # it counts against the subscription's limits
@@ -65,5 +65,8 @@ class Job:
     work: Work | None = None  # what its spans are made by, if any are
     hop: Hop | None = None  # the span of the request that is under way
 
-    def __post_init__(self) -> None:
-        self.step = self.first
+    def __init__(self, claim: Claim, entries: list[Entry], first: Step) -> None:
+        """`first` is its step to the subscriber: what every job begins with, and what it falls back to."""
+        self.claim = claim
+        self.entries = entries
+        self.first = self.step = first

@@ -86,7 +86,8 @@ class Limits:
         if job.admitted:
             job.admitted = False
             self._under_way -= 1
-            self._serve()
+            if self._waiting:
+                self._serve()
 
     def forget(self, claim: Claim) -> None:
         """What waits of this claim is not sent any more; what is under way counts until it ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -18,9 +18,8 @@ _TRACE_LINES: Final = tuple(f"{name}:".encode() for name in TRACE)
 class RecordHeaders:
     """Adds them to requests, within bounds; what could not be added is counted."""
 
-    def __init__(self, patterns: Sequence[str], without: Iterable[str], counters: Counters) -> None:
-        """`patterns` and `without` are those of `Forwarding`."""
-        self._passes = Forwarding(patterns, without).passes
+    def __init__(self, forwarding: Forwarding, counters: Counters) -> None:
+        self._passes = forwarding.passes
         self._counters = counters
 
     def __call__(self, parts: HttpParts, headers: Sequence[tuple[str, bytes | None]]) -> HttpParts:
