@@ -21,6 +21,7 @@ from urllib3.util import parse_url
 
 from inbound.config.units import format_duration
 from inbound.http1.exchange import Answer, Done, Target
+from inbound.http1.sockets import AVAILABLE, Sockets
 
 #: Of an answer's head, and of what goes round its body, so many bytes are taken; a chunk of one byte has five beside it.
 MOST_HEAD, BESIDE_A_BYTE = 64 * 1024, 8
@@ -41,6 +42,7 @@ class Client:
         self._loop = loop
         self._pools: dict[Target, _Pool] = {}
         self._retired: set[_Pool] = set()  # until what is under way has ended
+        self._sockets = Sockets(loop) if AVAILABLE else None
 
     def post(self, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
         """Send a request of these header lines, once; `done` is called with what came of it, never from within.
@@ -50,7 +52,7 @@ class Client:
         """
         pool = self._pools.get(target)
         if pool is None:
-            pool = self._pools[target] = _Pool(target, self._loop)
+            pool = self._pools[target] = _Pool(target, self._loop, self._sockets)
         pool.post(_Request(pool.head, lines, body, done))
 
     def retire(self, target: Target) -> None:
@@ -67,6 +69,8 @@ class Client:
             pool.close()
         self._pools.clear()
         self._retired.clear()
+        if self._sockets is not None:
+            self._sockets.close()
 
 
 class _Request:
@@ -84,9 +88,11 @@ class _Request:
 class _Pool:
     """The connections to one target."""
 
-    def __init__(self, target: Target, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, target: Target, loop: asyncio.AbstractEventLoop, sockets: Sockets | None) -> None:
+        """`sockets` reads and writes connections without TLS; None: the loop does."""
         self.target = target
         self.loop = loop
+        self._sockets = sockets
         url = parse_url(target.url)
         self.head = _head(url, target)
         self._secure = url.scheme == "https"
@@ -212,6 +218,9 @@ class _Pool:
         reached = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS, loop=self.loop)
         try:
             reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is None and self._sockets is not None:
+                self._sockets.add(reached, connection)
+                return
             await self.loop.create_connection(
                 lambda: connection, sock=reached, ssl=context, server_hostname=self._host if context else None
             )

@@ -168,7 +168,7 @@ class DispatchOptions(Part):
         description="one event of a partition at a time; one of each record key at a time; or as they come",
     )
     max_in_flight: Annotated[int, whole(1, 100_000)] = Field(
-        default=64,
+        default=500,
         description="events of one partition that are sent and not committed yet: so many are repeated after a crash "
         "at most; with `batch` 4 times its max_events if not given",
     )

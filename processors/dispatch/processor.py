@@ -24,7 +24,7 @@ from inbound.topic_partition import TopicPartition
 
 #: What is finished is committed so much later at the latest, in seconds; sooner when that part of a window is. The rest of
 #: the window must last until the commit has landed.
-COMMIT_WITHIN, COMMIT_PART = 0.1, 0.6
+COMMIT_WITHIN, COMMIT_PART = 0.1, 0.25
 #: How long a partition that is given up waits for the requests that are under way; others want to go on with it. Seconds.
 LONGEST_DRAIN = 5.0
 
