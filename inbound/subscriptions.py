@@ -358,7 +358,6 @@ def _options(
 def _delivery(manifest: Manifest, path: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what one `delivery` says, checked, but for its sink; the keys that it does not have are not in it."""
     result = dict(given)
-    result.pop("retryAfterMax", None)  # the dispatcher has a bound of its own
     result.pop("deadLetterSink", None)
     mode = _format(manifest, path, result.pop("format", None))
     validated(DeliverySpec, path, result, manifest.places)

@@ -35,6 +35,19 @@ def test_each_status_is_retried_or_given_up_as_knative_says(dispatching: MakeSce
     ) == (dict.fromkeys(RETRIED, 3) | dict.fromkeys(REFUSED, 1), dict.fromkeys(REFUSED, 1), [])
 
 
+def test_retry_after_is_waited_for_up_to_its_bound(dispatching: MakeScene, sink: Sink) -> None:
+    """An hour of a busy subscriber is a second here; an hour of one that fails does not count, as in Knative."""
+    s = dispatching()
+    s.subscribe(subscriberUri=f"{sink.url}/", delivery={**FAST, "retryAfterMax": "PT1S"})
+    busy, failing = s.send(2)
+    sink.tell(status(429, retry_after="3600"), OK, event=busy)
+    sink.tell(status(500, retry_after="3600"), OK, event=failing)
+    s.run()
+    s.drained()
+    first, second, *others = sink.sent("/")
+    assert (second.began - first.began >= 1.0, [one.ids for one in others]) == (True, [[failing], [failing]])
+
+
 @pytest.mark.thorough("timeouts of 5 s each; the transports' fast tests have each of these answers, on real sockets")
 @pytest.mark.parametrize("transport", ["http", "requests"])
 def test_broken_answers_are_retried_and_cost_no_memory(dispatching: MakeScene, sink: Sink, transport: str) -> None:

@@ -93,6 +93,16 @@ def test_the_subscriber_says_when_to_come_again() -> None:
     assert 7.0 <= second - first < 7.2
 
 
+def test_the_subscriber_is_not_let_say_when_to_come_again() -> None:
+    """With `retryAfterMax: PT0S` the back-off alone counts."""
+    stage = Stage(delivery={**FAST, "retryAfterMax": "PT0S"})
+    answers = [Answer(429, retry_after=7.0)]
+    stage.behaviour = lambda request: answers.pop(0) if answers else OK
+    stage.dispatch("one", seconds=20)
+    first, second = [request.at for request in stage.requests]
+    assert 0.1 <= second - first < 0.3
+
+
 @pytest.mark.parametrize(("status", "attempts"), [(500, 3), (400, 1)])
 def test_what_is_given_up_goes_to_the_dead_letter_sink_with_the_reason(status: int, attempts: int) -> None:
     """After the last attempt, or at once where it is refused for good; then the partition goes on."""

@@ -164,10 +164,34 @@ def test_no_whole_answer_is_no_answer() -> None:
 def test_how_long_to_wait(policy: str, endless: bool, retry_after: float | None, waits: list[float]) -> None:
     """After 1, 2, 3, 4 and 1,000 failures, with a delay of one second."""
     spec = DeliverySpec.model_validate({"backoffPolicy": policy, "backoffDelay": "PT1S"})
-    assert [wait_before(n, spec, retry_after, endless=endless) for n in (1, 2, 3, 4, 1000)] == waits
+    answer = Answer(500, retry_after=retry_after)
+    assert [wait_before(n, spec, answer, endless=endless) for n in (1, 2, 3, 4, 1000)] == waits
+
+
+@pytest.mark.parametrize(
+    ("longest", "waits"),
+    [
+        (None, {429: 20.0, 503: 20.0, 500: 20.0, 404: 20.0}),
+        ("PT30S", {429: 20.0, 503: 20.0, 500: 1.0, 404: 1.0}),
+        ("PT5S", {429: 5.0, 503: 5.0, 500: 1.0, 404: 1.0}),
+        ("PT0.5S", {429: 1.0, 503: 1.0, 500: 1.0, 404: 1.0}),
+        ("PT0S", {429: 1.0, 503: 1.0, 500: 1.0, 404: 1.0}),
+    ],
+)
+def test_whose_retry_after_counts_and_how_long(longest: str | None, waits: dict[int, float]) -> None:
+    """Of 20 seconds, beside a back-off of one: as Knative has it where `retryAfterMax` is given, else of every answer."""
+    spec = DeliverySpec.model_validate({"backoffDelay": "PT1S", "retryAfterMax": longest})
+    found = {status: wait_before(1, spec, Answer(status, retry_after=20.0), endless=False) for status in waits}
+    assert found == waits
+
+
+def test_a_bound_of_retry_after_may_be_longer_than_the_usual_one() -> None:
+    """Five minutes are for those who say nothing."""
+    spec = DeliverySpec.model_validate({"retryAfterMax": "PT1H"})
+    assert wait_before(1, spec, Answer(503, retry_after=100_000.0), endless=True) == 3600
 
 
 def test_a_long_delay_is_not_cut_short() -> None:
     """Who asks for five minutes gets them."""
     spec = DeliverySpec.model_validate({"backoffDelay": "PT5M"})
-    assert wait_before(1, spec, None, endless=True) == 300
+    assert wait_before(1, spec, Answer(500), endless=True) == 300

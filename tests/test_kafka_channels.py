@@ -97,6 +97,7 @@ def test_a_manifest_as_it_is_printed_by_kubectl() -> None:
     assert sink is not None
     assert (first.delivery.retry, first.delivery.backoffPolicy, first.delivery.backoffDelay) == (9, "linear", 0.5)
     assert (first.delivery.timeout, sink.uri, first.mode) == (10.0, "http://dead:8080", "structured")
+    assert (first.delivery.retryAfterMax, second.delivery.retryAfterMax) == (30.0, None)
     assert (first.replyUri, first.ordering, first.max_in_flight) == (
         "http://replies.shop.svc.cluster.local",
         "key",
@@ -283,6 +284,11 @@ REF = "delivery: {deadLetterSink: {ref: {kind: %s, name: x}}}"
         (spec("delivery: {backoffDelay: P1Y}", *SUBSCRIBER),
          "0.yaml:7: spec.delivery.backoffDelay: need an ISO 8601 duration such as PT0.2S, without years and months, got "
          "'P1Y'"),
+        (spec("subscribers:", "- uid: u", '  subscriberUri: "http://a"', "  delivery: {retryAfterMax: 30}"),
+         "0.yaml:10: spec.subscribers[0].delivery.retryAfterMax: need a duration such as 10s (units: ms, s, m, h, d), got 30"),
+        (spec("delivery: {retryAfterMax: PT-1S}", *SUBSCRIBER),
+         "0.yaml:7: spec.delivery.retryAfterMax: need an ISO 8601 duration such as PT0.2S, without years and months, got "
+         "'PT-1S'"),
         (spec("delivery: {backofDelay: PT1S}", *SUBSCRIBER),
          "0.yaml:7: spec.delivery.backofDelay: unknown key; did you mean backoffDelay? allowed: backoffDelay, "
          "backoffPolicy, deadLetterSink, format, retry, retryAfterMax, timeout"),

@@ -168,7 +168,7 @@ class _Posting:
             failures += 1
             if is_refusal(answer) or failures > delivery.retry:
                 return answer
-            if await self._rest(wait_before(failures, delivery, answer.retry_after, endless=False)):
+            if await self._rest(wait_before(failures, delivery, answer, endless=False)):
                 return None
 
     async def _turn(self) -> bool:

@@ -152,7 +152,7 @@ class Attempts:
     ) -> None:
         """Take a job's step again after a while, unless the partition is being given up."""
         if wait is None:
-            wait = wait_before(job.attempt, self.options.delivery, answer.retry_after, endless=endless)
+            wait = wait_before(job.attempt, self.options.delivery, answer, endless=endless)
         said = f"{target.shown} {answer.shown}" if target is not None else answer.shown
         limit = "" if endless else f" of {self.options.delivery.retry + 1}"
         job.problem = f"{what}{said}; attempt {job.attempt}{limit}, again after {format_duration(round(wait, 3))}"

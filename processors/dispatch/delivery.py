@@ -120,7 +120,7 @@ class Delivery:
         elif not single and (used_up or (verdict is Verdict.PARTS and job.attempt > 1)):
             # One of them may be the cause, of broken connections too: each half is tried once more, no sooner than asked for.
             job.step = self._halving
-            if wait := asked_for(answer.retry_after):
+            if wait := asked_for(answer, spec):
                 attempts.again(job, answer, subscriber, endless=endless, wait=wait)
             else:
                 self._halving.send(job)

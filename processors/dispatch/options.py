@@ -95,6 +95,11 @@ class DeliverySpec(Part):
     timeout: Annotated[float, iso_duration(over=True)] = Field(
         default=30.0, description="time for one whole request, in ISO 8601 such as PT30S, or such as 30s"
     )
+    retryAfterMax: Annotated[float, iso_duration()] | None = Field(
+        default=None,
+        description="the longest that a Retry-After of an answer 429 or 503 is waited for, in ISO 8601 such as PT30S, or "
+        "such as 30s; PT0S: not at all; without it that of every answer, up to 5m",
+    )
     deadLetterSink: DeadLetterSink | None = Field(
         default=None,
         description="URL, or Kafka topic, for events that are given up, none that the channel reads; without one they are tried "

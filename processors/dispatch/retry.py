@@ -13,8 +13,10 @@ PASSING = frozenset({404, 408, 409, 425, 429})
 BUSY = frozenset({404, 408, 425, 429, 502, 503, 504})
 #: No wait is longer, whatever the policy; and where there is no end to it, none is longer than the second. Seconds.
 LONGEST_WAIT, LONGEST_ENDLESS_WAIT = 60.0, 5.0
-#: A subscriber can ask for no more than that. Seconds.
+#: A subscriber can ask for no more than that, where `retryAfterMax` is not given. Seconds.
 LONGEST_RETRY_AFTER = 300.0
+#: Whose Retry-After counts where `retryAfterMax` is given; Knative's list.
+BOUNDED = frozenset({429, 503})
 
 
 class Verdict(Enum):
@@ -43,17 +45,22 @@ def is_refusal(answer: Answer) -> bool:
     return answer.problem is None and answer.status < 500 and answer.status not in PASSING
 
 
-def wait_before(attempt: int, spec: DeliverySpec, retry_after: float | None, *, endless: bool) -> float:
+def wait_before(attempt: int, spec: DeliverySpec, answer: Answer, *, endless: bool) -> float:
     """Return the seconds before an event is sent again after `attempt` failures (1 or more).
 
-    Linear is `backoffDelay` times the number of failures, exponential doubles it with each; what the receiver asked for
-    (`retry_after`) counts if it is longer. `endless`: there is no last attempt, so it should not grow far.
+    Linear is `backoffDelay` times the number of failures, exponential doubles it with each; what the receiver asks for in
+    its last `answer` counts if it is longer. `endless`: there is no last attempt, so it should not grow far.
     """
     factor = attempt if spec.backoffPolicy == "linear" else 2 ** min(attempt - 1, 30)
     wait = min(spec.backoffDelay * factor, max(LONGEST_ENDLESS_WAIT if endless else LONGEST_WAIT, spec.backoffDelay))
-    return max(wait, asked_for(retry_after))
+    return max(wait, asked_for(answer, spec))
 
 
-def asked_for(retry_after: float | None) -> float:
+def asked_for(answer: Answer, spec: DeliverySpec) -> float:
     """Return the seconds that are waited because the receiver has asked for them."""
-    return min(retry_after or 0.0, LONGEST_RETRY_AFTER)
+    longest = spec.retryAfterMax
+    if longest is None:
+        longest = LONGEST_RETRY_AFTER
+    elif answer.status not in BOUNDED:
+        return 0.0
+    return min(answer.retry_after or 0.0, longest)

@@ -12,6 +12,7 @@ from inbound.processors.dispatch.attempts import Attempts
 from inbound.processors.dispatch.dead_letters import DeadLetters
 from inbound.processors.dispatch.delivery import Delivery
 from inbound.processors.dispatch.jobs import Job
+from inbound.processors.dispatch.options import DeliverySpec
 from inbound.processors.dispatch.processor import DispatchProcessor
 from inbound.processors.dispatch.replies import Replies, Reply
 from inbound.processors.dispatch.retry import Verdict, judge
@@ -96,8 +97,8 @@ def _retry_after_unread(plant: Plant) -> None:
 
 
 def _halves_at_once(plant: Plant) -> None:
-    def asked_for(original: Original, retry_after: float | None) -> float:
-        if retry_after:
+    def asked_for(original: Original, answer: Answer, spec: DeliverySpec) -> float:
+        if answer.retry_after:
             plant.bite()
         return 0.0
 
