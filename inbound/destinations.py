@@ -19,7 +19,7 @@ from inbound.processors.dispatch.options import DeadLetterSink
 
 #: What a Service's host name ends in.
 CLUSTER_DOMAIN = "svc.cluster.local"
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://").match
+_ABSOLUTE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?//").match
 
 
 def posted_to(subscriber: Subscriber) -> Subscriber:

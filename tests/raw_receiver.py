@@ -24,15 +24,17 @@ class Then(Enum):
 class RawReceiver:
     """Answers each request of each connection with the next of `answers`; the last one again and again."""
 
-    def __init__(self, *answers: tuple[bytes, Then]) -> None:
+    def __init__(self, *answers: tuple[bytes, Then], host: str = "127.0.0.1") -> None:
         self.connections = 0
         self.requests: list[bytes] = []
         self._answers = list(answers)
         self._lock = threading.Lock()
         self._over = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        is_v6 = ":" in host
+        family = socket.AF_INET6 if is_v6 else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=64)
         self._open: list[socket.socket] = []
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http://{f'[{host}]' if is_v6 else host}:{self._listener.getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 

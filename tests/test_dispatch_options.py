@@ -72,6 +72,24 @@ def test_a_dead_letter_sink_is_a_url_or_a_topic(given: str, uri: str | None, top
 
 
 @pytest.mark.parametrize(
+    ("written", "url"),
+    [
+        ("http://host", "http://host"),
+        ("https://host:8443", "https://host:8443"),
+        ("//host", "http://host"),
+        ("//host:8080/path?a=b", "http://host:8080/path?a=b"),
+        ("//[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_a_host_alone_is_posted_to_over_http(written: str, url: str) -> None:
+    """As Knative writes one; whose events, replies or dead letters they are makes no difference."""
+    read = options(subscriberUri=written, replyUri=written, delivery={"deadLetterSink": written})
+    sink = read.delivery.deadLetterSink
+    assert sink is not None
+    assert (read.subscriberUri, read.replyUri, sink.uri, sink.topic) == (url, url, url, None)
+
+
+@pytest.mark.parametrize(
     ("given", "window"),
     [({}, 64), ({"max_in_flight": 5}, 5), ({"batch": {}}, 400), ({"batch": {}, "max_in_flight": 100}, 100)],
 )
@@ -85,6 +103,12 @@ def test_how_much_may_be_repeated(given: dict[str, Any], window: int) -> None:
     [
         ({"subscriberUri": "ftp://x/"}, "need a URL of printable ASCII"),
         ({"subscriberUri": "http://user:secret@x/"}, "holds a user or password"),
+        ({"subscriberUri": "//user:secret@x/"}, "holds a user or password"),
+        ({"subscriberUri": "secret.example"}, "need a URL of printable ASCII"),
+        ({"subscriberUri": "secret.example:8080/in"}, "need a URL of printable ASCII"),
+        ({"subscriberUri": "///secret"}, "need a URL of printable ASCII"),
+        ({"subscriberUri": "//"}, "need a URL of printable ASCII"),
+        ({"subscriberUri": "//secret:99999"}, "need a URL such as"),
         ({"delivery": {"backoffDelay": 5}}, "need a duration"),
         ({"delivery": {"timeout": "PT0S"}}, "need more than"),
         ({"delivery": {"deadLetterSink": {"uri": URL, "topic": "t"}}}, "needs either uri or topic"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from urllib3.util import parse_url
 
 from inbound.http1 import client
 from inbound.http1.client import Client
@@ -103,6 +104,39 @@ def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.Mon
     monkeypatch.setattr(client, "LONGEST_IDLE", -1.0)
     post_in_turn(target(receiver.url), b"x", b"y")
     assert len({request.port for request in receiver.requests}) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "asked", "host"),
+    [
+        ("http://host", "/", "host"),
+        ("http://host?a=b", "/?a=b", "host"),
+        ("http://Host:8080/Path", "/Path", "host:8080"),
+        ("https://host:443/", "/", "host:443"),
+        ("http://[::1]", "/", "[::1]"),
+        ("http://[::1]:8080/path", "/path", "[::1]:8080"),
+    ],
+)
+def test_what_is_asked_for_and_of_which_host(url: str, asked: str, host: str) -> None:
+    """A host alone is asked for `/`; the port is named where the URL has one."""
+    head = client._head(parse_url(url), target(url))
+    assert head == f"POST {asked} HTTP/1.1\r\nhost: {host}".encode()
+
+
+@pytest.mark.parametrize(("listens", "written"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+def test_a_host_alone_is_reached(listens: str, written: str) -> None:
+    """By IPv4 and by IPv6."""
+    try:
+        made = RawReceiver((FINE, Then.STAYS), host=listens)
+    except OSError as error:
+        assert listens == "::1"
+        pytest.skip(f"this machine has no IPv6: {error}")
+    with closing(made) as there:
+        post_in_turn(target(there.url), b"x")
+    port = there.url.rpartition(":")[2]
+    assert there.requests == [
+        f"POST / HTTP/1.1\r\nhost: {written}:{port}\r\nce-id: 1\r\ncontent-length: 1\r\n\r\nx".encode()
+    ]
 
 
 def test_user_and_password_of_the_url_go_as_basic_authorization(receiver: Receiver) -> None:

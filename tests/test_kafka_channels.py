@@ -355,6 +355,10 @@ STATUS = 'deadLetterSinkUri: "http://broker/shop/x"'
     ("delivery", "own", "status", "uri"),
     [
         ('uri: "http://dead"', "", "", "http://dead"),
+        ('uri: "//dead"', "", "", "http://dead"),
+        (f'{SERVICE}, uri: "//dead:8080/letters"', "", "", "http://dead:8080/letters"),
+        ('uri: "http://dead"', ', deadLetterSinkUri: "//own"', "", "http://own"),
+        (BROKER, "", 'deadLetterSinkUri: "//broker/shop/x"', "http://broker/shop/x"),
         (SERVICE, "", "", "http://dead.ops.svc.cluster.local"),
         (f"{SERVICE}, uri: '/letters?from=shop'", "", "", "http://dead.ops.svc.cluster.local/letters?from=shop"),
         ("ref: {apiVersion: serving.knative.dev/v1, kind: Service, name: dead}", "", "", "http://dead.shop.svc.cluster.local"),

@@ -32,7 +32,14 @@ from inbound.processors.http_values import AUDIENCE, HeaderFile, audience_file, 
 
 MIB = 2**20
 PerSecond = Annotated[float, rate()]
-Url = Annotated[str, BeforeValidator(http_url)]
+
+
+def _receiver(value: Any) -> str:
+    """Check whom to post to. Knative writes a host alone as `//host`, and speaks http to it."""
+    return http_url(f"http:{value}" if isinstance(value, str) and value.startswith("//") else value)
+
+
+Url = Annotated[str, BeforeValidator(_receiver)]
 
 
 class BatchOptions(Part):
@@ -68,7 +75,7 @@ class DeadLetterSink(Part):
     @classmethod
     def _text_alone(cls, value: Any) -> Any:
         if isinstance(value, str):
-            return {"uri" if "://" in value else "topic": value}
+            return {"uri" if "//" in value else "topic": value}
         return value
 
     @model_validator(mode="after")
