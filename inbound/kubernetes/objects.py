@@ -3,7 +3,7 @@ reaches its ports."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +47,10 @@ def objects_of(manifests: Manifests, plan: PodPlan, wishes: Wishes, *, text: str
     loaded = load(text, filename=filename, environ=environ)
     subscriptions = read_subscriptions(replace(loaded, manifests=tuple(ordered), refused=manifests.refused))
     refused = list(subscriptions.refused)
-    usable = {made.manifest.channel for made in subscriptions.found.values() if made.manifest is not None}
+    usable: dict[str, set[str]] = {}  # with the audiences of the receivers
+    for made in subscriptions.found.values():
+        if made.manifest is not None:
+            usable.setdefault(made.manifest.channel, set()).update(made.options.audiences)
     bad = {one.channel for one in refused}
     chosen = [one for one in ordered if one.name in usable or one.name not in bad]
     names = object_names(chosen, wishes.namespace)
@@ -58,7 +61,7 @@ def objects_of(manifests: Manifests, plan: PodPlan, wishes: Wishes, *, text: str
             raise ConfigError(
                 f"--config-map {name}: {manifest.name} ({where(manifest)}) needs that name; rename the ConfigMap"
             )
-        channel = _Channel(manifest, namespace, name, plan, wishes)
+        channel = _Channel(manifest, namespace, name, plan, wishes, usable.get(manifest.name, ()))
         documents = as_yaml(channel_documents(manifest, ordered))
         config_map = channel.config_map({} if wishes.config_map else {CONFIG_FILE: text}, documents)
         if (size := sum(len(one.encode()) for one in config_map["data"].values())) > MOST_BYTES:
@@ -86,8 +89,12 @@ def _too_large(manifest: Manifest, size: int) -> RefusedManifest:
 class _Channel:
     """The objects of one channel."""
 
-    def __init__(self, manifest: Manifest, namespace: str, name: str, plan: PodPlan, wishes: Wishes) -> None:
+    def __init__(
+        self, manifest: Manifest, namespace: str, name: str, plan: PodPlan, wishes: Wishes, audiences: Collection[str]
+    ) -> None:  # fmt: skip
+        """`audiences`: whom tokens are for that its receivers are sent."""
         self._manifest = manifest
+        self._audiences = sorted(audiences)
         self._name, self._namespace = name, namespace
         self._plan, self._wishes = plan, wishes
         self._subscribers = len(manifest.subscribers) + len(manifest.left_out)
@@ -112,7 +119,7 @@ class _Channel:
         }
         template = pod_template(
             self._plan, self._wishes, self._name, self._pod_labels(), self._subscribers, hosts=self._hosts(),
-            own_ledger=own_ledger,
+            own_ledger=own_ledger, audiences=self._audiences,
         )  # fmt: skip
         if not own_ledger:
             # A new pod takes part before an old one leaves: so there are never fewer than asked for.

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from inbound.config import Config, Loaded, depends_on, load
+from inbound.config.http_values import AUDIENCE
 from inbound.config.kafka_properties import PLACEHOLDER
 from inbound.config.outside import PREFIX
 from inbound.config.values import split_address
@@ -53,6 +54,9 @@ class PodPlan:
     config: Config
     variables: Mapping[str, str]  # by name, in order; without the consumer id
     folders: tuple[Mounted, ...]
+    tokens: (
+        PurePosixPath | None
+    )  # where tokens of the pod's service account are projected, one for each audience; None: nowhere
     ledger: PurePosixPath | None  # where a volume for the ledger, or its spool, is mounted; None: the state's does
     ledger_lost_with_pod: bool
     scheme: str  # of the admin listener's probes
@@ -82,16 +86,20 @@ def plan_pods(text: str, filename: str, wishes: Wishes, *, is_known: bool = True
         raise ConfigError(
             f"{bare.locate('channels')}: channels: the pods of every KafkaChannel would run them; leave them out"
         )
-    problems = list(_unmounted(bare, config, folders, wishes))
+    tokens = _tokens(config, folders)
+    problems = list(_unmounted(bare, config, folders, tokens, wishes))
     if problems:
         raise ConfigError("\n".join(problems))
     ledger, lost = _ledger(config, wishes)
+    if tokens is not None:
+        _check_tokens(bare, tokens, ledger)
     grace = math.ceil(config.manifests.settings.shutdown_timeout) + LEAVING
     grace += (SHIPPING if config.ledger.uri else 0) + (DRAINING if config.ingress else 0)
     return PodPlan(
         config=config,
         variables=variables,
         folders=folders,
+        tokens=tokens,
         ledger=ledger,
         ledger_lost_with_pod=lost,
         scheme="HTTPS" if config.admin.tls else "HTTP",
@@ -159,12 +167,33 @@ def _folders(loaded: Loaded, wishes: Wishes) -> Iterator[Mounted]:
     yield from wishes.mounts
 
 
+def _tokens(config: Config, folders: tuple[Mounted, ...]) -> PurePosixPath | None:
+    """Return the folder of `token_file`, where its name is the audience's; None: one of `folders` has it, or none is named."""
+    file = PurePosixPath(str(config.manifests.options.get("token_file", "")))
+    if file.name != AUDIENCE or not file.is_absolute():
+        return None
+    return None if any(_is_below(file.parent, one.folder) for one in folders) else file.parent
+
+
+def _check_tokens(bare: Loaded, tokens: PurePosixPath, ledger: PurePosixPath | None) -> None:
+    """Raise ConfigError where tokens would be mounted over something else."""
+    taken = (CONFIG_FOLDER, STATE_FOLDER, TEMPORARY_FOLDER, *([ledger] if ledger is not None else []))
+    if any(_is_below(place, tokens) for place in taken) or _is_below(tokens, CONFIG_FOLDER):
+        where = "manifests.options.token_file"
+        raise ConfigError(
+            f"{bare.locate(where)}: {where}: tokens would be mounted at {tokens}, over something else; need a folder of their "
+            f"own, such as /var/run/secrets/tokens/{AUDIENCE}"
+        )
+
+
 def _common_folder(files: Iterable[Path]) -> PurePosixPath | None:
     folders = {PurePosixPath(path).parent for path in files}
     return folders.pop() if len(folders) == 1 else None
 
 
-def _unmounted(bare: Loaded, config: Config, folders: tuple[Mounted, ...], wishes: Wishes) -> Iterator[str]:
+def _unmounted(
+    bare: Loaded, config: Config, folders: tuple[Mounted, ...], tokens: PurePosixPath | None, wishes: Wishes
+) -> Iterator[str]:
     """Yield a line for each file that the configuration names and no volume of the pod holds."""
     mounted = [one.folder for one in folders]
     if len(set(mounted)) < len(mounted):
@@ -176,7 +205,7 @@ def _unmounted(bare: Loaded, config: Config, folders: tuple[Mounted, ...], wishe
     for path, file in _files(config):
         # What stands beside the configuration comes with a ConfigMap of the user's.
         there = CONFIG_FOLDER / PurePosixPath(file)
-        if any(_is_below(there, folder) for folder in mounted):
+        if there == tokens or any(_is_below(there, folder) for folder in mounted):
             continue
         if _is_below(there, CONFIG_FOLDER) and wishes.config_map:
             continue

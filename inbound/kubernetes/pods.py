@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from inbound.kubernetes.plan import CONSUMER_ID, HOSTS, STATE_FOLDER, TEMPORARY_FOLDER, PodPlan
 from inbound.kubernetes.wishes import CONFIG_FOLDER, Wishes
@@ -13,7 +14,9 @@ USER = 10001
 #: Names of ports: what a Service and a ServiceMonitor refer to.
 METRICS, INGRESS = "metrics", "ingress"
 #: Names of volumes.
-CONFIG, STATE, LEDGER, TEMPORARY = "config", "state", "ledger", "tmp"
+CONFIG, STATE, LEDGER, TEMPORARY, TOKENS = "config", "state", "ledger", "tmp", "tokens"
+#: Seconds that a token is valid for; the kubelet renews it when four fifths of them are over.
+TOKEN_SECONDS = 3600
 MIB = 2**20
 #: What a process needs beside what it reads ahead.
 BASE_MEMORY = 160 * MIB
@@ -30,15 +33,18 @@ def pod_template(
     *,
     hosts: Sequence[str],
     own_ledger: bool,
+    audiences: Sequence[str],
 ) -> dict[str, Any]:
     """Return the pod of the channel whose objects are called `name`, and whose Service is asked for by the names `hosts`.
 
-    `own_ledger`: a claim of the StatefulSet's is the volume for the ledger.
+    `own_ledger`: a claim of the StatefulSet's is the volume for the ledger. `audiences`: whom tokens are for that the channel's
+    receivers are sent.
     """
+    tokens = [_token(audience) for audience in audiences] if plan.tokens is not None else []
     return {
         "metadata": {"labels": dict(labels)},
         "spec": {
-            "automountServiceAccountToken": False,  # it asks nothing of the cluster
+            "automountServiceAccountToken": False,  # it asks nothing of the cluster; tokens for receivers are another thing
             # A Service that is called inbound-... would become variables that begin like ours.
             "enableServiceLinks": False,
             "securityContext": {
@@ -54,13 +60,15 @@ def pod_template(
                 _spread("kubernetes.io/hostname", labels),
                 _spread("topology.kubernetes.io/zone", labels),
             ],
-            "containers": [_container(plan, wishes, subscribers, hosts)],
-            "volumes": _volumes(plan, wishes, name, own_ledger),
+            "containers": [_container(plan, wishes, subscribers, hosts, has_tokens=bool(tokens))],
+            "volumes": _volumes(plan, wishes, name, own_ledger, tokens),
         },
     }
 
 
-def _container(plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[str]) -> dict[str, Any]:
+def _container(
+    plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[str], *, has_tokens: bool
+) -> dict[str, Any]:
     ports = [{"name": METRICS, "containerPort": plan.admin_port, "protocol": "TCP"}]
     if plan.ingress_port is not None:
         ports.append({"name": INGRESS, "containerPort": plan.ingress_port, "protocol": "TCP"})
@@ -92,7 +100,7 @@ def _container(plan: PodPlan, wishes: Wishes, subscribers: int, hosts: Sequence[
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "volumeMounts": _mounts(plan),
+        "volumeMounts": _mounts(plan, has_tokens),
     }
     return container
 
@@ -112,7 +120,7 @@ def _resources(plan: PodPlan, wishes: Wishes, subscribers: int) -> dict[str, Any
     return {"requests": {"cpu": wishes.cpu, "memory": request}, "limits": {"memory": limit}}
 
 
-def _mounts(plan: PodPlan) -> list[dict[str, Any]]:
+def _mounts(plan: PodPlan, has_tokens: bool) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = [
         {"name": CONFIG, "mountPath": str(CONFIG_FOLDER), "readOnly": True},
         {"name": STATE, "mountPath": str(STATE_FOLDER)},
@@ -120,12 +128,16 @@ def _mounts(plan: PodPlan) -> list[dict[str, Any]]:
     if plan.ledger is not None:
         mounts.append({"name": LEDGER, "mountPath": str(plan.ledger)})
     mounts.append({"name": TEMPORARY, "mountPath": str(TEMPORARY_FOLDER)})
+    if has_tokens:
+        mounts.append({"name": TOKENS, "mountPath": str(plan.tokens), "readOnly": True})
     for i, one in enumerate(plan.folders):
         mounts.append({"name": f"{one.kind}-{i}", "mountPath": str(one.folder), "readOnly": True})
     return mounts
 
 
-def _volumes(plan: PodPlan, wishes: Wishes, name: str, own_ledger: bool) -> list[dict[str, Any]]:
+def _volumes(
+    plan: PodPlan, wishes: Wishes, name: str, own_ledger: bool, tokens: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     # In the order in which they count: what we make goes before what is there already.
     config_maps = [*([wishes.config_map] if wishes.config_map else []), name]
     volumes: list[dict[str, Any]] = [
@@ -135,6 +147,8 @@ def _volumes(plan: PodPlan, wishes: Wishes, name: str, own_ledger: bool) -> list
     if plan.ledger is not None and not own_ledger:
         volumes.append({"name": LEDGER, "emptyDir": {}})
     volumes.append({"name": TEMPORARY, "emptyDir": {}})
+    if tokens:
+        volumes.append({"name": TOKENS, "projected": {"sources": tokens}})
     for i, one in enumerate(plan.folders):
         # Group and owner may read, for the owner is root.
         source: dict[str, Any] = {"secret": {"secretName": one.name, "defaultMode": 0o440}}
@@ -142,6 +156,12 @@ def _volumes(plan: PodPlan, wishes: Wishes, name: str, own_ledger: bool) -> list
             source = {"configMap": {"name": one.name}}
         volumes.append({"name": f"{one.kind}-{i}", **source})
     return volumes
+
+
+def _token(audience: str) -> dict[str, Any]:
+    """Return the source of a token of the pod's service account, in the file in which the dispatcher looks for it."""
+    path = quote(audience, safe="")
+    return {"serviceAccountToken": {"audience": audience, "expirationSeconds": TOKEN_SECONDS, "path": path}}
 
 
 def _spread(topology: str, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -274,6 +274,13 @@ class DispatchOptions(Part):
         """Topics that the subscription reads beside the channel's: those in which its events wait."""
         return () if self.delayed_retry is None else tuple(dict.fromkeys(self.delayed_retry.topics))
 
+    @property
+    def audiences(self) -> frozenset[str]:
+        """Whom tokens are for that receivers are sent."""
+        sink = self.delivery.deadLetterSink
+        given = (self.subscriberAudience, self.replyAudience, sink.audience if sink is not None else None)
+        return frozenset(audience for audience in given if audience is not None)
+
     def _token_problems(self) -> list[Problem]:
         problems: list[Problem] = []
         if self.token_file and any(name.lower() == "authorization" for name in self.headers):
