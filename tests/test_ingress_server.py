@@ -15,6 +15,7 @@ import pytest
 
 from inbound.config import IngressConfig, TlsConfig
 from inbound.errors import ConfigError
+from inbound.ingress import server
 from inbound.ingress.server import Ingress
 from tests.http_receiver import CERTIFICATES
 from tests.ingress_stage import MemoryProducer, acknowledge_once, ask, await_in_flight, running
@@ -177,3 +178,20 @@ def test_the_client_is_polled_while_nothing_is_posted() -> None:
     with running() as (_, producer):
         before = producer.polls
         until(lambda: producer.polls > before, 10, "it is polled once a second")
+
+
+def test_a_token_that_cannot_be_read_leaves_no_client_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threads would go on asking Kafka: where another ingress is to take over, with each try one more."""
+    made: list[MemoryProducer] = []
+
+    def make(*_: object) -> MemoryProducer:
+        made.append(MemoryProducer())
+        return made[-1]
+
+    def token() -> str:
+        raise ConfigError("ingress.token_file: cannot be read")
+
+    monkeypatch.setattr(server, "make_producer", make)
+    with pytest.raises(ConfigError):
+        Ingress(IngressConfig(), {}, token=token)
+    assert made == []

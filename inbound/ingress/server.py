@@ -53,8 +53,10 @@ class Ingress:
         tracing: Tracing = NO_TRACING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Raises InboundError: a file cannot be used. There is no producer then, whose threads nobody would end."""
         self._config = config
         self._token = token
+        first = token() if token is not None else None
         self._shared = shared
         certificates = Certificates(PemFiles.of_ingress(config.tls), log) if config.tls is not None else None
         self._producer = producer or make_producer(config, properties)
@@ -62,7 +64,7 @@ class Ingress:
         self.receiver = Receiver(
             config, self._producer, self._watch, self._begin_polling, self._aside, clock=clock, tracing=tracing
         )
-        self.receiver.token = token() if token is not None else None
+        self.receiver.token = first
         self._parser = ThreadPoolExecutor(1, "ingress-parser")
         self._address: tuple[Any, ...] = ("", 0)
         limits = Limits(request_seconds=config.request_timeout, connections=self._clients())
