@@ -274,11 +274,14 @@ def test_ctrl_c_ends_in_good_order_and_the_same_command_goes_on(run: Run, receiv
         return 204
 
     receiver.status = interrupted
-    command = ("redrive", DEAD, "--to-subscription", "orders.billing", "--parallel", "1", "--execute", "--yes")
+    command = (
+        "redrive", DEAD, "--subscription", "orders.billing", "--to-subscription", "orders.billing", "--parallel", "1",
+        "--execute", "--yes",
+    )  # fmt: skip
     first, second = run(*command), run(*command)
 
     assert (first[0], second[0], "left: the same command, with the same ledger, goes on" in first[2]) == (1, 0, True)
-    assert sorted(one.headers["ce-id"] for one in receiver.requests) == ["b0", "b1", "b2", "s0", "s1"]
+    assert sorted(one.headers["ce-id"] for one in receiver.requests) == ["b0", "b1", "b2"]
 
 
 @pytest.mark.parametrize(("typed", "sent"), [("yes\n", 1), ("y\n", 0), ("", 0)])
@@ -293,13 +296,15 @@ def test_it_asks_before_it_sends(
     assert err.startswith("Redrive 1 letter? Type yes to go on: ")
 
 
+TO = ("redrive", DEAD, "--to-subscription")
 REFUSED: Mapping[tuple[str, ...], str] = {
     ("redrive", DEAD): "one of the arguments --to --to-topic --to-subscription is required",
     ("redrive", DEAD, "--to", "original", "--execute"): "--execute asks on the terminal before it begins",
     ("redrive", DEAD, "--to-topic", DEAD): f"--to-topic {DEAD}: it is the topic that the letters are in",
     ("redrive", DEAD, "--to-topic", "nothing"): "--to-topic nothing: does not exist",
-    ("redrive", DEAD, "--to-subscription", "x"): "the configuration has no such subscription; it has orders.billing",
-    ("redrive", DEAD, "--to-subscription", "stock"): "channel stock has the processor simple, and posts to nobody",
+    (*TO, "x", "--at", "0/0"): "the configuration has no such subscription; it has orders.billing",
+    (*TO, "stock", "--at", "0/0"): "channel stock has the processor simple, and posts to nobody",
+    (*TO, "orders.billing", "--reason", "503"): "--to-subscription orders.billing: whose letters?",
     ("redrive", DEAD, "--to", "original", "--parallel", "2"): "--parallel goes with --to-subscription",
     ("redrive", DEAD, "--to", "original", "--at", "0"): "need a partition and an offset such as 0/17, got '0'",
     ("list", DEAD, "--since", "yesterday"): "need a time such as 2026-01-31T02:40:00Z, or how long ago such as 2h",

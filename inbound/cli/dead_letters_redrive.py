@@ -69,7 +69,8 @@ def add_parser(subcommands: Any) -> None:
     where.add_argument(
         "--to-subscription",
         metavar="NAME",
-        help="post them to this subscription of the configuration (name, uid, group or subscriberUri), as its options say",
+        help="post them to this subscription of the configuration (name, uid, group or subscriberUri), as its options say; "
+        "--subscription or --at says whose",
     )
     add_filters(parser)
     parser.add_argument(
@@ -104,6 +105,11 @@ def run(args: argparse.Namespace) -> int:
     """Say what would be sent, or send it. Returns the exit code."""
     if args.parallel is not None and args.to_subscription is None:
         raise ConfigError("--parallel goes with --to-subscription: to a topic they go in order; leave it out")
+    if args.to_subscription is not None and not (args.subscription or args.at):
+        raise ConfigError(
+            f"--to-subscription {args.to_subscription}: whose letters? It would get those of every group: give --subscription "
+            "with its own name, or with those of others, or --at for single letters"
+        )
     if args.yes and not args.execute:
         raise ConfigError("--yes goes with --execute; without it nothing is sent, and nothing asked")
     with opened(args, args.at or None) as asked:
