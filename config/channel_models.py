@@ -32,7 +32,7 @@ from inbound.config.values import (
     wrong,
     wrong_at,
 )
-from inbound.topic_names import chooser
+from inbound.topic_names import INTERNAL, chooser
 
 MIB = 2**20
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
@@ -307,8 +307,9 @@ class ChannelConfig(ChannelSettings, ChannelTopics):
         problems: list[Problem] = []
         for topic in self.coordinator.partitions:
             place, problem = ("coordinator", "partitions", topic), None
-            if self.topics_pattern is not None and not re.fullmatch(self.topics_pattern, topic):
-                problem = f"does not match topics_pattern ({shown(self.topics_pattern)}); correct one of the two"
+            if self.topics_pattern is not None and not chooser((), self.topics_pattern)(topic):
+                but = f", which means no topics that begin with {INTERNAL}" if topic.startswith(INTERNAL) else ""
+                problem = f"does not match topics_pattern ({shown(self.topics_pattern)}){but}; correct one of the two"
             elif self.topics and topic not in self.topics:
                 problem = f"is not read by this channel; need one of its topics: {', '.join(self.topics)}"
             if problem is not None:

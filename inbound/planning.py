@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +23,7 @@ from inbound.subscriptions import (
     sink_problem,
     with_topics,
 )
+from inbound.topic_names import chooser
 from inbound.tracing.settings import settings_of
 
 log = logging.getLogger(__name__)
@@ -149,8 +149,8 @@ def _planned(name: str, channel: ChannelConfig, loaded: Loaded) -> PlannedChanne
 
 def _unread(channel: ChannelConfig, own_topics: Sequence[str], where: str) -> list[str]:
     """Return what is wrong where the channel's pattern leaves out topics through which its processor sends itself records."""
-    pattern = channel.topics_pattern
-    missing = [topic for topic in own_topics if pattern is not None and not re.fullmatch(pattern, topic)]
+    reads = chooser(channel.topics, channel.topics_pattern)
+    missing = [topic for topic in own_topics if channel.topics_pattern is not None and not reads(topic)]
     if not missing:
         return []
     return [
@@ -249,9 +249,7 @@ def _may_share_topics(one: ChannelConfig, other: ChannelConfig) -> bool:
         return True  # what they match is not known here
     if one.topics_pattern is not None:
         one, other = other, one
-    if other.topics_pattern is not None:
-        return any(re.fullmatch(other.topics_pattern, topic) for topic in one.topics)
-    return not set(one.topics).isdisjoint(other.topics)
+    return any(map(chooser(other.topics, other.topics_pattern), one.topics))
 
 
 def _client_problems(loaded: Loaded) -> list[str]:

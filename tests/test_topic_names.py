@@ -10,9 +10,17 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from inbound.cli.explain import _channels
+from inbound.config import load
+from inbound.controller.reset_offset.model import Ref
+from inbound.controller.reset_offset.ref_mappers import ChannelRefMapper, ReadChannel
+from inbound.errors import ConfigError, UnknownRefError
 from inbound.kafka.confluent_entry import Entry
 from inbound.kafka.confluent_questions import Topics
+from inbound.offsets.gather import reads_of
+from inbound.planning import plan_channels
 from inbound.topic_names import chooser
+from inbound.topic_partition import TopicPartition
 
 TOPICS = ["orders", "orders.dead", "order", "__consumer_offsets", "_own", "x__"]
 
@@ -32,6 +40,40 @@ def test_a_pattern_means_whole_names_and_none_of_kafkas_own(
 ) -> None:
     """Kafka's own topics are meant where they are named."""
     assert [topic for topic in TOPICS if chooser(names, pattern)(topic)] == expected
+
+
+INNER = "__consumer_offsets"
+ALL = 'channels: {all: {topics_pattern: ".*", group: g, processor: {type: simple}%s}}\n'
+
+
+def test_commands_go_by_the_same_rule() -> None:
+    """Which channel reads a topic: of explain, of offsets, of a reset that names a channel."""
+    channels = load(ALL % "", filename="inbound.yaml").config.channels
+    reads = reads_of(channels)["g"]
+    with pytest.raises(ConfigError, match=f"no channel of this configuration reads topic {INNER}"):
+        _channels(channels, TopicPartition(INNER, 0), None)
+    with pytest.raises(UnknownRefError, match=f"channel all does not read topic {INNER}"):
+        ChannelRefMapper([ReadChannel(name="all", group="g", pattern=".*")]).map(
+            Ref(kind="Channel", name=f"all/{INNER}")
+        )
+    assert (reads.channel(INNER), reads.first([INNER, "orders"])) == ("", {"orders": "earliest"})
+
+
+def test_partitions_that_are_listed_of_a_topic_that_no_pattern_means_are_refused() -> None:
+    """Nobody would read them."""
+    text = ALL % f", coordinator: {{type: static, partitions: {{{INNER}: [0]}}}}"
+    with pytest.raises(
+        ConfigError, match=r"does not match topics_pattern \('\.\*'\), which means no topics that begin with __;"
+    ):
+        load(text, filename="inbound.yaml")
+
+
+def test_events_do_not_wait_in_topics_that_no_pattern_means() -> None:
+    """They would wait for ever."""
+    options = '{subscriberUri: "http://a", ordering: none, delayed_retry: {delays: [10s], topic: __retry}}'
+    text = (ALL % "").replace("type: simple", f"type: dispatch, options: {options}")
+    with pytest.raises(ConfigError, match=r"topics_pattern does not match __retry.10s"):
+        plan_channels(load(text, filename="inbound.yaml"))
 
 
 class Admin:

@@ -14,7 +14,6 @@ Nothing here waits or reads files; any thread.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -25,6 +24,7 @@ from inbound.config.kafka_channel import KafkaChannel
 from inbound.config.reset_offset import SUBSCRIPTION
 from inbound.controller.reset_offset.model import Ref, RefInfo, RefMapper
 from inbound.errors import UnknownRefError
+from inbound.topic_names import chooser
 
 #: Kinds of references: channels and subscriptions of the configuration, and Knative's.
 CHANNEL = "Channel"
@@ -276,7 +276,7 @@ def _list(names: Sequence[str]) -> str:
 
 def _one_topic(ref: Ref, channel: ReadChannel, wanted: str | None) -> str:
     if wanted is not None:
-        if wanted in channel.topics or (channel.pattern and re.fullmatch(channel.pattern, wanted)):
+        if chooser(channel.topics, channel.pattern)(wanted):
             return wanted
         reads = f"the topics that match {channel.pattern}" if channel.pattern else _list(channel.topics)
         raise UnknownRefError(f"{ref}: channel {channel.name} does not read topic {wanted}; it reads {reads}")

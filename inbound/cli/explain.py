@@ -28,6 +28,7 @@ from inbound.explain.outside import Log, Nodes, explain_outside, read_nodes
 from inbound.explain.recorded import recorded
 from inbound.http.explain_client import fetch_explanations
 from inbound.kafka.clients import connector
+from inbound.topic_names import chooser
 from inbound.topic_partition import TopicPartition
 
 #: Exit codes besides those of every command: it stands still, and nobody wants it so.
@@ -259,7 +260,11 @@ def _channels(
 ) -> dict[str, ChannelConfig]:
     if wanted is not None and wanted not in channels:
         raise ConfigError(f"no channel {wanted!r} in this configuration; there are: {', '.join(channels)}")
-    found = {name: config for name, config in channels.items() if wanted in (None, name) and _reads(config, tp.topic)}
+
+    def reads(config: ChannelConfig) -> bool:
+        return chooser(config.topics, config.topics_pattern)(tp.topic)
+
+    found = {name: config for name, config in channels.items() if wanted in (None, name) and reads(config)}
     if not found:
         topics = sorted({topic for config in channels.values() for topic in config.topics})
         raise ConfigError(
@@ -267,11 +272,6 @@ def _channels(
         )
     groups: dict[str, str] = {}
     return {name: config for name, config in found.items() if groups.setdefault(config.group, name) == name}
-
-
-def _reads(config: ChannelConfig, topic: str) -> bool:
-    pattern = config.topics_pattern
-    return topic in config.topics or (pattern is not None and re.fullmatch(pattern, topic) is not None)
 
 
 def _time(text: str) -> float:

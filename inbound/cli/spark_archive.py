@@ -21,6 +21,7 @@ from inbound.config import Loaded, parse_duration
 from inbound.errors import ConfigError
 from inbound.latch import Latch
 from inbound.spark.session import spark_session
+from inbound.topic_names import chooser
 
 if TYPE_CHECKING:
     from inbound.spark.archive.job import Summary
@@ -112,7 +113,7 @@ class Wanted:
             from inbound.spark.archive.topics import Topics
 
             with Topics(kafka) as topics:
-                found |= dict.fromkeys(t for t in topics.names() if any(re.fullmatch(p, t) for p in self._patterns))
+                found |= dict.fromkeys(t for t in topics.names() if any(chooser((), p)(t) for p in self._patterns))
         if not found:
             raise ConfigError(f"no topic matches {', '.join(self._patterns)}; check topics_pattern, or give --topic")
         return tuple(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from inbound.offsets.changes import OffsetsError
 from inbound.offsets.logs import ANSWER_SECONDS, Way, ask_logs, together
 from inbound.offsets.model import ALL, First, GroupNodes, Logs, Row, Selection, rows_of
 from inbound.offsets.nodes import group_names, read_group
+from inbound.topic_names import chooser
 
 #: Returns a client that asks the brokers in this way. May raise BrokerUnavailableError.
 Connect = Callable[[Way], LogClient]
@@ -30,7 +30,7 @@ class Reads:
 
     def channel(self, topic: str) -> str:
         """Return the channel that reads a topic; empty: none of this configuration."""
-        found = (name for pattern, name, _ in self.patterns if re.fullmatch(pattern, topic))
+        found = (name for pattern, name, _ in self.patterns if chooser((), pattern)(topic))
         return self.channels.get(topic) or next(found, "")
 
     def first(self, topics: Collection[str]) -> dict[str, First]:
@@ -39,7 +39,7 @@ class Reads:
             topic: first
             for pattern, _, first in reversed(self.patterns)
             for topic in topics
-            if re.fullmatch(pattern, topic)
+            if chooser((), pattern)(topic)
         }
         return matched | self.begins
 
