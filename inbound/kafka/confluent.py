@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -17,9 +16,10 @@ from inbound.errors import ConfigError, UnreadableBatchError
 from inbound.kafka.base import NO_EPOCHS, Fetched, LogClient, LogRange, Poll, TopicMeta
 from inbound.kafka.broker_figures import BrokerFigures
 from inbound.kafka.confluent_entry import Entry, check_entry
+from inbound.kafka.confluent_errors import CUT, CUT_AT, NOT_BEGUN, OUT_OF_RANGE, PASSING, is_unknown
 from inbound.kafka.confluent_figures import Statistics
 from inbound.kafka.confluent_log import log_settings
-from inbound.kafka.confluent_questions import Ranges, Topics, is_unknown
+from inbound.kafka.confluent_questions import Ranges, Topics
 from inbound.kafka.confluent_records import (
     Aside,
     Messages,
@@ -48,26 +48,6 @@ _COMMON = ("bootstrap.servers", "client.id", "security.", "sasl.", "ssl.", "sock
            "error_cb")  # fmt: skip
 #: How librdkafka is told that a leader epoch is not known.
 NO_EPOCH = -1
-
-_OUT_OF_RANGE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
-#: Of a log that was cut librdkafka tells with the code of every position that it cannot read on from; only the text differs.
-_CUT, _CUT_AT = KafkaError(KafkaError._LOG_TRUNCATION).str(), re.compile(r"broker end offset is (\d+)")
-#: A seek that came too early.
-_NOT_BEGUN = frozenset({KafkaError._STATE, KafkaError._PREV_IN_PROGRESS})
-#: librdkafka gets over these by itself.
-_PASSING = frozenset(
-    {
-        KafkaError._PARTITION_EOF,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
 
 
 class ConfluentClient(LogClient):
@@ -247,7 +227,7 @@ class ConfluentClient(LogClient):
             try:
                 self._consumer.seek(key)
             except KafkaException as error:
-                if error.args[0].code() not in _NOT_BEGUN:
+                if error.args[0].code() not in NOT_BEGUN:
                     raise
             else:
                 del self._unsought[tp]
@@ -460,7 +440,7 @@ class ConfluentClient(LogClient):
             tp = TopicPartition(topic or "", -1 if number is None else number)
             if error is None or tp in self._unreadable:  # what comes of it still was asked for before
                 continue
-            if error.code() in _OUT_OF_RANGE:
+            if error.code() in OUT_OF_RANGE:
                 if tp in self._positions:
                     self._set_outside(tp, error)
             elif error.code() == KafkaError._BAD_COMPRESSION:
@@ -472,7 +452,7 @@ class ConfluentClient(LogClient):
                         f"{error.str()}: broken, or too large once it is decompressed (librdkafka's bound for zstd is "
                         "receive.message.max.bytes); move the group past it (inbound offsets reset)",
                     )  # fmt: skip
-            elif error.code() in _PASSING or error.retriable() or is_unknown(error) or tp not in self._positions:
+            elif error.code() in PASSING or error.retriable() or is_unknown(error) or tp not in self._positions:
                 log.debug("kafka: %s: %s", tp, error)
             else:
                 result.failed[tp] = KafkaException(error)
@@ -486,8 +466,8 @@ class ConfluentClient(LogClient):
     def _set_outside(self, tp: TopicPartition, error: KafkaError) -> None:
         self._leave(tp)
         said = error.str()
-        if error.code() == KafkaError._LOG_TRUNCATION or _CUT in said:
-            at = _CUT_AT.search(said)
+        if error.code() == KafkaError._LOG_TRUNCATION or CUT in said:
+            at = CUT_AT.search(said)
             self._diverged[tp] = int(at[1]) if at is not None else None
         else:
             self._out_of_range.add(tp)

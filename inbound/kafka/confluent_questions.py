@@ -17,6 +17,7 @@ from inbound.coordinators.topic_ids import canonical
 from inbound.errors import BrokerRefusedError, BrokerUnavailableError
 from inbound.kafka.base import LogRange, TopicMeta
 from inbound.kafka.confluent_entry import Entry
+from inbound.kafka.confluent_errors import is_unknown
 from inbound.topic_names import chooser
 from inbound.topic_partition import TopicPartition
 
@@ -177,21 +178,6 @@ class Topics:
 def _chosen(known: Mapping[str, TopicMeta], names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
     wanted = chooser(names, pattern)
     return {name: meta for name, meta in known.items() if wanted(name)}
-
-
-_UNKNOWN = frozenset(
-    {
-        confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
-        confluent_kafka.KafkaError.UNKNOWN_TOPIC_ID,
-        confluent_kafka.KafkaError._UNKNOWN_TOPIC,
-        confluent_kafka.KafkaError._UNKNOWN_PARTITION,
-    }
-)
-
-
-def is_unknown(error: confluent_kafka.KafkaError) -> bool:
-    """Whether an error says that a topic or partition does not exist (yet, or any more)."""
-    return error.code() in _UNKNOWN
 
 
 class Ranges:
