@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from inbound.config.document import Document, dotted, parse_each
-from inbound.config.kafka_channel import KIND, SUBSCRIBERS, KafkaChannel, Manifest, Name
+from inbound.config.kafka_channel import ANNOTATION, KIND, SUBSCRIBERS, KafkaChannel, Manifest, Name
 from inbound.config.problems import problems_by_path
 from inbound.config.refused_manifest import RefusedManifest
 from inbound.config.reset_offset import RESET, SUBSCRIPTION, ResetManifest, ResetOffset, Subscription
@@ -184,7 +184,20 @@ class _Reading:
             return
         for path, lines in by_subscriber.items():
             self._refuse(one, KIND, lines, path, _uid_of(left_out[path]))
-        self.channels.append(Manifest(channel, one.document.places, one.prefix, left_out))
+        manifest = Manifest(channel, one.document.places, one.prefix, left_out)
+        self.channels.append(manifest)
+        self._note_annotations(manifest)
+
+    def _note_annotations(self, manifest: Manifest) -> None:
+        """Note what annotations say of one subscriber that the channel does not have."""
+        known = [subscriber.uid for _, subscriber in manifest.subscribers]
+        left_out = [_uid_of(written) for written in manifest.left_out.values()]
+        for name in manifest.annotations():
+            uid = name.partition(".")[2]
+            if uid and uid not in (*known, *left_out):
+                where = manifest.at(f"metadata.annotations.{ANNOTATION}{name}")
+                line = f"{manifest.places.locate(where)}: {where}: no subscriber has the uid {uid}; this is ignored"
+                self.notes.append(line)
 
     def _reset(self, one: _Object) -> None:
         where = one.locate("metadata.name")

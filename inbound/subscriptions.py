@@ -21,11 +21,13 @@ from inbound.processors.dispatch.options import DeliverySpec, DispatchOptions
 from inbound.processors.http_values import AUDIENCE
 
 _ITS_OWN = "each subscription needs its own, for a group shares its events out"
-#: What an annotation may say. Not more: whoever may write a manifest is not thereby allowed to have files read.
+#: What an annotation may say, of all subscribers of a channel (`inbound.dev/ordering`) or of one (`inbound.dev/ordering.<uid>`).
+#: Not more: whoever may write a manifest is not thereby allowed to have files read.
 ANNOTATIONS = (
     "batch",
     "connect_timeout",
     "connections",
+    "filters",
     "limits",
     "max_in_flight",
     "mode",
@@ -327,7 +329,8 @@ def _options(
 ) -> DispatchOptions:
     written = subscriber.delivery.model_dump(exclude_none=True) if subscriber.delivery else {}
     own = _delivery(manifest, f"{path}.delivery", written)
-    given: dict[str, Any] = {**loaded.config.manifests.options, **shared.options}
+    its_own = _annotations(manifest, subscriber.uid)
+    given: dict[str, Any] = {**loaded.config.manifests.options, **shared.options, **its_own}
     has_tokens = str(given.get("token_file", "")).endswith(f"/{AUDIENCE}")
     delivery = {**given.get("delivery", {}), **shared.delivery, **own}
     if (sink := dead_letter_sink(manifest, path, subscriber, topics)) is not None:
@@ -345,7 +348,9 @@ def _options(
     except ValidationError as error:
 
         def locate(name: str) -> str:
-            key = name.removeprefix(f"{path}.").split(".")[0]
+            key = name.removeprefix(f"{path}.").partition(".")[0].partition("[")[0]
+            if key in its_own:
+                return manifest.places.locate(manifest.at(f"metadata.annotations.{ANNOTATION}{key}.{subscriber.uid}"))
             if key in shared.options:
                 return manifest.places.locate(manifest.at(f"metadata.annotations.{ANNOTATION}{key}"))
             if key in loaded.config.manifests.options and name not in manifest.places.where:
@@ -373,15 +378,18 @@ def _format(manifest: Manifest, path: str, given: Any) -> str | None:
     return _FORMATS[str(given).lower()]
 
 
-def _annotations(manifest: Manifest) -> dict[str, Any]:
-    """Return the options that annotations give, read as YAML reads them.
+def _annotations(manifest: Manifest, uid: str = "") -> dict[str, Any]:
+    """Return the options that annotations give to all subscribers, or to the one of this uid alone, read as YAML reads them.
 
     Raises:
         ConfigError: one of them names no option.
     """
     found = {}
-    for key, value in manifest.annotations().items():
-        where = manifest.at(f"metadata.annotations.{ANNOTATION}{key}")
+    for name, value in manifest.annotations().items():
+        key, _, of = name.partition(".")
+        if of != uid:
+            continue
+        where = manifest.at(f"metadata.annotations.{ANNOTATION}{name}")
         if key not in ANNOTATIONS:
             raise ConfigError(f"{manifest.places.locate(where)}: {where}: unknown; allowed: {', '.join(ANNOTATIONS)}")
         try:

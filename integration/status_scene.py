@@ -102,6 +102,7 @@ def night(now: float) -> ProcessStatus:
         "partitions": {"bills/0": "offset 17: answered 503, tried 41 times"},
         "delivered_total": 90123,
         "dead_lettered_total": 2,
+        "filtered_total": 0,
         "skipped_total": 0,
         "undecodable_total": 3,
         "replied_total": 4,

@@ -46,6 +46,7 @@ Headers: TypeAlias = list[tuple[str, bytes | None]]
 attribute_of: dict[str, str] = {}
 NAMES_KEPT, LONGEST_KEPT = 4096, 64
 _CONTENT_TYPE = "content-type"
+_DATA = ("data", "data_base64")
 NO_VALUE = f"content-type is {STRUCTURED_CONTENT_TYPE}, but the record has no value"
 NO_OBJECT = "the JSON is no object, so no event"
 _NO_EVENT = f"no CloudEvent: no ce_specversion header and content-type is not {STRUCTURED_CONTENT_TYPE}"
@@ -78,6 +79,26 @@ def decode_record(record: Record) -> CloudEvent:
         return _event(*_read_envelope(record.value))
     check_attributes(attributes)
     return _event(attributes, read_data(record.value, kind))
+
+
+def read_attributes(record: Record) -> dict[str, str]:
+    """Return the attributes of the event that a record carries, as texts; its data is not looked at.
+
+    Raises Refused where they are not those of an event.
+    """
+    found, _ = read_headers(record.headers)
+    if found is not None:
+        check_attributes(dict(found))  # of a copy: `time` becomes a datetime there
+        return found
+    members = _read_members(record.value)
+    texts = {name: _text_of(member) for name, member in members.items() if name not in _DATA and member is not None}
+    check_envelope(members)
+    return texts
+
+
+def _text_of(member: Any) -> str:
+    """Return an attribute of the JSON format as the text that headers have of it."""
+    return str(member).lower() if isinstance(member, bool) else str(member)
 
 
 def read_headers(
@@ -158,12 +179,16 @@ def _problem_of(attribute: str, value: str) -> str:
 
 
 def _read_envelope(value: bytes | None) -> tuple[dict[str, Any], Any]:
+    return check_envelope(_read_members(value))
+
+
+def _read_members(value: bytes | None) -> dict[str, Any]:
     if value is None:
         raise Refused(NO_VALUE)
     members = read_json(value)
     if not isinstance(members, dict):
         raise Refused(NO_OBJECT)
-    return check_envelope(members)
+    return members
 
 
 def check_envelope(members: dict[str, Any]) -> tuple[dict[str, Any], Any]:

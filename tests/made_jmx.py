@@ -10,8 +10,8 @@ from tests.made_status import NOW, channel, partition, process
 DISPATCHER = {
     "subscriber": "http://shop/events", "subscriber_problem": None, "in_flight": 1, "open": 3, "waiting_dead_letters": 0,
     "standing": None, "partitions": {"orders/1": "503 Service Unavailable"}, "delivered_total": 40,
-    "dead_lettered_total": 1, "skipped_total": 0, "undecodable_total": 0, "replied_total": 2, "retries_total": 5,
-    "answers": {"200": 40, "503": 5},
+    "dead_lettered_total": 1, "filtered_total": 0, "skipped_total": 0, "undecodable_total": 0, "replied_total": 2,
+    "retries_total": 5, "answers": {"200": 40, "503": 5},
 }  # fmt: skip
 
 

@@ -59,6 +59,7 @@ def dispatching() -> dict[str, Any]:
     counters = Counters(
         delivered=90,
         dead_lettered=2,
+        filtered=7,
         skipped=1,
         undecodable=3,
         replied=4,

@@ -309,11 +309,11 @@ REF = "delivery: {deadLetterSink: {ref: {kind: %s, name: x}}}"
         (spec(*SUBSCRIBER).replace("kind: KafkaChannel", "kind: KafkaChanel"),
          "0.yaml:2: kind: need KafkaChannel, got 'KafkaChanel'"),
         (spec(*SUBSCRIBER).replace("spec:", "  annotations: {inbound.dev/order: key}\nspec:"),
-         "0.yaml:6: metadata.annotations.inbound.dev/order: unknown; allowed: batch, connect_timeout, connections, limits, "
-         "max_in_flight, mode, on_undecodable, ordering"),
+         "0.yaml:6: metadata.annotations.inbound.dev/order: unknown; allowed: batch, connect_timeout, connections, filters, "
+         "limits, max_in_flight, mode, on_undecodable, ordering"),
         (spec(*SUBSCRIBER).replace("spec:", "  annotations: {inbound.dev/ca_file: /etc/passwd}\nspec:"),
-         "0.yaml:6: metadata.annotations.inbound.dev/ca_file: unknown; allowed: batch, connect_timeout, connections, limits, "
-         "max_in_flight, mode, on_undecodable, ordering"),
+         "0.yaml:6: metadata.annotations.inbound.dev/ca_file: unknown; allowed: batch, connect_timeout, connections, filters, "
+         "limits, max_in_flight, mode, on_undecodable, ordering"),
         (spec(*SUBSCRIBER).replace("spec:", "  annotations: {inbound.dev/ordering: keys}\nspec:"),
          "0.yaml:6: spec.subscribers[0].ordering: need one of partition, key, none, got 'keys'; did you mean key?"),
         (spec(*SUBSCRIBER) + "  subscribers: []\n", "0.yaml:9: spec.subscribers: given twice, also in line 7; keep one"),
@@ -323,6 +323,47 @@ REF = "delivery: {deadLetterSink: {ref: {kind: %s, name: x}}}"
 def test_what_is_wrong_is_told_with_its_line(text: str, problem: str) -> None:
     """And with the path of the field, as Kubernetes writes it."""
     assert refusal(text) == f"channels/{problem}"
+
+
+FILTERS = """  annotations:
+    inbound.dev/filters: '[{"exact": {"type": "a"}}]'
+    inbound.dev/filters.u: '[{"prefix": {"type": "b"}}]'
+    inbound.dev/filters.w: '%s'
+spec:"""
+THREE = ("subscribers:", *(f'- {{uid: {uid}, subscriberUri: "http://a"}}' for uid in "uvw"))
+
+
+def test_an_annotation_with_a_uid_counts_for_that_subscriber_alone() -> None:
+    """In place of the one for all subscribers."""
+    made = subscriptions_of(loaded(spec(*THREE).replace("spec:", FILTERS % "[]")))
+    found = {one.ref.uid: [each.model_dump(exclude_none=True) for each in one.options.filters] for one in made.values()}
+    assert found == {"u": [{"prefix": {"type": "b"}}], "v": [{"exact": {"type": "a"}}], "w": []}
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ('[{"cesql": "true"}]',
+         "channels/0.yaml:9: spec.subscribers[2].filters[0].cesql: no maintained Python library evaluates CESQL; say it by "
+         "exact, prefix, suffix, all, any and not"),
+        ("[{", "channels/0.yaml:9: metadata.annotations.inbound.dev/filters.w: need YAML"),
+    ],
+)  # fmt: skip
+def test_an_annotation_of_one_subscriber_stops_that_one_alone(written: str, problem: str) -> None:
+    """The others have their own, or the one for all."""
+    found = read_subscriptions(loaded(spec(*THREE).replace("spec:", FILTERS % written)))
+    assert [made.ref.uid for made in found.found.values()] == ["u", "v"]
+    assert [(one.uid, one.problem[: len(problem)]) for one in found.refused] == [("w", problem)]
+
+
+def test_an_annotation_of_a_subscriber_that_is_not_there_is_noted() -> None:
+    """It may have been removed; one that cannot be used is there."""
+    text = spec("subscribers:", '- {uid: u, subscriberUri: "http://a"}', "- {uid: v, subscribeUri: x}")
+    more = FILTERS.replace("filters.w", "filters.v") + "\n"
+    found = parse_manifests({"0.yaml": text.replace("spec:\n", more.replace("filters.u", "filters.gone") % "[]")})
+    assert found.notes == (
+        "0.yaml:8: metadata.annotations.inbound.dev/filters.gone: no subscriber has the uid gone; this is ignored",
+    )
 
 
 def test_options_of_the_configuration_are_refused_there() -> None:

@@ -98,9 +98,9 @@ def test_members_can_tell_whose_options_differ_where_no_generation_is_given() ->
         (
             '      a: {subscriberUri: "http://a", subscribeUri: x}\n',
             "7: channels.orders.subscriptions.a.subscribeUri: unknown key; did you mean subscriberUri? allowed: batch, "
-            "ca_file, ceOverrides, client_cert, client_key, connect_timeout, connections, delayed_retry, delivery, generation, "
-            "group, headers, limits, max_in_flight, mode, on_undecodable, ordering, pass_headers, replyAudience, replyCACerts, "
-            "replyUri, subscriberAudience, subscriberCACerts, subscriberUri, token_file, transport, uid",
+            "ca_file, ceOverrides, client_cert, client_key, connect_timeout, connections, delayed_retry, delivery, filters, "
+            "generation, group, headers, limits, max_in_flight, mode, on_undecodable, ordering, pass_headers, replyAudience, "
+            "replyCACerts, replyUri, subscriberAudience, subscriberCACerts, subscriberUri, token_file, transport, uid",
         ),
         (
             '      a: {subscriberUri: "http://a", delivery: {retry: -1}}\n',

@@ -20,6 +20,7 @@ def dispatch_line(said: Mapping[str, Any]) -> str | None:
     for name, words in (
         ("dead_lettered", "dead-lettered"),
         ("delayed", "delayed"),
+        ("filtered", "filtered out"),
         ("undecodable", "no events"),
         ("replied", "replies posted"),
     ):

@@ -251,6 +251,7 @@ DISPATCHER: Kind[ChannelStatus] = Kind(
         _counter("DeliveredTotal", "Events that the subscriber took", _said("delivered_total")),
         _counter("DeadLetteredTotal", "Events that the dead letter sink took", _said("dead_lettered_total")),
         _counter("DelayedTotal", "Events that a retry topic took", _said("delayed_total")),
+        _counter("FilteredTotal", "Events that the subscription's filters left out", _said("filtered_total")),
         _counter("SkippedTotal", "Records passed over because they are no CloudEvents", _said("skipped_total")),
         _counter("UndecodableTotal", "Records that are no CloudEvents", _said("undecodable_total")),
         _counter("RepliedTotal", "Events of answers that the reply's receiver took", _said("replied_total")),

@@ -271,6 +271,7 @@ DISPATCHERS: Section[Said] = Section(
         ),
         _dispatch_counter("delayed", "Events that a retry topic took, where they wait to be sent again"),
         _dispatch_counter("passed_over", "Records in retry topics that wait there for other subscriptions"),
+        _dispatch_counter("filtered", "Events that the subscription's filters left out"),
         gauge(
             "inbound_dispatch_waiting_for_limits",
             "Requests that wait for the subscription's limits in this process",

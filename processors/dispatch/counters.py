@@ -24,6 +24,7 @@ class Counters:
     dead_lettered: int = 0  # events that the dead letter sink took
     delayed: int = 0  # events that a retry topic took
     passed_over: int = 0  # records in a retry topic that wait for another subscription
+    filtered: int = 0  # events that the subscription's filters left out
     skipped: int = 0  # records passed over because they are no events
     undecodable: int = 0  # records that are no events, whatever became of them
     replied: int = 0  # events in answers that the reply's receiver took
@@ -60,6 +61,7 @@ class Counters:
             "dead_lettered_total": self.dead_lettered,
             "delayed_total": self.delayed,
             "passed_over_total": self.passed_over,
+            "filtered_total": self.filtered,
             "skipped_total": self.skipped,
             "undecodable_total": self.undecodable,
             "replied_total": self.replied,

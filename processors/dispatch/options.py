@@ -25,6 +25,7 @@ from inbound.config.values import (
     wrong,
     wrong_at,
 )
+from inbound.processors.dispatch.filters import Filters
 from inbound.processors.dispatch.iso_duration import iso_duration
 from inbound.processors.dispatch.request_options import Audience, Certificates, CloudEventOverrides, PassedNames
 from inbound.processors.forwarded_headers import DEFAULT_OUT
@@ -167,6 +168,11 @@ class DispatchOptions(Part):
     subscriberUri: Url = Field(repr=False, description="http or https; redirects are not followed")
     replyUri: Url | None = Field(
         default=None, repr=False, description="an event in the subscriber's answer is posted there"
+    )
+    filters: Filters = Field(
+        default=(),
+        description="only events that pass all of these are sent: each is one of {exact, prefix or suffix: {attribute: text}}, "
+        "{all or any: [filters]}, {not: filter}",
     )
     delivery: DeliverySpec = Field(default_factory=DeliverySpec)
     mode: Literal["binary", "structured"] = Field(

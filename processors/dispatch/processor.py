@@ -12,6 +12,7 @@ from inbound.errors import PartitionLostError
 from inbound.processors.base import BatchEventProcessor, Context
 from inbound.processors.batch import Batch, BatchResponse
 from inbound.processors.dispatch.counters import standing
+from inbound.processors.dispatch.filters import left_out, passes
 from inbound.processors.dispatch.jobs import Claim
 from inbound.processors.dispatch.options import DispatchOptions
 from inbound.processors.dispatch.sending import Sender
@@ -60,6 +61,7 @@ class DispatchProcessor(BatchEventProcessor):
         """Read the files that the options name. Raises ConfigError; the subscriber need not be there yet."""
         options: DispatchOptions = context.options
         self._context = context
+        self._passes = passes(options.filters)
         self._loop = asyncio.get_running_loop()
         make = self._make_transport or transport_of(options)
         targets = targets_of(options)
@@ -81,6 +83,7 @@ class DispatchProcessor(BatchEventProcessor):
         done = threading.Event()
 
         def apply() -> None:
+            self._passes = passes(options.filters)
             self._sender.reconfigure(options, targets)
             for claim in self._claims.values():
                 claim.window.size, claim.window.wanted = options.window, options.ordering
@@ -123,14 +126,17 @@ class DispatchProcessor(BatchEventProcessor):
         return BatchResponse.next()
 
     def _admit(self, claim: Claim, batch: Batch) -> None:
-        topics = self._sender.delayed.topics
-        if batch.topic not in topics:
-            claim.window.admit(batch.records, batch.next_offset)
+        topics, records = self._sender.delayed.topics, batch.records
+        hold = batch.topic in topics
+        if not hold and self._passes is None:
+            claim.window.admit(records, batch.next_offset)
             return
-        others = {record.offset for record in batch.records if topics.is_others(batch.topic, record)}
-        claim.window.admit(batch.records, batch.next_offset, hold=True, pass_over=others)
-        if others:
+        others = {record.offset for record in records if topics.is_others(batch.topic, record)} if hold else set()
+        filtered = left_out(self._passes, records) - others if self._passes is not None else set()
+        claim.window.admit(records, batch.next_offset, hold=hold, pass_over=others | filtered)
+        if others or filtered:
             self._sender.counters.passed_over += len(others)
+            self._sender.counters.filtered += len(filtered)
             self._progressed(claim)
 
     async def on_stream_termination(self, partition: TopicPartition, next_offset: int) -> BatchResponse | None:

@@ -7,18 +7,22 @@ Of a partition whose events wait for their time, admitted ones are held first, i
 they are let go.
 
 The window counts from the group's commit, not from the first open event: what is finished behind an open one is sent
-again after a crash just as what is on its way.
+again after a crash just as what is on its way. What is passed over is not sent, so it does not count; it is read again,
+and has a bound of its own.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal
 
 from inbound.processors.batch import Record
 
 Ordering = Literal["partition", "key", "none"]
+
+#: Records of a partition that are passed over and stand behind the group's commit, at most.
+MOST_PASSED_OVER = 10_000
 
 
 class Lane:
@@ -62,6 +66,9 @@ class Window:
         self.passed = 0  # events that the front has passed
         self._open: deque[Entry] = deque()  # in offset order; finished ones in between stay until those before them are
         self._admitted: deque[int] = deque()  # offsets behind the commit
+        #: What was passed over behind the commit: of each batch its last offset, and how many; and all together.
+        self._passed_over: deque[tuple[int, int]] = deque()
+        self._passed_over_records = 0
         self._ready: deque[Entry] = deque()
         self._lanes: dict[bytes | None, Lane] = {}
         self._held: deque[Entry] = deque()
@@ -89,38 +96,42 @@ class Window:
     @property
     def room_left(self) -> bool:
         """Whether more records may come before another commit; as of the last look."""
-        return len(self._admitted) < self.size
+        return len(self._admitted) < self.size and self._passed_over_records < MOST_PASSED_OVER
 
     def room(self, committed: int) -> int:
         """Return how many more records may be admitted, with the group's commit at `committed`."""
         admitted = self._admitted
         while admitted and admitted[0] < committed:
             admitted.popleft()
+        while self._passed_over and self._passed_over[0][0] < committed:
+            self._passed_over_records -= self._passed_over.popleft()[1]
         if self.wanted != self.ordering:
             if self._open:
                 return 0  # the old order counts for what is open, the new one for what comes
             self.ordering = self.wanted
-        return max(0, self.size - len(admitted))
+        return max(0, min(self.size - len(admitted), MOST_PASSED_OVER - self._passed_over_records))
 
     def admit(
-        self, records: Sequence[Record], next_offset: int, *, hold: bool = False, pass_over: Container[int] = ()
+        self, records: Sequence[Record], next_offset: int, *, hold: bool = False, pass_over: Collection[int] = ()
     ) -> None:
         """Open these, in offset order; the offset to read after them is `next_offset`.
 
-        With `hold` they wait for `let_go`. Those with offsets in `pass_over` are finished as they stand.
+        With `hold` they wait for `let_go`. Those with offsets in `pass_over` are not opened: they are finished as they stand.
         """
         for record in records:
+            if record.offset in pass_over:
+                continue
             entry = Entry(record)
             self._open.append(entry)
             self._admitted.append(record.offset)
-            if record.offset in pass_over:
-                entry.finished = True
-            elif hold:
+            if hold:
                 self._held.append(entry)
             else:
                 self._line_up(entry)
+        if pass_over:
+            self._passed_over.append((max(pass_over), len(pass_over)))
+            self._passed_over_records += len(pass_over)
         self.next_offset = next_offset
-        self._pass()
 
     def let_go(self) -> None:
         """The time of the first held event has come."""

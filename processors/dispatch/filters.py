@@ -1,0 +1,179 @@
+"""Which events a subscription is sent: filters in the dialects of CloudEvents' subscriptions API, as Knative has them. Pure.
+
+An event passes if all filters of the list say so. Each is of one dialect: `exact`, `prefix` and `suffix` compare attributes with
+texts, all of those that are given; `all`, `any` and `not` put filters together. An attribute that an event does not have
+is equal to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from inbound.config.values import Part, Problem, text, wrong, wrong_at
+from inbound.processors.batch import Record
+from inbound.processors.cloudevents_kafka import read_attributes
+from inbound.processors.cloudevents_values import Refused, is_name
+
+#: Filters within each other, and filters of a subscription, those within others among them, at most: each event is held against
+#: all of them.
+DEEPEST, MOST = 8, 100
+
+DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not")
+#: How others call the dialect of expressions.
+EXPRESSIONS = ("cesql", "sql")
+_NO_CESQL = wrong("no maintained Python library evaluates CESQL; say it by exact, prefix, suffix, all, any and not")
+
+Attributes = Mapping[str, str]
+Passes = Callable[[Attributes], bool]
+
+
+def _compared(value: dict[str, str]) -> dict[str, str]:
+    if not value:
+        raise wrong("names no attribute; give one or more, such as {type: com.example.created}")
+    problems: list[Problem] = []
+    for name, compared in value.items():
+        if not is_name(name):
+            problems.append(((name,), wrong("is no attribute: only a-z and 0-9 are allowed in its name"), None))
+        elif not compared:
+            problems.append(((name,), wrong("is compared with an empty text, which no attribute is"), None))
+    if problems:
+        raise wrong_at("Filter", problems)
+    return value
+
+
+def _few(value: tuple[Filter, ...]) -> tuple[Filter, ...]:
+    count = sum(one.count for one in value)
+    if count > MOST:
+        raise wrong(f"need at most {MOST} filters, those within others included, got {count}")
+    return value
+
+
+def _some(value: tuple[Filter, ...]) -> tuple[Filter, ...]:
+    if not value:
+        raise wrong("need at least one filter, got an empty list")
+    return value
+
+
+def _one_dialect(schema: dict[str, Any]) -> None:
+    """Say in the JSON Schema that one dialect is given."""
+    schema |= {"minProperties": 1, "maxProperties": 1}
+
+
+Compared = Annotated[dict[str, Annotated[str, BeforeValidator(text)]], AfterValidator(_compared)]
+
+
+class Filter(Part):
+    """One filter, of one dialect."""
+
+    model_config = ConfigDict(json_schema_extra=_one_dialect)
+
+    exact: Compared | None = Field(default=None, description="attributes that are these texts")
+    prefix: Compared | None = Field(default=None, description="attributes that begin with these texts")
+    suffix: Compared | None = Field(default=None, description="attributes that end with these texts")
+    all: Annotated[tuple[Filter, ...], AfterValidator(_some)] | None = Field(
+        default=None, description="filters that all let an event pass"
+    )
+    any: Annotated[tuple[Filter, ...], AfterValidator(_some)] | None = Field(
+        default=None, description="filters of which one lets an event pass"
+    )
+    not_: Filter | None = Field(default=None, alias="not", description="a filter that does not let an event pass")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_expressions(cls, value: Any) -> Any:
+        found = [name for name in EXPRESSIONS if name in value] if isinstance(value, dict) else []
+        if found:
+            raise wrong_at("Filter", [((name,), _NO_CESQL, None) for name in found])
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Filter:
+        if len(self._given) != 1:
+            several = "" if not self._given else f", got {', '.join(self._given)}; put several filters into a list"
+            raise wrong_at("Filter", [((), wrong(f"needs one of {', '.join(DIALECTS)}{several}"), None)])
+        if self.depth > DEEPEST:
+            raise wrong_at("Filter", [((), wrong(f"has more than {DEEPEST} filters within each other"), None)])
+        return self
+
+    @property
+    def _given(self) -> list[str]:
+        values = (self.exact, self.prefix, self.suffix, self.all, self.any, self.not_)
+        return [name for name, value in zip(DIALECTS, values, strict=True) if value is not None]
+
+    @property
+    def without_default(self) -> tuple[str, ...]:
+        """What `check --show` leaves out where it is not given."""
+        return DIALECTS
+
+    @property
+    def depth(self) -> int:
+        """How many filters stand within each other, this one among them."""
+        return 1 + max((one.depth for one in self._inner), default=0)
+
+    @property
+    def count(self) -> int:
+        """How many filters there are in it, this one among them."""
+        return 1 + sum(one.count for one in self._inner)
+
+    @property
+    def _inner(self) -> tuple[Filter, ...]:
+        return (*(self.all or ()), *(self.any or ()), *(() if self.not_ is None else (self.not_,)))
+
+
+#: A list of which all must let an event pass.
+Filters = Annotated[tuple[Filter, ...], AfterValidator(_few)]
+
+
+def passes(filters: Sequence[Filter]) -> Passes | None:
+    """Return what says whether an event with these attributes passes all of these; None: there are none."""
+    if not filters:
+        return None
+    return _all([_one(each) for each in filters])
+
+
+def _one(one: Filter) -> Passes:
+    if one.exact is not None:
+        return _compare(one.exact, str.__eq__)
+    if one.prefix is not None:
+        return _compare(one.prefix, str.startswith)
+    if one.suffix is not None:
+        return _compare(one.suffix, str.endswith)
+    if one.all is not None:
+        return _all([_one(each) for each in one.all])
+    if one.any is not None:
+        parts = [_one(each) for each in one.any]
+        return lambda attributes: any(part(attributes) for part in parts)
+    assert one.not_ is not None
+    inner = _one(one.not_)
+    return lambda attributes: not inner(attributes)
+
+
+def _all(parts: list[Passes]) -> Passes:
+    if len(parts) == 1:
+        return parts[0]
+    return lambda attributes: all(part(attributes) for part in parts)
+
+
+def _compare(wanted: Mapping[str, str], compare: Callable[[str, str], bool]) -> Passes:
+    pairs = [*wanted.items()]
+
+    def holds(attributes: Attributes) -> bool:
+        return all(name in attributes and compare(attributes[name], other) for name, other in pairs)
+
+    return holds
+
+
+def left_out(decide: Passes, records: Iterable[Record]) -> set[int]:
+    """Return the offsets of the events that do not pass. A record that is no event is not among them."""
+    found: set[int] = set()
+    for record in records:
+        try:
+            passed = decide(read_attributes(record))
+        except Refused:
+            continue
+        if not passed:
+            found.add(record.offset)
+    return found
