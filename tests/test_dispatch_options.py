@@ -91,7 +91,12 @@ def test_a_host_alone_is_posted_to_over_http(written: str, url: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "window"),
-    [({}, 64), ({"max_in_flight": 5}, 5), ({"batch": {}}, 400), ({"batch": {}, "max_in_flight": 100}, 100)],
+    [
+        ({}, 500),
+        ({"max_in_flight": 5}, 5),
+        ({"batch": {"max_events": 200}}, 800),
+        ({"batch": {}, "max_in_flight": 100}, 100),
+    ],
 )
 def test_how_much_may_be_repeated(given: dict[str, Any], window: int) -> None:
     """Events, also where several go together."""

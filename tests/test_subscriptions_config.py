@@ -57,8 +57,8 @@ def test_each_subscription_is_a_channel_with_a_group_of_its_own() -> None:
     }
     assert {made.config.reader.batch_bytes for made in found.values()} == {500_000}
     billing, audit = (made.options for made in found.values())
-    assert (billing.delivery.retry, billing.delivery.backoffDelay, billing.window) == (3, 2.0, 64)
-    assert (audit.ordering, audit.window) == ("key", 64)
+    assert (billing.delivery.retry, billing.delivery.backoffDelay, billing.window) == (3, 2.0, 500)
+    assert (audit.ordering, audit.window) == ("key", 500)
     assert type(audit) is DispatchOptions
     assert {name: plan.processor.__name__ for name, plan in planned.items()} == {
         "plain": "SimpleProcessor",
@@ -163,7 +163,7 @@ def test_check_shows_each_subscription_with_its_defaults(
     assert "hunter2" not in shown
     body = yaml.safe_load(shown)["channels"]["orders"]
     assert (body["subscriptions"]["billing"]["delivery"]["retry"], body["workers"]) == (3, 1)
-    assert body["subscriptions"]["billing"]["max_in_flight"] == 64
+    assert body["subscriptions"]["billing"]["max_in_flight"] == 500
     assert "processor" not in body
     plan_channels(load(shown, filename="again"))
 

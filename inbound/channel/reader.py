@@ -119,13 +119,11 @@ class Reader:
         self._schedule.read_soon()
 
     def taken(self, partition: Partition) -> None:
-        """Records of a partition have left its buffer: look whether there is room again, where that may be so. Any thread.
-
-        A look costs those that deliver the interpreter: with small batches it is not taken at each of them.
-        """
-        if self.some_paused and partition.buffer.size <= self._throttle.resumes_at:
+        """Records have left its buffer: have it looked at where there may be room again. Not at each small batch. Any thread."""
+        bound = self._throttle.resumes_at
+        if self.some_paused and partition.buffer.size <= bound:
             stream = self._streams.get(partition.tp)
-            if stream is None or stream.paused or self._throttle.resumes_at == float("inf"):
+            if stream is None or stream.paused or bound == float("inf"):
                 self._schedule.read_soon()
 
     def stream_of(self, partition: Partition) -> Stream | None:

@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 from inbound.config import IngressConfig
 from inbound.demo.consumers import DemoError
 from inbound.ingress.server import Ingress
+from inbound.processors.dispatch.options import DispatchOptions
 
 TOPIC, GROUP, PARTITIONS = "announcements", "subscriber", 4
 #: What a kill may repeat of each partition: the dispatcher's `max_in_flight`.
-WINDOW = 64
+WINDOW: int = DispatchOptions.model_fields["max_in_flight"].default
 #: An announcement is posted every so many seconds.
 EVERY = 0.02
 _START_LIMIT = 30.0

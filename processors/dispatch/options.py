@@ -188,7 +188,7 @@ class DispatchOptions(Part):
     max_in_flight: Annotated[int, whole(1, 100_000)] = Field(
         default=500,
         description="events of one partition that are sent and not committed yet: so many are repeated after a crash "
-        "at most; with `batch` 4 times its max_events if not given",
+        "at most; with `batch` 4 times its max_events, if that is more and this is not given",
     )
     limits: LimitOptions = Field(default_factory=LimitOptions)
     delayed_retry: DelayedRetryOptions | None = Field(
