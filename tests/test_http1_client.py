@@ -24,6 +24,13 @@ from tests.wrong_answers import FINE, WAYS, Way
 __all__ = ["receiver"]  # the fixture
 
 
+@pytest.fixture(params=["sockets", "loop"], autouse=True)
+def reads_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections without TLS are read by `Sockets`, and by the loop where the system has no epoll."""
+    if request.param == "loop":
+        monkeypatch.setattr(client, "AVAILABLE", False)
+
+
 def target(url: str, **more: Any) -> Target:
     return replace(Target(url, 5.0, 1.0, connections=1), **more)
 

@@ -1,0 +1,172 @@
+"""Sockets of many connections, read and written by one thread that keeps the interpreter."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+import uvloop
+
+from inbound.http1.sockets import TOGETHER, Sockets
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="no epoll on this system")
+Pair = tuple[socket.socket, socket.socket]
+
+
+class Heard(asyncio.Protocol):
+    """What a protocol was told."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport
+        self.data = b""
+        self.told: list[str] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.told.append(type(error).__name__ if error else "end")
+
+
+@pytest.fixture
+def pairs() -> Iterator[list[Pair]]:
+    """Connections over TCP: our end, and the receiver's."""
+    made: list[Pair] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for _ in range(TOGETHER + 3):
+            ours = socket.create_connection(server.getsockname())
+            theirs, _ = server.accept()
+            theirs.settimeout(5)
+            made.append((ours, theirs))
+    yield made
+    for ours, theirs in made:
+        ours.close()
+        theirs.close()
+
+
+def play(scene: Callable[[Sockets], Awaitable[None]]) -> None:
+    """Run a scene on a loop; at its end no descriptor is left."""
+
+    async def run() -> None:
+        sockets = Sockets(asyncio.get_running_loop())
+        await scene(sockets)
+        sockets.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+async def until(fulfilled: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not fulfilled():
+            await asyncio.sleep(0)
+
+
+def test_many_requests_at_once_all_go(pairs: list[Pair]) -> None:
+    """More than go together, and each to its own receiver."""
+
+    async def scene(sockets: Sockets) -> None:
+        for number, (ours, _) in enumerate(pairs):
+            heard = Heard()
+            sockets.add(ours, heard)
+            heard.transport.write(b"request %d" % number)
+            heard.transport.write(b", whole")
+        await asyncio.sleep(0)
+        assert [theirs.recv(100) for _, theirs in pairs] == [b"request %d, whole" % n for n in range(len(pairs))]
+
+    play(scene)
+
+
+def test_answers_that_come_together_reach_each_its_own(pairs: list[Pair]) -> None:
+    async def scene(sockets: Sockets) -> None:
+        heard = [Heard() for _ in pairs]
+        for one, (ours, _) in zip(heard, pairs, strict=True):
+            sockets.add(ours, one)
+        for number, (_, theirs) in enumerate(pairs):
+            theirs.sendall(b"answer %d" % number)
+        await until(lambda: all(one.data for one in heard))
+        assert [one.data for one in heard] == [b"answer %d" % number for number in range(len(pairs))]
+
+    play(scene)
+
+
+def test_what_a_receiver_takes_slowly_goes_whole(pairs: list[Pair]) -> None:
+    """Far more than the system's buffers hold; what is written meanwhile comes behind it."""
+    body = bytes(range(256)) * (32 * 1024)
+
+    async def scene(sockets: Sockets) -> None:
+        (ours, theirs), heard = pairs[0], Heard()
+        sockets.add(ours, heard)
+        heard.transport.write(body)
+        await asyncio.sleep(0)
+        left = heard.transport.get_write_buffer_size()
+        heard.transport.write(b"end")
+        theirs.setblocking(False)
+        came = bytearray()
+        while len(came) < len(body) + 3:
+            await asyncio.sleep(0)
+            try:
+                came += theirs.recv(2**20)
+            except BlockingIOError:
+                continue
+        assert (0 < left < len(body), bytes(came) == body + b"end") == (True, True)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("way", ["end", "ConnectionResetError"])
+def test_a_receiver_that_closes_is_told_once(pairs: list[Pair], way: str) -> None:
+    """In order, and in the middle; what came before is read first."""
+
+    async def scene(sockets: Sockets) -> None:
+        (ours, theirs), heard = pairs[0], Heard()
+        sockets.add(ours, heard)
+        if way == "end":
+            theirs.sendall(b"before")
+        else:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        theirs.close()
+        await until(lambda: bool(heard.told))
+        heard.transport.abort()
+        await asyncio.sleep(0)
+        assert (heard.data, heard.told) == (b"before" if way == "end" else b"", [way])
+
+    play(scene)
+
+
+def test_an_answer_is_read_though_the_receiver_takes_no_more(pairs: list[Pair]) -> None:
+    """It has answered early and closed: what is left of the request does not go, and counts as left."""
+
+    async def scene(sockets: Sockets) -> None:
+        (ours, theirs), heard = pairs[0], Heard()
+        sockets.add(ours, heard)
+        theirs.sendall(b"refused")
+        theirs.shutdown(socket.SHUT_RD)
+        ours.shutdown(socket.SHUT_WR)  # from now on each write fails
+        heard.transport.write(b"request")
+        await until(lambda: bool(heard.data))
+        await asyncio.sleep(0)
+        assert (heard.data, heard.told, heard.transport.get_write_buffer_size()) == (b"refused", [], 7)
+
+    play(scene)
+
+
+def test_closing_closes_all_and_tells_nobody(pairs: list[Pair]) -> None:
+    async def run() -> tuple[list[bytes], list[str]]:
+        sockets, heard = Sockets(asyncio.get_running_loop()), Heard()
+        for ours, _ in pairs:
+            sockets.add(ours, heard)
+        sockets.close()
+        await asyncio.sleep(0)
+        return [theirs.recv(1) for _, theirs in pairs], heard.told
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(run()) == ([b""] * len(pairs), [])
