@@ -62,6 +62,8 @@ class Receiver:
                 """Say nothing."""
 
         class Server(ThreadingHTTPServer):
+            request_queue_size = 128  # with the usual 5 the system drops connections that come together, for a second
+
             def handle_error(self, request: Any, client_address: Any) -> None:
                 """A client that went away is none of ours."""
 
