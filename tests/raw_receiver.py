@@ -86,6 +86,8 @@ def _request(connection: socket.socket) -> bytes | None:
     """Read one whole request; None at the end of the connection."""
     read = b""
     while b"\r\n\r\n" not in read:
+        if read.startswith(b"\x16"):
+            return read  # TLS, which has no lines
         if not (more := connection.recv(65536)):
             return None
         read += more

@@ -168,6 +168,60 @@ def test_a_name_without_an_address_is_a_problem() -> None:
     assert (answer.status, answer.problem) == (0, "the host's name has no address")
 
 
+def test_a_name_that_hangs_costs_one_thread_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    """Its server of names does not answer: each of its requests waits for the same answer, and others have theirs."""
+    asked: list[str] = []
+    over = threading.Event()
+    real = socket.getaddrinfo
+
+    def look_up(host: str, *more: Any, **options: Any) -> Any:
+        if host == "slow.invalid" and not options.get("flags"):
+            asked.append(host)
+            over.wait(5)
+        return real(host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    slow = target("http://slow.invalid/", timeout=0.05, connect_timeout=0.05, connections=8)
+
+    async def run() -> tuple[list[Answer], Answer]:
+        loop = asyncio.get_running_loop()
+        posting = Client(loop)
+        hanging: list[asyncio.Future[Answer]] = [loop.create_future() for _ in range(8)]
+        for future in hanging:
+            posting.post(slow, [], b"x", future.set_result)
+        other = loop.create_future()
+        posting.post(target(receiver.url.replace("127.0.0.1", "localhost")), [], b"x", other.set_result)
+        found = await asyncio.gather(*hanging), await other
+        posting.close()
+        return found
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        given_up, answer = runner.run(run())
+    over.set()
+    assert {one.problem for one in given_up} <= {
+        "no whole answer within timeout (50ms)", "no connection within connect_timeout (50ms)",
+    }  # fmt: skip
+    assert (answer.status, asked) == (204, ["slow.invalid"])
+
+
+def test_why_there_is_no_connection_is_told() -> None:
+    """Nobody listens; and what listens speaks something else than the URL says."""
+    with closing(socket.socket()) as taken, raw((b"HTTP/1.1 400 No TLS\r\n\r\n", Then.CLOSES)) as plain:
+        taken.bind(("127.0.0.1", 0))
+        (refused,) = post_in_turn(target(f"http://127.0.0.1:{taken.getsockname()[1]}"), b"x")
+        url = plain.url.replace("http", "https")
+        (no_tls,) = post_in_turn(target(url), b"x")
+    with raw((b"\x15\x03\x01\x00\x02\x02\x46", Then.CLOSES)) as encrypted:
+        (tls,) = post_in_turn(target(encrypted.url), b"x")
+    assert [refused.problem, no_tls.problem, tls.problem] == [
+        "no connection: Connection refused",
+        "TLS: what answers does not speak it; should the URL begin with http, or name another port?",
+        "the answer is no HTTP/1.1 (Expected HTTP/, RTSP/ or ICE/); it is TLS: should the URL begin with https?",
+    ]
+
+
 def test_a_certificate_file_that_has_gone_is_a_problem() -> None:
     """It was there when the subscription began."""
     (answer,) = post_in_turn(target("https://127.0.0.1:1/", ca_file="/nowhere/ca.pem"), b"x")

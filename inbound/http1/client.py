@@ -7,11 +7,13 @@ answer) -> `done`. Not pipelined: a receiver that hangs would hang what is behin
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from base64 import b64encode
 from collections import deque
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -20,12 +22,15 @@ from aiohappyeyeballs import start_connection
 from urllib3.util import parse_url
 
 from inbound.config.units import format_duration
+from inbound.daemon_threads import DaemonThreads
 from inbound.http1.exchange import Answer, Done, Target
 from inbound.http1.sockets import AVAILABLE, Sockets
 
 #: Of an answer's head, and of what goes round its body, so many bytes are taken; a chunk of one byte has five beside it.
 MOST_HEAD, BESIDE_A_BYTE = 64 * 1024, 8
 
+#: How TLS begins to say that it has read no TLS.
+ALERT = b"\x15\x03"
 #: What nearly all answers are.
 ACCEPTED = Answer(202)
 #: So many bytes of an answer are kept to know the next one by.
@@ -33,6 +38,9 @@ LONGEST_USUAL = 1024
 #: Seconds after which a connection that nothing was sent on is not used any more, and until the next
 #: address of a host is tried beside the one before.
 LONGEST_IDLE, NEXT_ADDRESS = 118.0, 0.25
+#: Names of hosts that are asked for at a time, one for each target at most: the system's call may hang for long, and none
+#: that does may keep others from theirs.
+LOOKUPS = 64
 
 
 class Client:
@@ -43,6 +51,7 @@ class Client:
         self._pools: dict[Target, _Pool] = {}
         self._retired: set[_Pool] = set()  # until what is under way has ended
         self._sockets = Sockets(loop) if AVAILABLE else None
+        self._names = DaemonThreads(LOOKUPS)
 
     def post(self, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
         """Send a request of these header lines, once; `done` is called with what came of it, never from within.
@@ -52,7 +61,7 @@ class Client:
         """
         pool = self._pools.get(target)
         if pool is None:
-            pool = self._pools[target] = _Pool(target, self._loop, self._sockets)
+            pool = self._pools[target] = _Pool(target, self._loop, self._names, self._sockets)
         pool.post(_Request(pool.head, lines, body, done))
 
     def retire(self, target: Target) -> None:
@@ -71,6 +80,7 @@ class Client:
         self._retired.clear()
         if self._sockets is not None:
             self._sockets.close()
+        self._names.shutdown()
 
 
 class _Request:
@@ -88,11 +98,15 @@ class _Request:
 class _Pool:
     """The connections to one target."""
 
-    def __init__(self, target: Target, loop: asyncio.AbstractEventLoop, sockets: Sockets | None) -> None:
-        """`sockets` reads and writes connections without TLS; None: the loop does."""
+    def __init__(
+        self, target: Target, loop: asyncio.AbstractEventLoop, names: DaemonThreads, sockets: Sockets | None
+    ) -> None:
+        """`names` looks up hosts; `sockets` reads and writes connections without TLS (None: the loop does)."""
         self.target = target
         self.loop = loop
+        self._names = names
         self._sockets = sockets
+        self._lookup: asyncio.Future[list[Any]] | None = None  # of the host's addresses, while it is under way
         url = parse_url(target.url)
         self.head = _head(url, target)
         self._secure = url.scheme == "https"
@@ -136,6 +150,8 @@ class _Pool:
             self._timer.cancel()
         for task in self._connecting:
             task.cancel()
+        if self._lookup is not None:
+            self._lookup.cancel()
         for connection in list(self._open):
             connection.abandon()
 
@@ -206,15 +222,16 @@ class _Pool:
             connection.fail("the host's name has no address")
         except ssl.SSLError as error:
             connection.fail(_tls_problem(error))
-        except OSError:
-            connection.fail("no connection")
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error) or "closed in the midst of it"
+            connection.fail(f"no connection: {why}")
         except Exception as error:  # a name that cannot be encoded, and the like
             connection.fail(f"no connection ({type(error).__name__}: {error})")
 
     async def _reach(self, connection: Connection) -> None:
         """Connect to whichever of the host's addresses answers first (RFC 8305): one may lead nowhere."""
         context = self._tls()
-        addresses = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        addresses = await self._addresses()
         reached = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS, loop=self.loop)
         try:
             reached.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -227,6 +244,20 @@ class _Pool:
         except BaseException:
             reached.close()
             raise
+
+    async def _addresses(self) -> list[Any]:
+        """Return what the host's name stands for. All that ask at a time share one answer."""
+        if self._lookup is None:
+            ask = partial(socket.getaddrinfo, self._host, self._port, type=socket.SOCK_STREAM)
+            try:
+                return ask(flags=socket.AI_NUMERICHOST)  # no name: nobody is asked
+            except socket.gaierror:
+                self._lookup = self.loop.run_in_executor(self._names, ask)
+                self._lookup.add_done_callback(self._looked_up)
+        return await asyncio.shield(self._lookup)
+
+    def _looked_up(self, lookup: asyncio.Future[list[Any]]) -> None:
+        self._lookup = None
 
     def _tls(self) -> ssl.SSLContext | None:
         """Return what connections are encrypted with; the files are read once for a pool."""
@@ -314,7 +345,8 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._keeps = False
             if not self._complete:  # else it is what comes behind a whole answer
-                self.fail(f"the answer is no HTTP/1.1 ({error.__context__ or error})")
+                hint = "; it is TLS: should the URL begin with https?" if data.startswith(ALERT) else ""
+                self.fail(f"the answer is no HTTP/1.1 ({error.__context__ or error}){hint}")
                 return
         if self._complete:
             # A receiver may refuse before it has read everything: what is left would be taken for the next request.
@@ -420,6 +452,8 @@ def _head(url: Any, target: Target) -> bytes:
 
 
 def _tls_problem(error: ssl.SSLError) -> str:
+    if getattr(error, "reason", None) in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "TLS: what answers does not speak it; should the URL begin with http, or name another port?"
     return f"TLS: {error}; correct `ca_file` or `client_cert`, or the receiver's certificate"
 
 
