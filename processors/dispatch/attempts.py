@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from inbound.config.units import format_duration
+from inbound.daemon_threads import DaemonThreads
 from inbound.errors import TransientError
 from inbound.processors.base import TopicWriter
 from inbound.processors.cloudevents_bridge import RecordParts
@@ -25,6 +26,10 @@ from inbound.processors.dispatch.targets import Targets
 from inbound.processors.dispatch.traces import Traces
 from inbound.processors.dispatch.transport import Answer, Target, Transport
 from inbound.processors.dispatch.window import offsets
+
+#: Records that one subscription writes to topics at a time. Its own threads: the loop is shared, and a topic that takes nothing
+#: must not keep those of other subscriptions from theirs.
+WRITES = 16
 
 
 class Attempts:
@@ -49,6 +54,7 @@ class Attempts:
         self._finished = finished
         self._open_topic = open_topic
         self._writers: dict[str, TopicWriter] = {}
+        self._threads = DaemonThreads(WRITES)
 
     def configure(self, options: DispatchOptions, targets: Targets) -> None:
         """From now on send by these; before `run_all`."""
@@ -108,7 +114,7 @@ class Attempts:
             self._writers[topic] = self._open_topic(topic)
         if job.work is not None:
             record = self.traces.publish(job, topic, record)
-        future = self.loop.run_in_executor(None, self._writers[topic].send, [record])
+        future = self.loop.run_in_executor(self._threads, self._writers[topic].send, [record])
         job.claim.sending += 1
 
         def done(sent: asyncio.Future[None]) -> None:
@@ -207,3 +213,4 @@ class Attempts:
     def close(self) -> None:
         """Close the connections."""
         self._transport.close()
+        self._threads.shutdown()
