@@ -63,12 +63,22 @@ class Places:
         return self.text.get(path)
 
 
-class _Loader(yaml.SafeLoader):
-    """Takes no more than `MOST_DEPTH` within each other: PyYAML looks at all that is open again for each token."""
+class _TooManyError(Exception):
+    """A document has more values than `MOST_VALUES`, without any alias."""
 
-    depth = 0
+
+class _Loader(yaml.SafeLoader):
+    """Takes no more than `MOST_DEPTH` within each other: PyYAML looks at all that is open again for each token.
+
+    And no more values than `MOST_VALUES` in a document: to compose those of 10 MB takes minutes, and a GiB.
+    """
+
+    depth = nodes = 0
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        self.nodes = self.nodes + 1 if parent is not None else 0
+        if self.nodes > 2 * MOST_VALUES:  # a key is one, too
+            raise _TooManyError
         self.depth += 1
         if self.depth > MOST_DEPTH:
             raise RecursionError
@@ -171,8 +181,13 @@ def _composed(
         raise ConfigError(f"{filename}:{line}: holds {character}, which YAML does not allow; remove it") from None
     except yaml.MarkedYAMLError as error:
         raise ConfigError(_syntax(error, text, filename, begins)) from None
-    except RecursionError:
+    except (RecursionError, _TooManyError) as error:
         where = f"{filename}:{begins + 1}" if begins else filename
+        if isinstance(error, _TooManyError):
+            raise ConfigError(
+                f"{where}: more than {MOST_VALUES} values in one document; put objects of manifests into documents of their "
+                "own (---)"
+            ) from None
         raise ConfigError(f"{where}: nested too deeply to be a configuration") from None
     except (ValueError, OverflowError):  # of chr()
         raise ConfigError(f"{filename}: a \\U in quotes names no character; correct it") from None

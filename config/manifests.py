@@ -123,8 +123,8 @@ class _Reading:
             if (meant := _meant(kind, version)) is not None:
                 self._refuse(one, meant, [f"{one.locate('kind')}: {one.path('kind')}: need {meant}, got {shown(kind)}"])
             else:
-                of = f" ({one.tree['apiVersion']})" if one.tree.get("apiVersion") else ""
-                self.notes.append(f"{one.locate('kind')}: a {kind or 'document without kind'}{of} is ignored")
+                of = f" ({version[:100]})" if one.tree.get("apiVersion") else ""
+                self.notes.append(f"{one.locate('kind')}: a {(kind or 'document without kind')[:100]}{of} is ignored")
         elif kind == RESET:
             self._reset(one)
         elif one.is_deleted:

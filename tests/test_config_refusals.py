@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inbound.config import load, read_text
+from inbound.config import document, load, read_text
 from inbound.errors import ConfigError
 
 CHANNEL_KEYS = (
@@ -344,6 +344,14 @@ def test_aliases_that_multiply_are_stopped() -> None:
     layers = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     layers += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     assert refusal("\n".join(layers)) == "inbound.yaml: more than 20000 values; are aliases (*) nested?"
+
+
+def test_a_document_of_too_many_values_is_given_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To take in all of 10 MB would take a minute and a GiB."""
+    monkeypatch.setattr(document, "MOST_VALUES", 100)
+    assert refusal("a:\n" + "- {b: c}\n" * 100) == (
+        "inbound.yaml: more than 100 values in one document; put objects of manifests into documents of their own (---)"
+    )
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
