@@ -19,6 +19,7 @@ from inbound.config.http_values import (
 )
 from inbound.config.known_secrets import remember
 from inbound.errors import ConfigError
+from inbound.short_files import read_short
 
 __all__ = [
     "AUDIENCE",
@@ -41,6 +42,8 @@ __all__ = [
 #: Goes with every request that a subscription sends. Our own admin ports refuse whatever has it: else who may name a
 #: subscriber could have this process ask for operations, from an address that is let in. The ingress takes it.
 DISPATCHED = "inbound-dispatched"
+#: A header's value that stands in a file is no longer, in bytes: no receiver would take it.
+LONGEST_LINE = 64 * 1024
 
 
 def header_text(who: str, name: str, value: str | HeaderFile) -> str:
@@ -51,7 +54,7 @@ def header_text(who: str, name: str, value: str | HeaderFile) -> str:
 def line_in(file: Path, what: str, option: str) -> str:
     """Return the line that a file holds, which no log shows from now on. Raises ConfigError: it begins with `what`."""
     try:
-        read = file.read_text(encoding="ascii").strip()
+        read = read_short(file, LONGEST_LINE).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not ASCII"
         raise ConfigError(f"{what}: cannot read {file} ({reason}): correct the file, or `{option}`") from None

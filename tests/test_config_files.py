@@ -114,6 +114,43 @@ def test_a_manifest_that_cannot_be_read_stops_itself(files: ConfigFiles, tmp_pat
     assert looks(files) == [None, ["shop.a", "shop.d"], None]
 
 
+def test_what_would_not_end_stops_itself(files: ConfigFiles, tmp_path: Path) -> None:
+    """A pipe and a device among the manifests, and a file that is far too long."""
+    folder = tmp_path / "channels"
+    os.mkfifo(folder / "c.yaml")
+    (folder / "d.yaml").symlink_to("/dev/zero")
+    with (folder / "e.yaml").open("wb") as long:
+        long.truncate(2**40)
+    loaded = files.load()
+    told = [one.problem.rpartition("/")[2] for one in loaded.refused]
+    assert (names(loaded), told) == (
+        ["shop.a"],
+        [
+            "c.yaml: is no file; remove it from the manifests",
+            "d.yaml: is no file; remove it from the manifests",
+            "e.yaml: has more than 32 MiB; split it",
+        ],
+    )
+
+
+def test_what_is_in_place_of_a_secret_holds_up_no_look(tmp_path: Path) -> None:
+    """A pipe, a device, a file that fills the disk: they are not read to the end, or not at all."""
+    os.mkfifo(tmp_path / "a")
+    (tmp_path / "b").symlink_to("/dev/zero")
+    with (tmp_path / "c").open("wb") as long:
+        long.truncate(2**40)
+    config = tmp_path / "inbound.yaml"
+    config.write_text(
+        "channels: {a: {topics: [t], group: g, processor: {type: dispatch, options: {subscriberUri: 'http://a', token_file: "
+        f"'{tmp_path}/{{audience}}'}}}}}}}}\n"
+    )
+    files = ConfigFiles(argparse.Namespace(config=config, set=[]))
+    files.load()
+    assert looks(files) == [None, None, None]
+    os.utime(tmp_path / "c", (0, 0))
+    assert [look is not None for look in looks(files)] == [False, True, False]
+
+
 def test_a_link_that_points_elsewhere_is_a_change(files: ConfigFiles, tmp_path: Path) -> None:
     """As Kubernetes changes what it has mounted: the names stay, and so may the times."""
     folder = tmp_path / "channels"

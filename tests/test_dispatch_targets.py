@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,20 @@ def sent(found: Targets, name: bytes) -> list[list[bytes]]:
     """Return the values of a header, in what goes to the subscriber, for replies, and to the dead letter sink."""
     lines = [[line.split(b": ", 1) for line in target.headers] for target in found.all()]
     return [[value for named, value in each if named.lower() == name] for each in lines]
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [("pipe", "must hold one line of printable ASCII; correct it"), ("endless", "(File too large)")],
+)
+def test_what_stands_in_place_of_a_token_s_file_is_not_waited_for(tmp_path: Path, kind: str, problem: str) -> None:
+    """A pipe that nobody writes into, and a device that has no end."""
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "token")
+    else:
+        (tmp_path / "token").symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        targets(token_file=tmp_path / "token")
 
 
 def test_every_request_of_a_subscription_has_its_mark() -> None:
@@ -90,6 +106,8 @@ def test_a_token_that_was_renewed_is_taken_with_the_options(tmp_path: Path) -> N
         ("", "a", "token_file: {file} must hold one line of printable ASCII; correct it"),
         (f"{TOKEN}\n{TOKEN}", "a", "token_file: {file} must hold one line of printable ASCII; correct it"),
         (f"Bearer {TOKEN}", "a", "token_file: {file} must hold a token alone, without blanks or Bearer; correct it"),
+        ("x" * 70_000, "a", "token_file: cannot read {file} (File too large): correct the file, or `token_file`"),
+        (TOKEN, ".", "token_file: cannot read {folder} (Is a directory): correct the file, or `token_file`"),
         (TOKEN, "..", "token_file: cannot read {folder}/.. (Is a directory): correct the file, or `token_file`"),
         (TOKEN, "../a", "token_file: cannot read {folder}/..%2Fa (No such file or directory): correct the file, or "
                         "`token_file`"),

@@ -33,6 +33,7 @@ LEAVES = {
     "inbound.latch",
     "inbound.printable",
     "inbound.repeats",
+    "inbound.short_files",
     "inbound.topic_names",
     "inbound.topic_partition",
 }

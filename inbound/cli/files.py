@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import logging
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,12 +24,15 @@ from inbound.config import (
 )
 from inbound.config.known_secrets import KNOWN, remember
 from inbound.errors import ConfigError
+from inbound.short_files import read_short
 from inbound.subscriptions import plain_channels, read_subscriptions
 
 log = logging.getLogger(__name__)
 
 #: What the name of a manifest in a folder ends in.
 MANIFESTS = (".yaml", ".yml", ".json")
+#: Of a longer file the size and the time of its last change stand for its content, and a longer manifest is not read. Bytes.
+LONGEST_SECRET, LONGEST_MANIFEST = 2**20, 32 * 2**20
 #: As many links as systems follow themselves.
 _MOST_LINKS = 40
 
@@ -194,11 +198,18 @@ def _content(paths: Iterable[Path]) -> str:
         for name in names:
             one = path / name
             try:
-                data = b"" if name and one.is_dir() else one.read_bytes()
+                data = b"" if name and one.is_dir() else _data(one)
             except OSError as error:  # who reads it says what is wrong with it
                 data = f"? {error.errno}".encode()
             hashed.update(f"{len(str(one))} {len(data)} {one}".encode() + data)
     return hashed.hexdigest()
+
+
+def _data(path: Path) -> bytes:
+    found = path.stat()
+    if found.st_size <= LONGEST_SECRET and stat.S_ISREG(found.st_mode):
+        return read_short(path, LONGEST_SECRET)
+    return f"{found.st_mode} {found.st_size} {found.st_mtime_ns}".encode()
 
 
 def _digest(files: Mapping[str, str]) -> str:
@@ -241,10 +252,23 @@ def read_manifests(folder: Path, paths: Iterable[Path]) -> ManifestFiles:
         inside = [place / name for name in names or () if not name.startswith(".") and name.endswith(MANIFESTS)]
         for file in [place] if names is None else [one for one in inside if not one.is_dir()]:
             try:
+                _check_manifest(file)
                 found.texts[str(file)] = read_text(file)
             except ConfigError as error:
                 found.unreadable[str(file)] = str(error)
     return found
+
+
+def _check_manifest(file: Path) -> None:
+    """Raise ConfigError where reading would not end, or not soon."""
+    try:
+        found = file.stat()
+    except OSError:
+        return  # who reads it says what is wrong with it
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(f"{file}: is no file; remove it from the manifests")
+    if found.st_size > LONGEST_MANIFEST:
+        raise ConfigError(f"{file}: has more than {LONGEST_MANIFEST // 2**20} MiB; split it")
 
 
 def remember_secrets(loaded: Loaded) -> None:

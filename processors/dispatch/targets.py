@@ -60,7 +60,7 @@ def targets_of(options: DispatchOptions) -> Targets:
     def of_audience(audience: str | None) -> Path | None:
         if file is None or audience is None or not each_its_own:
             return None
-        return file.with_name(quote(audience, safe=""))
+        return file.parent / quote(audience, safe="")
 
     def other(url: str | None, audience: str | None, ca_text: str | None) -> Target | None:
         return None if url is None else target(url, [_USER_AGENT], of_audience(audience), ca_text, wants_reply=False)
