@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inbound.cli.files import ConfigFiles, folders_of
+from inbound.cli.files import ConfigFiles, folders_of, read_manifests
 from inbound.config import Loaded, depends_on, load
 from inbound.errors import ConfigError
 
@@ -112,6 +112,14 @@ def test_a_manifest_that_cannot_be_read_stops_itself(files: ConfigFiles, tmp_pat
     )
     (folder / "d.yaml").write_text(CHANNEL % ("d", "u-9"))
     assert looks(files) == [None, ["shop.a", "shop.d"], None]
+
+
+def test_a_path_that_cannot_be_looked_at_is_an_error(tmp_path: Path) -> None:
+    """As one behind a folder that is closed to this user."""
+    path = "x" * 300
+    with pytest.raises(ConfigError, match="manifests.paths: .*: cannot be read: File name too long"):
+        read_manifests(tmp_path, [Path(path)])
+    assert folders_of(tmp_path / path) == {tmp_path}
 
 
 def test_what_would_not_end_stops_itself(files: ConfigFiles, tmp_path: Path) -> None:

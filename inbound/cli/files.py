@@ -174,7 +174,7 @@ def folders_of(path: Path) -> set[Path]:
     found: set[Path] = set()
     todo = Path(os.path.abspath(path))
     for _ in range(_MOST_LINKS):
-        link = next((part for part in (*reversed(todo.parents), todo) if part.is_symlink()), None)
+        link = next((part for part in (*reversed(todo.parents), todo) if os.path.islink(part)), None)
         if link is None:
             break
         found.add(link.parent)
@@ -184,7 +184,7 @@ def folders_of(path: Path) -> set[Path]:
             break
         todo = Path(os.path.abspath(target / todo.relative_to(link)))
     found |= {todo, todo.parent}
-    return {folder for folder in found if folder.is_dir()}
+    return {folder for folder in found if os.path.isdir(folder)}
 
 
 def _content(paths: Iterable[Path]) -> str:
@@ -243,9 +243,9 @@ def read_manifests(folder: Path, paths: Iterable[Path]) -> ManifestFiles:
     found = ManifestFiles({}, {})
     for path in paths:
         place = folder / path
-        if not place.exists():
-            raise ConfigError(f"manifests.paths: {place}: no such file or folder")
         try:
+            if not place.exists():
+                raise ConfigError(f"manifests.paths: {place}: no such file or folder")
             names = sorted(one.name for one in place.iterdir()) if place.is_dir() else None
         except OSError as error:
             raise ConfigError(f"manifests.paths: {place}: cannot be read: {error.strerror}") from None
