@@ -117,7 +117,7 @@ def test_a_manifest_that_cannot_be_read_stops_itself(files: ConfigFiles, tmp_pat
 def test_a_path_that_cannot_be_looked_at_is_an_error(tmp_path: Path) -> None:
     """As one behind a folder that is closed to this user."""
     path = "x" * 300
-    with pytest.raises(ConfigError, match="manifests.paths: .*: cannot be read: File name too long"):
+    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
         read_manifests(tmp_path, [Path(path)])
     assert folders_of(tmp_path / path) == {tmp_path}
 

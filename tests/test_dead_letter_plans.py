@@ -10,7 +10,7 @@ import pytest
 from inbound.dead_letters.letter import Letter, letter_of
 from inbound.dead_letters.purge_plan import Cut, plan_purge
 from inbound.dead_letters.redrive_plan import Destination, Planner
-from inbound.dead_letters.selection import MOST_KINDS, OTHERS, Selection, Summary, shape
+from inbound.dead_letters.selection import MOST_KINDS, OTHER_SUBSCRIPTIONS, OTHERS, Selection, Summary, shape
 from inbound.processors.batch import PlainRecord
 from inbound.processors.cloudevents_bridge import RecordParts
 from tests.dead_letter_stage import DEAD, NIGHT, event, failed, knative, refused
@@ -65,6 +65,17 @@ def test_a_summary_is_bounded_however_many_reasons_there_are() -> None:
 
     others = [kind.count for _, reason, kind in summary.rows() if reason == OTHERS]
     assert (summary.total, others, len(summary.kinds)) == (MOST_KINDS + 50, [50], MOST_KINDS + 1)
+
+
+def test_a_summary_is_bounded_however_many_subscriptions_there_are() -> None:
+    """Who writes to the topic may name any."""
+    summary = Summary()
+    for number in range(3 * MOST_KINDS):
+        summary.add(f"group {number}", letter(failed(event("a"), "no")))
+
+    assert (summary.total, len(summary.kinds), summary.kinds[OTHER_SUBSCRIPTIONS, OTHERS].count) == (
+        3 * MOST_KINDS, 2 * MOST_KINDS + 1, MOST_KINDS,
+    )  # fmt: skip
 
 
 # -- redrive ---------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import pytest
 
 from inbound.cli import dead_letters_options, dead_letters_purge
 from inbound.cli.main import main
+from inbound.processors.batch import PlainRecord
+from inbound.processors.dispatch.transport import Answer
 from inbound.testing.kafka import FakeKafka
 from tests.dead_letter_stage import DEAD, STRUCTURED, event, failed, put, refused
 from tests.http_receiver import Receiver, receiver
@@ -28,9 +30,10 @@ channels:
     topics: [orders]
     group: orders-svc
     subscriptions:
-      billing: {subscriberUri: "URL/in?token=hunter2", delivery: {retry: 0}, headers: {x-tenant: a}}
+      billing: {subscriberUri: "URL/in?token=hunter2", delivery: {retry: 0}, headers: {x-tenant: a, authorization: "SECRET"}}
   stock: {topics: [orders], group: stock-svc, processor: {type: simple, options: {sinks: [log]}}}
 """
+SECRET = "s3cret-abcdef-123456789"
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -84,7 +87,7 @@ def run(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "inbound.yaml").write_text(CONFIG.replace("URL", receiver.url))
+    (tmp_path / "inbound.yaml").write_text(CONFIG.replace("URL", receiver.url).replace("SECRET", SECRET))
 
     def command(*arguments: str) -> tuple[int, str, str]:
         try:
@@ -146,6 +149,38 @@ def test_a_summary_counts_by_subscription_and_reason(run: Run) -> None:
     assert (code, err) == (0, "5 letters\n")
     assert first == ["3", "orders.billing", "503 try later", "2026-01-31T02:40:00Z", "2026-01-31T02:42:00Z", "0"]
     assert second[:3] == ["2", "stock", "ValueError: no order #"]
+
+
+def test_a_secret_that_a_reason_repeats_is_hidden_also_where_the_reason_is_cut(run: Run, fake: FakeKafka) -> None:
+    """As a subscriber says which token it has refused: neither its beginning nor its letters are shown."""
+    told = b"the token you have sent is of no use at all: " + SECRET.encode()
+    put(fake, [refused(event("x"), answer=Answer(401, body=told))], 0)
+    shown = [run("list", DEAD, "--reason", "401", *more)[1] for more in ((), ("--summary",), ("--json",))]
+
+    assert [SECRET[:6] in out or "abcdef" in out for out in shown] == [False] * 3
+
+
+def test_a_letter_that_names_what_cannot_be_is_one_line_as_others(run: Run, fake: FakeKafka) -> None:
+    """A group, a topic and a reason of half a MB: somebody else has written them."""
+    long = b"x" * 500_000
+    headers = [(f"inbound-dead-letter-{name}", long) for name in ("group", "topic", "reason")]
+    more = [("inbound-dead-letter-partition", b"0"), ("inbound-dead-letter-offset", b"1")]
+    put(fake, [PlainRecord(0, key=long, value=b"v", headers=[*headers, *more])], 0)
+    code, out, _ = run("list", DEAD)
+    _, planned, _ = run("redrive", DEAD, "--at", "0/3", "--to", "original")
+
+    assert (code, max(map(len, out.splitlines())) < 600) == (0, True)
+    assert planned.splitlines()[1].startswith("refused, 1 letter (0/3): it does not say which topic it came from")
+
+
+@pytest.mark.parametrize("command", ["list", "redrive", "purge"])
+def test_a_reason_that_is_empty_chooses_not_everything(run: Run, command: str) -> None:
+    """It is a variable that is not set."""
+    code, _, err = run(command, DEAD, "--reason", "", *(["--to", "original"] if command == "redrive" else []))
+
+    assert (code, err.splitlines()[-1].partition("argument ")[2]) == (
+        2, "--reason: need a code or a text, got nothing; leave it out for all letters",
+    )  # fmt: skip
 
 
 def test_a_list_that_is_cut_off_says_so(run: Run) -> None:

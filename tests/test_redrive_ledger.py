@@ -103,3 +103,14 @@ def test_a_ledger_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LedgerError, match=r"^redrive ledger .*/file/ledger: .*; check the disk"):
         opened(tmp_path / "file" / "ledger")
+
+
+def test_a_file_that_is_no_ledger_stays_as_it_is(path: Path) -> None:
+    """One line without an end looks like a ledger that was cut off at once; a device has no end."""
+    path.parent.mkdir()
+    path.write_text('{"orders": 17}')
+    with pytest.raises(LedgerError, match="holds something else, which stays"):
+        opened(path)
+    assert path.read_text() == '{"orders": 17}'
+    with pytest.raises(LedgerError, match="/dev/zero: is no file"):
+        opened(Path("/dev/zero"))

@@ -77,6 +77,7 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--until", type=time_or_age, metavar="TIME", help="dead-lettered before that time")
     group.add_argument(
         "--reason",
+        type=_text,
         metavar="CODE|TEXT",
         help="with this code (503), or with this text in the reason; * and ? stand for any, case does not count",
     )
@@ -115,6 +116,13 @@ def time_or_age(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"need a time such as 2026-01-31T02:40:00Z, or how long ago such as 2h, got {shown(text)}"
         ) from None
+
+
+def _text(text: str) -> str:
+    """Return what is no empty text: that of a variable which is not set would choose all letters."""
+    if not text:
+        raise argparse.ArgumentTypeError("need a code or a text, got nothing; leave it out for all letters")
+    return text
 
 
 def place(text: str) -> Place:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from inbound.cli.dead_letters_options import Asked, add_filters, add_limit, add_topic, opened, place, reading
-from inbound.cli.dead_letters_text import as_json, list_table, summary_json, summary_table, whole_letter
+from inbound.cli.dead_letters_text import as_json, list_cells, list_table, summary_json, summary_table, whole_letter
 from inbound.cli.help import examples
 from inbound.cli.table import count
 from inbound.dead_letters.letter import letter_of
@@ -71,11 +71,11 @@ def _lines(asked: Asked) -> int:
 
 def _table(asked: Asked) -> int:
     most = asked.limit or DEFAULT_LIMIT
-    with reading(asked.log):
-        found = list(islice(filter(asked.selection.chooses, asked.log.letters()), most + 1))
-    rows = [(asked.subscribers.name_of(letter), letter) for letter in found[:most]]
-    print(list_table(rows) if rows else _empty(asked))
-    if len(found) > most:
+    with reading(asked.log):  # a letter may be large, its line is not
+        chosen = islice(filter(asked.selection.chooses, asked.log.letters()), most + 1)
+        rows = [list_cells(asked.subscribers.name_of(letter), letter) for letter in chosen]
+    print(list_table(rows[:most]) if rows else _empty(asked))
+    if len(rows) > most:
         print(
             f"there are more than {count(most, 'letter')}: these are the first; --limit shows more, --summary counts all",
             file=sys.stderr,

@@ -34,9 +34,18 @@ def when(milliseconds: int) -> str | None:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(milliseconds / 1000))
 
 
-def list_table(rows: Sequence[tuple[str, Letter]]) -> str:
-    """Return a line for each letter, with the subscription that gave it up."""
-    return hide(table(_LIST, [_cells(subscription, letter) for subscription, letter in rows]))
+def list_cells(subscription: str, letter: Letter) -> tuple[Cell, ...]:
+    """Return the line of a letter that this subscription gave up; bounded, whatever the letter says."""
+    return (
+        letter.place, when(letter.timestamp), subscription, _short(letter.why, _REASON), _short(key_text(letter.key), _KEY),
+        None if letter.origin is None else str(letter.origin), _short(letter.event_id, _ID), _short(letter.event_type, _ID),
+        letter.redrives,
+    )  # fmt: skip
+
+
+def list_table(rows: Sequence[tuple[Cell, ...]]) -> str:
+    """Return the lines of letters as a table."""
+    return hide(table(_LIST, rows))
 
 
 def as_json(subscription: str, letter: Letter) -> dict[str, Any]:
@@ -142,18 +151,10 @@ def key_text(key: bytes | None) -> str | None:
 # -- inside --------------------------------------------------------------------------------------------------------------
 
 
-def _cells(subscription: str, letter: Letter) -> tuple[Cell, ...]:
-    return (
-        letter.place, when(letter.timestamp), subscription, _short(letter.why, _REASON), _short(key_text(letter.key), _KEY),
-        None if letter.origin is None else str(letter.origin), _short(letter.event_id, _ID), _short(letter.event_type, _ID),
-        letter.redrives,
-    )  # fmt: skip
-
-
 def _short(text: str | None, most: int) -> str | None:
     if not text:
         return None
-    line = one_line(text[: 4 * most])
+    line = one_line(hide(text[:SHOWN_BYTES])[: 4 * most])  # hidden first: half a secret would not be known again
     return line if len(line) <= most else f"{line[: most - 3]}..."
 
 

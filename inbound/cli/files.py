@@ -279,7 +279,7 @@ def remember_secrets(loaded: Loaded) -> None:
     KNOWN.remember_in(config.reset.options)
     KNOWN.remember_in(config.tracing.headers, secret=True)
     for channel in config.channels.values():
-        KNOWN.remember_in([channel.processor.options, channel.coordinator.model_dump()])
+        KNOWN.remember_in([channel.processor.options, channel.subscriptions, channel.coordinator.model_dump()])
 
 
 def importable(folder: Path) -> None:

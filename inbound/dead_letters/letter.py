@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +25,9 @@ from inbound.topic_partition import MOST_OFFSET
 #: Knative's attributes of a dead letter.
 DEST, CODE, DATA = "knativeerrordest", "knativeerrorcode", "knativeerrordata"
 ERRORS = (DEST, CODE, DATA)
+
+#: What else a letter may say is no place: the brokers are asked for it.
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}").fullmatch
 
 Headers = Sequence[tuple[str, bytes | None]]
 Kind = Literal["event", "reply", "failure", "unknown"]
@@ -174,7 +178,7 @@ def _has_waited(headers: Headers, own: dict[str, str]) -> bool:
 
 def _origin(own: dict[str, str]) -> Origin | None:
     partition, offset = (_number(own.get(name, "").encode()) for name in (PARTITION, OFFSET))
-    if not own.get(TOPIC) or partition is None or offset is None:
+    if not _TOPIC(own.get(TOPIC, "")) or partition is None or offset is None:
         return None
     return Origin(own[TOPIC], partition, offset)
 

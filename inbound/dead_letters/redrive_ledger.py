@@ -24,6 +24,8 @@ from inbound.ledger.format import seal, unseal
 VERSION = 1
 #: How often what was noted is made to survive a power failure. Lines survive the end of the process at once. Seconds.
 SYNC_EVERY = 1.0
+#: What the first line begins with.
+_BEGIN = b'{"v":'
 _WRITE = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -47,7 +49,7 @@ class RedriveLedger:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._fd = os.open(path, _WRITE, 0o666)
                 self._lock(self._fd)
-            data = path.read_bytes() if path.exists() else b""
+            data = self._held()
             whole = data[: data.rfind(b"\n") + 1]
             self._read(whole.splitlines(), topic, topic_id)
             if self._fd is not None:
@@ -103,6 +105,16 @@ class RedriveLedger:
             self._fd = None
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _held(self) -> bytes:
+        """Return what the file holds, which must be a ledger's as far as that can be seen: its end may be cut off."""
+        path = self.path
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise LedgerError(f"redrive ledger {path}: is no file; give another --ledger")
+        data = path.read_bytes() if path.exists() else b""
+        if not (data.startswith(_BEGIN) or _BEGIN.startswith(data)) and b"\n" not in data:
+            raise LedgerError(f"redrive ledger {path}: holds something else, which stays; give another --ledger")
+        return data
 
     def _lock(self, fd: int) -> None:
         try:

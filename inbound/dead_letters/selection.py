@@ -1,4 +1,4 @@
-"""Which dead letters are meant, and what many of them have in common. Pure."""
+"""Which dead letters are meant, and what many of them have in common. Pure, but for the secrets that are known."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from inbound.config.known_secrets import hide
 from inbound.dead_letters.letter import Letter
 from inbound.globs import glob
 
@@ -15,8 +16,11 @@ from inbound.globs import glob
 Place = tuple[int, int]
 #: Of a reason, so many characters tell kinds of failures apart.
 SHAPE_LENGTH = 60
-#: More kinds are counted together.
+#: No more characters of a reason are looked at: somebody else has written it.
+LOOKED_AT = 4096
+#: More kinds are counted together, and so are subscriptions then that have none of their own.
 MOST_KINDS = 200
+OTHER_SUBSCRIPTIONS = "(other subscriptions)"
 OTHERS = "(other reasons)"
 
 
@@ -71,7 +75,8 @@ class Selection:
 
 def shape(letter: Letter) -> str:
     """Return what a letter's reason has in common with others of its kind: its beginning, with `#` for numbers."""
-    text = " ".join(letter.reason[: 4 * SHAPE_LENGTH].split())
+    # Without secrets first: with `#` for its numbers one would not be known again.
+    text = " ".join(hide(letter.reason[:LOOKED_AT]).split())[: 4 * SHAPE_LENGTH]
     same = "".join("#" if digits else "".join(run) for digits, run in groupby(text, str.isdigit))
     return " ".join(filter(None, (letter.code, same[:SHAPE_LENGTH]))) or "-"
 
@@ -106,6 +111,8 @@ class Summary:
         key = (subscription, shape(letter))
         if key not in self.kinds and len(self.kinds) >= MOST_KINDS:
             key = (subscription, OTHERS)
+            if key not in self.kinds and len(self.kinds) >= 2 * MOST_KINDS:
+                key = (OTHER_SUBSCRIPTIONS, OTHERS)
         self.kinds[key].add(letter)
         self.total += 1
 

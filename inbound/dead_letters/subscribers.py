@@ -28,6 +28,10 @@ class Subscriber:
         return None if self.options is None else Target(self.options.subscriberUri, 0.0, 0.0).shown
 
 
+#: Of a name that nobody here knows, so many characters are told: a letter may hold any.
+LONGEST_NAME = 256
+
+
 class Subscribers:
     """All channels of one configuration."""
 
@@ -51,9 +55,9 @@ class Subscribers:
     def name_of(self, letter: Letter) -> str:
         """Return who gave a record up: a channel's name, else the group or the URL that the letter names, else `-`."""
         if letter.group is not None:
-            return self._by_group.get(letter.group, letter.group)
+            return self._by_group.get(letter.group, letter.group[:LONGEST_NAME])
         if letter.destination is not None:
-            return self._by_url.get(letter.destination, letter.destination)
+            return self._by_url.get(letter.destination, letter.destination[:LONGEST_NAME])
         return "-"
 
     def words_for(self, name: str) -> frozenset[str]:
