@@ -24,14 +24,16 @@ NEVER: Final = frozenset((
     "x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-original-uri", "x-rewrite-url",
     # who the sender is, as a proxy says it: from a record it would be anybody's word
     "forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "cf-connecting-ip", "remote-user",
-    "x-remote-user", "x-remote-group", "x-ssl-client-cert", "x-client-cert",
+    "x-remote-user", "x-remote-group", "x-ssl-client-cert", "x-client-cert", "x-forwarded", "client-ip", "fly-client-ip",
+    "x-original-forwarded-for", "x-envoy-external-address", "x-envoy-original-path",
     # credentials
     "authorization", "authentication-info", "www-authenticate", "cookie", "cookie2", "set-cookie", "set-cookie2",
     "api-key", "x-api-key", "x-auth-token", "x-access-token", "private-token", "dpop",
 ))  # fmt: skip
 #: The same, by how a name begins. `inbound-` is ours: `inbound-dispatched` keeps what is sent away from the admin ports.
 _FAMILIES: Final = (
-    "proxy-", "ce-", "knativeerror", "inbound-", "x-forwarded-", "x-remote-extra-", "x-auth-request-", "sec-",
+    "proxy-", "ce-", "knativeerror", "inbound-", "x-forwarded-", "x-remote-extra-", "x-auth-request-", "x-amzn-oidc-",
+    "x-ms-client-principal", "sec-",
 )  # fmt: skip
 #: Names that sound like credentials, beside those of `is_secret_option`: they go on only where the name is listed in full.
 _SECRET = re.compile(

@@ -14,6 +14,8 @@ NEVER = (
     "Authorization", "Cookie", "set-cookie", "x-api-key", "X_Api_Key", "api.key",
     "ce-id", "ce_id", "CE_tenant", "inbound-dispatched", "Inbound_Dispatched", "knativeerrordest",
     "x-forwarded-for", "x-forwarded-client-cert", "forwarded", "X-Real-Ip", "x-http-method-override", "sec-fetch-site",
+    "X-Forwarded", "client-ip", "x-original-forwarded-for", "x-envoy-external-address", "x-amzn-oidc-data",
+    "x-ms-client-principal-id",
 )  # fmt: skip
 #: What no request can have as a name.
 NO_NAMES = ("", "a b", "a:b", "a\r\nb: c", "größe", "x" * 257)
