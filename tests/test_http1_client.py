@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -104,6 +104,37 @@ def test_a_request_that_a_closing_connection_has_swallowed_is_sent_once_more() -
         (200, None), (200, None), (0, "the connection broke (closed before the answer was whole)"), (200, None),
     ]  # fmt: skip
     assert [request[-1:] for request in one.requests] == [b"1", b"2", b"2", b"3", b"3", b"4"]
+
+
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_a_request_does_not_go_by_a_connection_on_which_something_came_that_nobody_asked_for(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies say 408 before they close what is idle; and the next event comes in that very turn of the loop."""
+    unasked = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    data_received = client.Connection.data_received
+
+    async def run(to: Target, saying: RawReceiver) -> list[Answer]:
+        posting, answers, both = Client(asyncio.get_running_loop()), list[Answer](), asyncio.Event()
+
+        def done(answer: Answer) -> None:
+            answers.append(answer)
+            saying.say(unasked) if len(answers) == 1 else both.set()
+
+        def received(connection: client.Connection, data: bytes) -> None:
+            data_received(connection, data)
+            if data == unasked:
+                posting.post(to, [], b"second", done)
+
+        monkeypatch.setattr(client.Connection, "data_received", received)
+        posting.post(to, [], b"first", done)
+        await asyncio.wait_for(both.wait(), 5)
+        posting.close()
+        return answers
+
+    with raw((FINE, Then.STAYS)) as saying, asyncio.Runner(loop_factory=new_loop) as runner:
+        answers = runner.run(run(target(saying.url), saying))
+    assert [answer.status for answer in answers] == [200, 200]
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:

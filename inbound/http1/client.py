@@ -193,13 +193,17 @@ class _Pool:
     def lost(self, connection: Connection, again: _Request | None = None) -> None:
         """A connection is closed, before an answer to `again` began: there is room for another one."""
         self._open.pop(connection, None)
-        if connection in self._free:
-            self._free.remove(connection)
+        self.unfit(connection)
         if again is not None:
             again.sent_again = True
             self._waiting.appendleft(again)
         while self._waiting and len(self._open) < self.target.connections:
             self._connect(self._waiting.popleft())
+
+    def unfit(self, connection: Connection) -> None:
+        """Give it no request any more."""
+        if connection in self._free:
+            self._free.remove(connection)
 
     # -- connections -------------------------------------------------------------------------------------------------
 
@@ -331,7 +335,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.request is None or self._over:
-            self._drop()  # nobody has asked: it could be taken for the next request's answer
+            # Nobody has asked: it could be taken for the next request's answer. That must not go by this connection either:
+            # it ends a turn of the loop later, and nobody would be told.
+            self._pool.unfit(self)
+            self._drop()
             return
         usual, answer = self._pool.usual
         if data == usual and not self._received:  # the parser stands before an answer, where it would stand again
