@@ -67,6 +67,8 @@ class AsyncWorker:
 
     #: Callbacks share its thread: one that does not let go of it holds up all of them, and counts as stuck.
     in_callback = False
+    #: When it is to begin turns again, for who has several look for that in one thread (clock time).
+    looks_at = 0.0
 
     def __init__(self, *, clock: Clock, schedule: Schedule, turns: Turns, wakeup: LoopWakeup) -> None:
         self._clock = clock

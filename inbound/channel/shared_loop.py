@@ -29,8 +29,9 @@ class SharedLoop:
         self.loop = new_loop()
         self.wakeup = LoopWakeup(self.loop)
         self.driver = Driver("subscriptions-loop", self, self.wakeup, clock, clock.now)
-        #: When each is to look for what is due. Replaced as a whole.
-        self._workers: dict[AsyncWorker, float] = {}
+        #: Replaced as a whole, by other threads. So when each is to look for what is due is not in here: nobody would note
+        #: what it says while another one is added.
+        self._workers: tuple[AsyncWorker, ...] = ()
 
     def wakeup_of_one(self) -> LoopWakeup:
         """Return what wakes its thread for one channel."""
@@ -43,21 +44,22 @@ class SharedLoop:
 
     def add(self, worker: AsyncWorker) -> None:
         """Serve a channel from now on. Any thread."""
-        self._workers = {**self._workers, worker: 0.0}
+        self._workers = (*self._workers, worker)
         self.wakeup.set()
 
     def remove(self, worker: AsyncWorker) -> None:
         """Begin no more turns of a channel. Any thread."""
-        self._workers = {one: due for one, due in self._workers.items() if one is not worker}
+        self._workers = tuple(one for one in self._workers if one is not worker)
 
     def run_once(self) -> float | None:
         """Begin turns for who is due, and run the loop until there is something new to do."""
         self.wakeup.heard()
         now, workers = self._clock.now(), self._workers
-        for worker, due in workers.items():
-            if worker.wakeup.take() or due <= now:
-                workers[worker] = worker.begin_turns()
-        run_loop(self.loop, min(workers.values(), default=now + LONGEST_WAIT) - self._clock.now())
+        for worker in workers:
+            if worker.wakeup.take() or worker.looks_at <= now:
+                worker.looks_at = worker.begin_turns()
+        due = min([worker.looks_at for worker in workers], default=now + LONGEST_WAIT)
+        run_loop(self.loop, due - self._clock.now())
         for worker in workers:
             worker.raise_defect()
         return self._clock.now()
