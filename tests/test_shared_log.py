@@ -230,6 +230,91 @@ def test_who_waits_for_others_to_come_up_to_it_does_not_wait_for_ever() -> None:
     assert View.poll(comes, 0.0).out_of_range == {TP: 15}
 
 
+class Asked(FakeLogClient):
+    """A client whose brokers answer a question about topics when they are let."""
+
+    answers = False
+
+    def ask_topics(self) -> Callable[[], bool]:
+        def answered() -> bool:
+            if self.answers:
+                self.forget_topics()
+            return self.answers
+
+        return answered
+
+
+def test_who_asks_for_the_topics_anew_is_told_what_was_answered_and_not_what_others_heard_before() -> None:
+    """A topic that was deleted and made anew would pass for the old one, and its log for one that was cut."""
+    world = World(5)
+    for_client, made = world.kafka.client, list[Asked]()
+
+    def make() -> Asked:
+        client = for_client(max_poll_records=10)
+        client.__class__ = Asked
+        assert isinstance(client, Asked)
+        made.append(client)
+        return client
+
+    world.shared = Sharing(make, world.clock, lambda: None)
+    asks, other = world.view(0), world.view(0)
+    made[0].remember_topics()
+    before = asks.topics(["orders"], None)
+    world.kafka.delete_topic("orders")
+    world.kafka.create_topic("orders", 1)
+    answered = asks.ask_topics()
+    heard = other.topics(["orders"], None)
+    made[0].answers = True
+    assert answered()
+    assert heard == before != asks.topics(["orders"], None)
+
+
+def test_who_joins_where_something_is_kept_is_woken_for_it() -> None:
+    """It has polled before, and found nothing; perhaps nothing more comes."""
+    world = World(45)
+    slow, _ = world.view(0), world.view(0)
+    world.turns(2)
+    slow.pause([TP])
+    world.turns(5)
+    comes, woken = world.view(20), list[int]()
+    before = View.poll(comes, 0.0, lambda: woken.append(1))
+    world.shared.pump(0.0)
+    after = View.poll(comes, 0.0).fetched
+    assert (before.will_wake, woken, [record.offset for record in after[TP].records]) == (True, [1], [*range(20, 30)])
+
+
+class Hasty(FakeLogClient):
+    """A client that has something in the moment in which it says that it will tell."""
+
+    wakes = True
+
+    def poll(self, seconds: float, wake: Callable[[], None] | None = None) -> Poll:
+        polled = super().poll(seconds, wake)
+        if wake is not None and not polled.fetched:
+            polled.will_wake = True
+            wake()
+        return polled
+
+
+def test_a_client_that_tells_at_once_is_polled_at_once() -> None:
+    """Another thread tells, before what it has said is noted; else what has come would lie there for seconds."""
+    world = World(5)
+    for_client = world.kafka.client
+
+    def make() -> Hasty:
+        client = for_client(max_poll_records=10)
+        client.__class__ = Hasty
+        assert isinstance(client, Hasty)
+        return client
+
+    world.shared = Sharing(make, world.clock, lambda: None)
+    view = world.view(0)
+    world.turns(2, 1.0)
+    world.publish(1)
+    world.turns(1)
+    assert world.got[view] == [*range(6)]
+
+
 def test_what_is_paused_brings_nothing() -> None:
     world = World(50)
     paused, reading = world.view(0), world.view(0)

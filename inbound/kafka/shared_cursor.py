@@ -122,6 +122,8 @@ class Place:
         self.cursor, self.number, self.awaits = cursor, number, awaits
         cursor.places[self] = None
         self.view.news[self] = None
+        if number < cursor.next and not self.paused:
+            self.view.wakes_up()  # perhaps nothing more comes
 
     def leaves(self) -> None:
         cursor, self.cursor, self.awaits = self.cursor, None, None

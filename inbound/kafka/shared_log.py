@@ -104,7 +104,10 @@ class SharedLog:
     def topics(self, names: Collection[str], pattern: str | None) -> Mapping[str, TopicMeta]:
         """As the brokers said a moment ago, unless they are being asked anew."""
         now, key = self._clock.now(), (frozenset(names), pattern)
-        self._asked = [answered for answered in self._asked if not answered()]
+        asked = [answered for answered in self._asked if not answered()]
+        if len(asked) < len(self._asked):
+            self._topics.clear()  # one who did not ask may have been told before the answer came
+        self._asked = asked
         known = self._topics.get(key)
         if known is None or self._asked or now >= known[0] + SAME_TOPICS:
             known = self._topics[key] = now, self.log.topics(names, pattern)
@@ -247,6 +250,7 @@ class SharedLog:
         if now < line.alone_until:
             return line.alone_until
         idle = line.log.wakes and now >= line.active_at + IDLE_AFTER
+        line.alone_until = now + IDLE_LOOK if idle else 0.0  # before it is asked: it may tell at once, from another thread
 
         def wake() -> None:
             line.alone_until = 0.0
@@ -261,13 +265,14 @@ class SharedLog:
         except Exception as error:  # a defect: what the client had in hand is lost, and passed
             for cursor in line.cursors.values():
                 cursor.begun = False
+            line.alone_until = 0.0
             self._tell({place.view: None for cursor in line.cursors.values() for place in cursor.places}, error)
             return now
         if self._feed(line, polled):
             line.active_at = self._clock.now()
-        if polled.will_wake:
-            line.alone_until = now + IDLE_LOOK
-        return line.alone_until if polled.will_wake else self._clock.now()
+        if not polled.will_wake:
+            line.alone_until = 0.0
+        return line.alone_until or self._clock.now()
 
     def _feed(self, line: Line, polled: Poll) -> bool:
         told: dict[TopicPartition, None] = {}
