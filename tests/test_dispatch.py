@@ -450,3 +450,14 @@ def test_a_dead_letter_that_headers_cannot_carry_is_wrapped() -> None:
     stage.start()
     stage.run(30)
     assert (stage.got(DEAD), stage.commits()) == (["orders/0/1"], {0: 3})
+
+
+def test_a_processor_that_is_closed_sends_nothing_any_more() -> None:
+    """Its channel was given up without a word to it; the loop goes on, for others."""
+    stage = Stage(ordering="none")
+    stage.behaviour = lambda request: Answer(503)
+    processor = stage.dispatch(*names(5), seconds=3)
+    before = len(stage.requests)
+    processor._loop.run_until_complete(processor.close())
+    stage.run(30)
+    assert before == len(stage.requests) > 5

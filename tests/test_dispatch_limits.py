@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbound.processors.batch import Batch
+from inbound.processors.batch import Batch, BatchResponse
 from inbound.processors.dispatch.jobs import Claim, Job
 from inbound.processors.dispatch.limits import BURST, Bucket, Limits, Timer
 from inbound.processors.dispatch.options import LimitOptions
@@ -184,3 +184,17 @@ def test_records_that_are_no_events_give_their_turn_back() -> None:
         stage.world.kafka.publish("orders", 0, [b"nonsense"])
     stage.dispatch(*names(3), seconds=4)
     assert (stage.got(), stage.commits()) == (names(3), {0: 53})
+
+
+def test_what_is_taken_apart_while_its_partition_is_given_up_is_not_sent_when_its_turn_comes() -> None:
+    """The next owner sends it: sent here too, much later, it would come behind what stands behind it."""
+    batch = {"max_events": 4, "max_bytes": "1MiB", "max_delay": "0s"}
+    stage = Stage(partitions=2, max_in_flight=8, batch=batch, limits={"in_flight": 1})
+    stage.seconds = lambda request: 1.0 if request.ids[0] == "p0-0" else 9.0
+    stage.behaviour = lambda request: OK if request.ids[0] == "p1-0" else Answer(400)
+    processor = stage.start()
+    spread(stage, 4, 2)
+    stage.run(0.3)
+    ending = processor._loop.create_task(processor.on_stream_termination(TopicPartition("orders", 0), 0))
+    stage.run(60)
+    assert (stage.got(), ending.result()) == (names(4, "p0-") + names(4, "p1-"), BatchResponse.advance(0))

@@ -56,6 +56,9 @@ class Delivery:
     def send(self, job: Job) -> None:
         """See `Step`."""
         attempts = self._attempts
+        if job.claim.closing:  # it was refused and goes on in parts, or its sink or topic is gone: the next owner's
+            attempts.traces.given_up(job)
+            return
         if job.undecodable is not None:
             self._dead_letters.undecodable(job)
             return

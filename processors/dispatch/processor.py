@@ -96,6 +96,8 @@ class DispatchProcessor(BatchEventProcessor):
 
     async def close(self) -> None:
         """Give up what is under way, and close all connections."""
+        for claim in list(self._claims.values()):  # given up without a word: the loop goes on, for others
+            self._forget(claim)
         if self._late is not None:
             self._late.cancel()
         self._sender.close()
