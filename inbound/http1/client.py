@@ -262,6 +262,8 @@ class _Pool:
 
     def _looked_up(self, lookup: asyncio.Future[list[Any]]) -> None:
         self._lookup = None
+        if not lookup.cancelled():
+            lookup.exception()  # whoever has waited for it until now is told
 
     def _tls(self) -> ssl.SSLContext | None:
         """Return what connections are encrypted with; the files are read once for a pool."""
