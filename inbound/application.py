@@ -446,7 +446,8 @@ class Application:
             if shared is None:
                 return connector(one.reader, kafka, client_id=client_id, isolation=one.isolation)
             make = connector(one.reader, kafka, client_id=f"inbound-shared-{os.getpid()}", isolation=one.isolation)
-            return shared.reading.connector(repr((one.reader, kafka, one.isolation)), make)
+            # With what the files that `kafka` names hold: when they change, clients are made anew, as everywhere.
+            return shared.reading.connector(repr((one.reader, planned.kafka or kafka, one.isolation)), make)
 
         def connect_mirror(planned: PlannedChannel) -> Connect:
             return mirror_connector(planned.config.reader.client, self.config.kafka, client_id=client_id)
