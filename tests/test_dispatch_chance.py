@@ -69,7 +69,9 @@ class Chance:
             return OK
         if request.url != SUBSCRIBER:
             return Answer(503)
-        return r.choice((Answer(503), Answer(500), Answer(400), Answer(429, retry_after=1.5), Answer(0, problem="none")))
+        return r.choice(
+            (Answer(503), Answer(500), Answer(400), Answer(429, retry_after=1.5), Answer(0, problem="none"))
+        )
 
     def look_at_topics(self) -> None:
         """What a topic has is finished where it was read."""
@@ -84,7 +86,9 @@ class Chance:
         self.look_at_topics()
         for partition, commit in self.stage.commits().items():
             behind = [one for one, (p, offset) in self.place.items() if p == partition and offset < (commit or 0)]
-            self.violations += [f"{one} is committed and was not delivered" for one in behind if one not in self.finished]
+            self.violations += [
+                f"{one} is committed and was not delivered" for one in behind if one not in self.finished
+            ]
             ahead = {o for o in self.posted[partition] if o >= (commit or 0)}
             if len(ahead) > self.window:
                 self.violations.append(f"{len(ahead)} of {partition} were sent beyond the commit, {self.window} may be")
@@ -135,7 +139,9 @@ class Chance:
         numbers = iter(range(10_000))
         self.start()
         for _ in range(25):
-            what = self.random.choice(("publish", "publish", "run", "run", "run", "edit", "join", "leave", "kill", "away"))
+            what = self.random.choice(
+                ("publish", "publish", "run", "run", "run", "edit", "join", "leave", "kill", "away")
+            )
             if what == "publish":
                 self.publish(numbers)
             elif what == "run":
