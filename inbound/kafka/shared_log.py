@@ -250,9 +250,8 @@ class SharedLog:
         if now < line.alone_until:
             return line.alone_until
         idle = line.log.wakes and now >= line.active_at + IDLE_AFTER
-        line.alone_until = (
-            now + IDLE_LOOK if idle else 0.0
-        )  # before it is asked: it may tell at once, from another thread
+        # Before it is asked: it may tell at once, from another thread.
+        line.alone_until = now + IDLE_LOOK if idle else 0.0
 
         def wake() -> None:
             line.alone_until = 0.0
