@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from operator import add
-from typing import Final, NamedTuple
+from operator import add, itemgetter
+from typing import Final, NamedTuple, TypeAlias
 
 from inbound.processors.batch import Record
 from inbound.processors.cloudevents_bridge import HttpParts
@@ -27,13 +27,16 @@ _VISIBLE: Final = bytes(range(0x21, 0x7F))
 _NEEDED: Final = frozenset({"specversion", "id", "source", "type"})
 
 
+Values: TypeAlias = tuple[bytes, ...]
+
+
 class Shape(NamedTuple):
     """What is made of records whose headers have certain names. Places are those of the headers."""
 
     version: int
     time: int | None
     content_type: int | None
-    attributes: tuple[int, ...]
+    attributes: Callable[[Values], Values]  # takes their values out of all
     attribute_lines: tuple[bytes, ...]  # what stands before their values
     others: tuple[int, ...]  # that go on beside the event
     other_lines: tuple[bytes, ...]
@@ -52,16 +55,17 @@ class Shapes:
     def __call__(self, record: Record) -> HttpParts:
         """Return the request that carries a record's event: see `record_to_binary`. Raises Refused."""
         headers = record.headers
-        names = tuple([header[0] for header in headers])
+        if not headers:
+            return self._otherwise(record)
+        names, values = zip(*headers, strict=True)
         shape = self._known.get(names)
         if shape is None:
             parts = self._otherwise(record)  # it raises for what is no event
             if names not in self._known:
                 self._learn(names)
             return parts
-        values = [header[1] for header in headers]
         try:
-            return _written(shape, values, record.value) or self._otherwise(record)  # type: ignore[arg-type]
+            return _written(shape, values, record.value) or self._otherwise(record)
         except TypeError:  # a header without a value
             return self._otherwise(record)
 
@@ -94,7 +98,7 @@ def shape_of(names: tuple[str, ...], passes: Callable[[str], bool]) -> Shape | N
         attributes["specversion"],
         attributes.get("time"),
         content_type,
-        tuple(attributes.values()),
+        itemgetter(*attributes.values()),
         tuple(f"ce-{name}: ".encode() for name in attributes),
         tuple(others),
         tuple(f"{name}: ".encode() for name in others.values()),
@@ -102,10 +106,10 @@ def shape_of(names: tuple[str, ...], passes: Callable[[str], bool]) -> Shape | N
     )
 
 
-def _written(shape: Shape, values: list[bytes], body: bytes | None) -> HttpParts | None:
+def _written(shape: Shape, values: Values, body: bytes | None) -> HttpParts | None:
     """Return the request; None where one of the values is not as nearly all are. Raises Refused, and TypeError for None."""
     version, time, declared_at, attributes, attribute_lines, others, other_lines, others_room = shape
-    found = [values[place] for place in attributes]
+    found = attributes(values)
     if (
         b"" in found
         or values[version] != b"1.0"
@@ -122,7 +126,7 @@ def _written(shape: Shape, values: list[bytes], body: bytes | None) -> HttpParts
         check_data(body, declared)
         lines.append(line)
     if others:
-        found = [values[place] for place in others]
+        found = tuple([values[place] for place in others])
         joined = b"".join(found)
         if len(joined) > others_room or joined.translate(None, _VISIBLE):
             return None
