@@ -122,6 +122,30 @@ def test_what_a_receiver_takes_slowly_goes_whole(pairs: list[Pair]) -> None:
     play(scene)
 
 
+def test_a_protocol_that_raises_keeps_back_no_request(pairs: list[Pair]) -> None:
+    """A defect of ours: the loop is told, and what was written in that round goes."""
+
+    class Defect(Heard):
+        def data_received(self, data: bytes) -> None:
+            other.transport.write(b"request")
+            raise ValueError("a defect")
+
+    other = Heard()
+
+    async def scene(sockets: Sockets) -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told["exception"]))
+        sockets.add(pairs[0][0], Defect())
+        sockets.add(pairs[1][0], other)
+        pairs[0][1].sendall(b"x")
+        await until(lambda: bool(complaints))
+        other.transport.write(b", whole")
+        await asyncio.sleep(0)
+        assert (pairs[1][1].recv(100), [str(one) for one in complaints]) == (b"request, whole", ["a defect"])
+
+    play(scene)
+
+
 @pytest.mark.parametrize("way", ["end", "ConnectionResetError"])
 def test_a_receiver_that_closes_is_told_once(pairs: list[Pair], way: str) -> None:
     """In order, and in the middle; what came before is read first."""

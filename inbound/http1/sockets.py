@@ -31,6 +31,8 @@ _NOT_NOW: Final = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR})
 
 #: Bytes that one call reads, how many sockets are looked at in one round, and how many requests wait to be written together.
 READ, ROUND, TOGETHER = 64 * 1024, 64, 8
+#: Of what a socket did not take at once so many bytes are offered at a time: each offer copies them.
+PIECE = 256 * 1024
 #: While there is work, other threads get the interpreter so often, in seconds. A sleep, however short, lasts some 60
 #: microseconds, which is what a thread needs to wake up.
 YIELD_EVERY, YIELD = 0.002, 1e-6
@@ -74,21 +76,23 @@ class Sockets:
         """Work off what has come, write what came of it, and let other threads have the interpreter."""
         self._planned = True
         found = self._transports
-        for number, events in self._epoll.poll(0, ROUND):
-            transport = found.get(number)
-            if transport is None:
-                continue  # closed in this round
-            if events & select.EPOLLOUT:
-                transport.write_on()
-            if events & ~select.EPOLLOUT:
-                size = _recv(number, self._address, READ, _AT_ONCE)
-                if size > 0:
-                    transport.protocol.data_received(bytes(self._view[:size]))
-                elif size == 0:
-                    transport.lose(None)
-                elif (code := ctypes.get_errno()) not in _NOT_NOW:
-                    transport.lose(OSError(code, os.strerror(code)))
-        self._write_all()
+        try:
+            for number, events in self._epoll.poll(0, ROUND):
+                transport = found.get(number)
+                if transport is None:
+                    continue  # closed in this round
+                if events & select.EPOLLOUT:
+                    transport.write_on()
+                if events & ~select.EPOLLOUT:
+                    size = _recv(number, self._address, READ, _AT_ONCE)
+                    if size > 0:
+                        transport.protocol.data_received(bytes(self._view[:size]))
+                    elif size == 0:
+                        transport.lose(None)
+                    elif (code := ctypes.get_errno()) not in _NOT_NOW:
+                        transport.lose(OSError(code, os.strerror(code)))
+        finally:  # a protocol that raises keeps nobody's request
+            self._write_all()
         now = time.monotonic()
         if now - self._yielded >= YIELD_EVERY:
             self._yielded = now
@@ -126,25 +130,29 @@ class Transport(asyncio.Transport):
         self._sockets = sockets
         self._socket = connected
         self._left: bytes = b""
+        self._gone = 0  # how many of these bytes are sent
         self._waits = False  # until the socket takes more
         self._broken = False  # it takes nothing more; reading says why, and may still bring an answer
         self._closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send it after what was written before, at the end of the round."""
-        planned, self._left = bool(self._left), self._left + data
+        planned = bool(self._left)
+        self._left, self._gone = self._left[self._gone :] + data, 0
         if not planned:
             self._sockets.write_soon(self)
 
     def write_on(self) -> None:
         """Send as much of it as goes."""
-        data = self._left
+        data, gone = self._left, self._gone
         if not data or self._closed or self._broken:
             return
-        sent = _send(self.number, data, len(data), _AT_ONCE)
+        piece = data[gone : gone + PIECE] if gone else data
+        sent = _send(self.number, piece, len(piece), _AT_ONCE)
         if sent < 0 and ctypes.get_errno() not in _NOT_NOW:
             self._broken = True
-        self._left = data[max(sent, 0) :]
+        gone += max(sent, 0)
+        self._left, self._gone = (b"", 0) if gone == len(data) else (data, gone)
         waits = bool(self._left) and not self._broken
         if waits is not self._waits:
             self._waits = waits
@@ -152,7 +160,7 @@ class Transport(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         """Return how many bytes have not gone yet."""
-        return len(self._left)
+        return len(self._left) - self._gone
 
     def close(self) -> None:
         """Close it; what has not gone yet never will."""
