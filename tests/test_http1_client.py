@@ -193,6 +193,37 @@ def test_a_host_is_reached_by_whichever_of_its_addresses_answers(receiver: Recei
     assert answer.status == 204
 
 
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_who_is_told_and_fails_costs_one_connection(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """It is said, and what is posted afterwards is sent."""
+
+    async def run(to: Target) -> tuple[list[str], Answer]:
+        loop = asyncio.get_running_loop()
+        complaints: list[str] = []
+        failed: asyncio.Future[None] = loop.create_future()
+        answered: asyncio.Future[Answer] = loop.create_future()
+
+        def complain(_: object, context: dict[str, Any]) -> None:
+            complaints.append(str(context["exception"]))
+            failed.set_result(None)
+
+        def fail(answer: Answer) -> None:
+            raise ValueError("a defect")
+
+        loop.set_exception_handler(complain)
+        posting = Client(loop)
+        posting.post(to, [], b"one", fail)
+        await asyncio.wait_for(failed, 5)
+        posting.post(to, [], b"two", answered.set_result)
+        answer = await asyncio.wait_for(answered, 5)
+        posting.close()
+        return complaints, answer
+
+    with raw((FINE, Then.STAYS)) as one, asyncio.Runner(loop_factory=new_loop) as runner:
+        complaints, answer = runner.run(run(target(one.url, timeout=1.0)))
+    assert (complaints, answer.status) == (["a defect"], 200)
+
+
 def test_a_name_without_an_address_is_a_problem() -> None:
     """Names under `invalid` have none (RFC 6761)."""
     (answer,) = post_in_turn(target("http://nobody.invalid/"), b"x")
