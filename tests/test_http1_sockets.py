@@ -183,6 +183,39 @@ def test_an_answer_is_read_though_the_receiver_takes_no_more(pairs: list[Pair]) 
     play(scene)
 
 
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+def test_a_protocol_that_fails_costs_its_own_connection_alone(
+    pairs: list[Pair], new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """It is told and closed; what it has written for others goes, and so does what they write later."""
+
+    class Failing(Heard):
+        def data_received(self, data: bytes) -> None:
+            other.transport.write(b"begun by it")
+            raise RuntimeError("no")
+
+    other, later, failing = Heard(), Heard(), Failing()
+    said: list[str] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: said.append(f"{context['exception']!r}"))
+        sockets = Sockets(loop)
+        for (ours, _), heard in zip(pairs, (failing, other, later), strict=False):
+            sockets.add(ours, heard)
+        pairs[0][1].sendall(b"x")
+        await until(lambda: bool(failing.told))
+        later.transport.write(b"later")
+        await asyncio.sleep(0)
+        sockets.close()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
+    assert ([theirs.recv(100) for _, theirs in pairs[:3]], failing.told, said) == (
+        [b"", b"begun by it", b"later"], ["RuntimeError"], ["RuntimeError('no')"],
+    )  # fmt: skip
+
+
 def test_closing_closes_all_and_tells_nobody(pairs: list[Pair]) -> None:
     async def run() -> tuple[list[bytes], list[str]]:
         sockets, heard = Sockets(asyncio.get_running_loop()), Heard()

@@ -59,8 +59,8 @@ class Sockets:
         """Watch a socket from now on, which is closed here; calls `protocol.connection_made` at once."""
         connected.setblocking(False)
         transport = Transport(self, connected, protocol)
+        self._epoll.register(transport.number, select.EPOLLIN)  # it raises where the system watches no more
         self._transports[transport.number] = transport
-        self._epoll.register(transport.number, select.EPOLLIN)
         protocol.connection_made(transport)
 
     def close(self) -> None:
@@ -76,28 +76,28 @@ class Sockets:
         """Work off what has come, write what came of it, and let other threads have the interpreter."""
         self._planned = True
         found = self._transports
-        try:
-            for number, events in self._epoll.poll(0, ROUND):
-                transport = found.get(number)
-                if transport is None:
-                    continue  # closed in this round
-                try:
-                    if events & select.EPOLLOUT:
-                        transport.write_on()
-                    if events & ~select.EPOLLOUT:
-                        size = _recv(number, self._address, READ, _AT_ONCE)
-                        if size > 0:
-                            transport.protocol.data_received(bytes(self._view[:size]))
-                        elif size == 0:
-                            transport.lose(None)
-                        elif (code := ctypes.get_errno()) not in _NOT_NOW:
-                            transport.lose(OSError(code, os.strerror(code)))
-                except Exception as error:  # a defect: it costs one connection, as with asyncio's transports
-                    said = {"message": "data_received failed", "exception": error, "transport": transport}
-                    self.loop.call_exception_handler(said)
-                    transport.lose(error)
-        finally:
-            self._write_all()
+        for number, events in self._epoll.poll(0, ROUND):
+            transport = found.get(number)
+            if transport is None:
+                continue  # closed in this round
+            try:
+                if events & select.EPOLLOUT:
+                    transport.write_on()
+                if events & ~select.EPOLLOUT:
+                    size = _recv(number, self._address, READ, _AT_ONCE)
+                    if size > 0:
+                        transport.protocol.data_received(bytes(self._view[:size]))
+                    elif size == 0:
+                        transport.lose(None)
+                    elif (code := ctypes.get_errno()) not in _NOT_NOW:
+                        transport.lose(OSError(code, os.strerror(code)))
+            except Exception as error:  # what others have written is sent, and what came for them is read, all the same
+                self.loop.call_exception_handler({
+                    "message": "a protocol failed, and its connection is closed; this is a defect of inbound, please report it",
+                    "exception": error, "protocol": transport.protocol, "transport": transport,
+                })  # fmt: skip
+                transport.lose(error)
+        self._write_all()
         now = time.monotonic()
         if now - self._yielded >= YIELD_EVERY:
             self._yielded = now
