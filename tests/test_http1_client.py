@@ -137,6 +137,33 @@ def test_a_request_does_not_go_by_a_connection_on_which_something_came_that_nobo
     assert [answer.status for answer in answers] == [200, 200]
 
 
+def test_an_answer_that_comes_twice_is_not_that_of_a_request_that_was_not_sent_yet() -> None:
+    """The next event is posted before the loop has read it; a request that was never sent would count as delivered."""
+
+    async def run(to: Target, saying: RawReceiver) -> list[int]:
+        posting, answers, came = Client(asyncio.get_running_loop()), list[int](), asyncio.Event()
+
+        def done(answer: Answer) -> None:
+            answers.append(answer.status)
+            came.set()
+
+        posting.post(to, [], b"1", done)
+        await asyncio.wait_for(came.wait(), 5)
+        came.clear()
+        saying.say(FINE)
+        posting.post(to, [], b"2", done)
+        await asyncio.wait_for(came.wait(), 5)
+        async with asyncio.timeout(2):
+            while len(saying.requests) < 2:
+                await asyncio.sleep(0)
+        posting.close()
+        return answers
+
+    with raw((FINE, Then.STAYS)) as saying, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        answers = runner.run(run(target(saying.url), saying))
+    assert (answers, [request[-1:] for request in saying.requests]) == ([200, 200], [b"1", b"2"])
+
+
 def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch, receiver: Receiver) -> None:
     """What stands between may have forgotten it: the request would wait for its timeout."""
     monkeypatch.setattr(client, "LONGEST_IDLE", -1.0)

@@ -342,9 +342,16 @@ class Connection(asyncio.Protocol):
             self._pool.unfit(self)
             self._drop()
             return
+        left = self._transport.get_write_buffer_size()
+        if left and left >= len(self.request.text) and self._used and not self._received:
+            # Nothing of the request has gone yet: it answers the one before once more, and is no answer to this one.
+            request, self.request = self.request, None
+            self._drop()
+            self._pool.lost(self, request)
+            return
         usual, answer = self._pool.usual
         if data == usual and not self._received:  # the parser stands before an answer, where it would stand again
-            self._end(answer, kept=not self._transport.get_write_buffer_size())
+            self._end(answer, kept=not left)
             return
         self._received += len(data)
         try:
@@ -362,7 +369,7 @@ class Connection(asyncio.Protocol):
             answer = self._answer()
             if self._keeps and self._received == len(data) <= LONGEST_USUAL and answer.retry_after is None:
                 self._pool.usual = data, answer
-            self._end(answer, kept=self._keeps and not self._transport.get_write_buffer_size())
+            self._end(answer, kept=self._keeps and not left)
         elif len(self._body) > self._most:
             self._end(self._answer(), kept=False)
         elif self._received > MOST_HEAD + self._taken * (1 + BESIDE_A_BYTE):
