@@ -106,6 +106,32 @@ def test_a_request_that_a_closing_connection_has_swallowed_is_sent_once_more() -
     assert [request[-1:] for request in one.requests] == [b"1", b"2", b"2", b"3", b"3", b"4"]
 
 
+def test_a_client_that_is_closed_takes_nothing_from_another_one_of_its_loop() -> None:
+    """They share what watches their connections; also where it is closed twice, and in the midst of its own answer."""
+
+    async def run(to: Target) -> list[int]:
+        one, other = Client(asyncio.get_running_loop()), Client(asyncio.get_running_loop())
+        answers, came = list[int](), asyncio.Queue[int]()
+
+        def closes(answer: Answer) -> None:
+            one.close()
+            one.close()
+            came.put_nowait(answer.status)
+
+        other.post(to, [], b"1", lambda answer: came.put_nowait(answer.status))
+        answers.append(await asyncio.wait_for(came.get(), 5))
+        one.post(to, [], b"2", closes)
+        answers.append(await asyncio.wait_for(came.get(), 5))
+        other.post(to, [], b"3", lambda answer: came.put_nowait(answer.status))
+        answers.append(await asyncio.wait_for(came.get(), 5))
+        other.close()
+        return answers
+
+    with raw((FINE, Then.STAYS)) as kept, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        answers = runner.run(run(target(kept.url)))
+    assert (answers, kept.connections) == ([200] * 3, 2)
+
+
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
 def test_a_request_does_not_go_by_a_connection_on_which_something_came_that_nobody_asked_for(
     new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch

@@ -227,3 +227,21 @@ def test_closing_closes_all_and_tells_nobody(pairs: list[Pair]) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(run()) == ([b""] * len(pairs), [])
+
+
+def test_all_clients_of_a_loop_share_one_until_the_last_has_left() -> None:
+    """Each of them would give the interpreter up as often as all together should."""
+
+    async def run() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        first, second = Sockets.of(loop), Sockets.of(loop)
+        first.leave()
+        third = Sockets.of(loop)
+        second.leave()
+        third.leave()
+        fourth = Sockets.of(loop)
+        fourth.leave()
+        return [first is second, first is third, first is fourth]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(run()) == [True, True, False]

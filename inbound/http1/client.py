@@ -50,7 +50,7 @@ class Client:
         self._loop = loop
         self._pools: dict[Target, _Pool] = {}
         self._retired: set[_Pool] = set()  # until what is under way has ended
-        self._sockets = Sockets(loop) if AVAILABLE else None
+        self._sockets = Sockets.of(loop) if AVAILABLE else None
         self._names = DaemonThreads(LOOKUPS)
 
     def post(self, target: Target, lines: list[bytes], body: bytes, done: Done) -> None:
@@ -79,7 +79,8 @@ class Client:
         self._pools.clear()
         self._retired.clear()
         if self._sockets is not None:
-            self._sockets.close()
+            self._sockets.leave()
+            self._sockets = None
         self._names.shutdown()
 
 

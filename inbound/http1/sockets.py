@@ -18,7 +18,7 @@ import os
 import select
 import socket
 import time
-from typing import Final
+from typing import ClassVar, Final
 
 #: `PyDLL`, as the calls of `CDLL` give up the interpreter.
 _LIBC: Final = ctypes.PyDLL(None, use_errno=True)
@@ -41,10 +41,32 @@ AVAILABLE: Final = hasattr(select, "epoll")
 
 
 class Sockets:
-    """Watches sockets. For the thread of its loop, which calls protocols as asyncio's transports do."""
+    """Watches sockets. For the thread of its loop, which calls protocols as asyncio's transports do.
+
+    All clients of a loop share one: 50 would give the interpreter up 50 times as often, which is most of the time.
+    """
+
+    _shared: ClassVar[dict[asyncio.AbstractEventLoop, Sockets]] = {}
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> Sockets:
+        """Return those of a loop; each call is ended by one of `leave`."""
+        sockets = cls._shared.get(loop)
+        if sockets is None:
+            sockets = cls._shared[loop] = cls(loop)
+        sockets._users += 1
+        return sockets
+
+    def leave(self) -> None:
+        """One user less, whose sockets are closed; the last one closes what watches them."""
+        self._users -= 1
+        if not self._users:
+            del self._shared[self.loop]
+            self.close()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self._users = 0
         self._epoll = select.epoll()
         self._transports: dict[int, Transport] = {}
         self._buffer = ctypes.create_string_buffer(READ)
