@@ -10,6 +10,7 @@ import pytest
 
 from inbound.processors.batch import PlainRecord, Record
 from inbound.processors.cloudevents_bridge import HttpParts, Refused, record_to_binary
+from inbound.processors.cloudevents_kafka import attribute_of
 from inbound.processors.dispatch.counters import Counters
 from inbound.processors.dispatch.record_headers import RecordHeaders
 from inbound.processors.dispatch.shapes import MOST_NAMES, MOST_SHAPES, Shapes
@@ -78,6 +79,12 @@ class Ways:
             return way(record)
         except Refused as refused:
             return str(refused)
+
+
+@pytest.fixture(autouse=True)
+def no_names_known() -> None:
+    """Only so many names of headers are remembered, by all tests of a process: those drawn here are to be among them."""
+    attribute_of.clear()
 
 
 def names_of(random: Random) -> list[str]:
