@@ -227,7 +227,7 @@ def _plain_json(attributes: dict[str, bytes], declared: ContentType | None, valu
     if declared:
         members.append(b'"datacontenttype":' + encode_basestring_ascii(declared.text).encode())
     if value is not None:
-        members += _data_members(value, declared)
+        members += data_members(value, declared)
     return b"{" + b",".join(members) + b"}"
 
 
@@ -235,11 +235,11 @@ def _json(attributes: dict[str, Any], declared: ContentType | None, value: bytes
     check_attributes(dict(attributes))
     members = [write_json(attributes)[1:-1]]
     if value is not None:
-        members += _data_members(value, declared)
+        members += data_members(value, declared)
     return b"{" + b",".join(members) + b"}"
 
 
-def _data_members(value: bytes, declared: ContentType | None) -> list[bytes]:
+def data_members(value: bytes, declared: ContentType | None) -> list[bytes]:
     """Return no member or one. Raises Refused for data that is not of the declared content type."""
     if declared and declared.kind is Kind.JSON:
         check_data(value, declared)

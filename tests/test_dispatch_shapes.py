@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from random import Random
 
 import pytest
 
 from inbound.processors.batch import PlainRecord, Record
-from inbound.processors.cloudevents_bridge import HttpParts, Refused, record_to_binary
+from inbound.processors.cloudevents_bridge import HttpParts, Refused, record_to_binary, record_to_json
 from inbound.processors.cloudevents_kafka import attribute_of
 from inbound.processors.dispatch.counters import Counters
 from inbound.processors.dispatch.record_headers import RecordHeaders
@@ -69,12 +69,13 @@ class Ways:
 
     def both(self, record: Record) -> tuple[object, object]:
         """What each way makes of a record: the request, or why there is none; and what was left out so far."""
-        made = [self._made(way, record) for way in (self._shapes, self._long)]
+        assert self._made(self._shapes.json, record) == self._made(record_to_json, record), record
+        made = [self._made(way, record) for way in (self._shapes.binary, self._long)]
         short, long = zip(made, (counters.headers_left_out for counters in self.counters), strict=True)
         return short, long
 
     @staticmethod
-    def _made(way: Shapes | partial[HttpParts], record: Record) -> HttpParts | str:
+    def _made(way: Callable[[Record], HttpParts | bytes], record: Record) -> HttpParts | bytes | str:
         try:
             return way(record)
         except Refused as refused:

@@ -15,7 +15,6 @@ from inbound.processors.cloudevents_bridge import (
     RecordParts,
     json_with_extensions,
     record_to_binary,
-    record_to_json,
     record_to_structured,
     record_with_extensions,
     with_extensions,
@@ -51,8 +50,10 @@ class Encoding:
         self._extensions = options.ceOverrides.extensions
         #: Returns the request that carries a record's event, with the headers that go on, or raises Refused.
         self.as_it_is: Callable[[Record], HttpParts] = partial(ENCODERS[options.mode], beside=passed)
+        shapes = Shapes(forwarding.passes, self.as_it_is)
+        self._json = shapes.json
         if options.mode == "binary":
-            self.as_it_is = Shapes(forwarding.passes, self.as_it_is)
+            self.as_it_is = shapes.binary
         #: The same as the subscriber gets it.
         self.for_subscriber = self._changed if self._extensions else self.as_it_is
 
@@ -61,7 +62,7 @@ class Encoding:
 
     def in_batch(self, record: Record) -> bytes:
         """Return a record's event as the subscriber gets it among others, or raise Refused."""
-        event = record_to_json(record)
+        event = self._json(record)
         return json_with_extensions(event, self._extensions) if self._extensions else event
 
 

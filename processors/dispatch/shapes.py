@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii
 from operator import add, itemgetter
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from inbound.processors.batch import Record
 from inbound.processors.cloudevents_bridge import HttpParts
 from inbound.processors.cloudevents_kafka import attribute_of
-from inbound.processors.cloudevents_plain import HTTP_SAFE, check_data, declared_plainly, is_time
-from inbound.processors.cloudevents_to_http import TRACE
+from inbound.processors.cloudevents_plain import HTTP_SAFE, JSON_SAFE, check_data, declared_plainly, is_time
+from inbound.processors.cloudevents_to_http import TRACE, data_members, record_to_json
 from inbound.processors.cloudevents_values import ContentType
 from inbound.processors.forwarded_headers import MOST_BYTES, MOST_HEADERS
 
@@ -28,6 +29,7 @@ _NEEDED: Final = frozenset({"specversion", "id", "source", "type"})
 
 
 Values: TypeAlias = tuple[bytes, ...]
+Made = TypeVar("Made")
 
 
 class Shape(NamedTuple):
@@ -37,37 +39,50 @@ class Shape(NamedTuple):
     time: int | None
     content_type: int | None
     attributes: Callable[[Values], Values]  # takes their values out of all
-    attribute_lines: tuple[bytes, ...]  # what stands before their values
+    attribute_lines: tuple[bytes, ...]  # what stands before their values in binary mode
+    members: tuple[bytes, ...]  # and in JSON
     others: tuple[int, ...]  # that go on beside the event
     other_lines: tuple[bytes, ...]
     others_room: int  # what their values may have, in bytes
 
 
 class Shapes:
-    """Writes events in binary mode. Used by one thread."""
+    """Writes events, in binary mode or as JSON. Used by one thread."""
 
     def __init__(self, passes: Callable[[str], bool], otherwise: Callable[[Record], HttpParts]) -> None:
-        """`passes` says which headers go on beside an event; `otherwise` writes the records that fit no shape."""
+        """`passes` says which headers go on beside an event; `otherwise` writes the records in binary mode that fit no shape."""
         self._passes = passes
         self._otherwise = otherwise
         self._known: dict[tuple[str, ...], Shape | None] = {}
 
-    def __call__(self, record: Record) -> HttpParts:
+    def binary(self, record: Record) -> HttpParts:
         """Return the request that carries a record's event: see `record_to_binary`. Raises Refused."""
+        return self._made(record, _binary, self._otherwise)
+
+    def json(self, record: Record) -> bytes:
+        """Return a record's event as one object of the JSON format: see `record_to_json`. Raises Refused."""
+        return self._made(record, _json, record_to_json)
+
+    def _made(
+        self,
+        record: Record,
+        write: Callable[[Shape, Values, bytes | None], Made | None],
+        otherwise: Callable[[Record], Made],
+    ) -> Made:
         headers = record.headers
         if not 0 < len(headers) <= MOST_NAMES:  # to look at a million names takes long, and for nothing
-            return self._otherwise(record)
+            return otherwise(record)
         names, values = zip(*headers, strict=True)
         shape = self._known.get(names)
         if shape is None:
-            parts = self._otherwise(record)  # it raises for what is no event
+            made = otherwise(record)  # it raises for what is no event
             if names not in self._known:
                 self._learn(names)
-            return parts
+            return made
         try:
-            return _written(shape, values, record.value) or self._otherwise(record)
+            return write(shape, values, record.value) or otherwise(record)
         except TypeError:  # a header without a value
-            return self._otherwise(record)
+            return otherwise(record)
 
     def _learn(self, names: tuple[str, ...]) -> None:
         if sum(map(len, names)) > MOST_NAMES_BYTES:
@@ -100,41 +115,75 @@ def shape_of(names: tuple[str, ...], passes: Callable[[str], bool]) -> Shape | N
         content_type,
         itemgetter(*attributes.values()),
         tuple(f"ce-{name}: ".encode() for name in attributes),
+        tuple((b'","' if number else b'{"') + name.encode() + b'":"' for number, name in enumerate(attributes)),
         tuple(others),
         tuple(f"{name}: ".encode() for name in others.values()),
         MOST_BYTES - sum(len(name) for name in others.values()),
     )
 
 
-def _written(shape: Shape, values: Values, body: bytes | None) -> HttpParts | None:
+def _are_usual(shape: Shape, values: Values, found: Values, safe: bytes) -> bool:
+    """Whether the attributes' values are as nearly all are: see `is_plain`. Raises TypeError for None."""
+    return (
+        b"" not in found
+        and values[shape.version] == b"1.0"
+        and not b"".join(found).translate(None, safe)
+        and (shape.time is None or is_time(values[shape.time]) is not None)
+    )
+
+
+def _binary(shape: Shape, values: Values, body: bytes | None) -> HttpParts | None:
     """Return the request; None where one of the values is not as nearly all are. Raises Refused, and TypeError for None."""
-    version, time, declared_at, attributes, attribute_lines, others, other_lines, others_room = shape
-    found = attributes(values)
-    if (
-        b"" in found
-        or values[version] != b"1.0"
-        or b"".join(found).translate(None, HTTP_SAFE)
-        or not (time is None or is_time(values[time]))
-    ):
+    found = shape.attributes(values)
+    if not _are_usual(shape, values, found, HTTP_SAFE):
         return None
-    lines = list(map(add, attribute_lines, found))
-    if declared_at is not None:
-        content_type = _content_type(values[declared_at])
+    lines = list(map(add, shape.attribute_lines, found))
+    if shape.content_type is not None:
+        content_type = _content_type(values[shape.content_type])
         if content_type is None:
             return None
-        declared, line = content_type
-        check_data(body, declared)
-        lines.append(line)
-    if others:
-        found = tuple([values[place] for place in others])
+        check_data(body, content_type.declared)
+        lines.append(content_type.line)
+    if shape.others:
+        found = tuple([values[place] for place in shape.others])
         joined = b"".join(found)
-        if len(joined) > others_room or joined.translate(None, _VISIBLE):
+        if len(joined) > shape.others_room or joined.translate(None, _VISIBLE):
             return None
-        lines += map(add, other_lines, found)
+        lines += map(add, shape.other_lines, found)
     return HttpParts(lines, body or b"")
 
 
+def _json(shape: Shape, values: Values, body: bytes | None) -> bytes | None:
+    """Return the object; None and what it raises: see `_binary`."""
+    found = shape.attributes(values)
+    if not _are_usual(shape, values, found, JSON_SAFE):
+        return None
+    written, declared = [*map(add, shape.members, found), b'"'], None
+    if shape.content_type is not None:
+        content_type = _content_type(values[shape.content_type])
+        if content_type is None:
+            return None
+        declared = content_type.declared
+        written.append(content_type.member)
+    if body is not None:
+        for member in data_members(body, declared):
+            written += (b",", member)
+    written.append(b"}")
+    return b"".join(written)
+
+
+class _ContentType(NamedTuple):
+    """A content type that says nothing of an event, and how it is written."""
+
+    declared: ContentType
+    line: bytes
+    member: bytes
+
+
 @lru_cache(maxsize=1024)
-def _content_type(raw: bytes) -> tuple[ContentType, bytes] | None:
+def _content_type(raw: bytes) -> _ContentType | None:
     declared = declared_plainly(raw) if raw else None
-    return None if declared is None else (declared, b"content-type: " + declared.text.encode())
+    if declared is None:
+        return None
+    member = b',"datacontenttype":' + encode_basestring_ascii(declared.text).encode()
+    return _ContentType(declared, b"content-type: " + declared.text.encode(), member)
