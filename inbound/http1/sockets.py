@@ -18,12 +18,13 @@ import os
 import select
 import socket
 import time
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 #: `PyDLL`, as the calls of `CDLL` give up the interpreter.
 _LIBC: Final = ctypes.PyDLL(None, use_errno=True)
 _recv, _send = _LIBC.recv, _LIBC.send
-_recv.argtypes, _recv.restype = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int], ctypes.c_ssize_t
+#: Without `argtypes`, which cost a third of a call: what it is given is of the right C types as it stands.
+_recv.restype = ctypes.c_ssize_t
 _send.argtypes, _send.restype = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int], ctypes.c_ssize_t
 #: Such a call never waits, and raises no signal.
 _AT_ONCE: Final = int(getattr(socket, "MSG_DONTWAIT", 0)) | int(getattr(socket, "MSG_NOSIGNAL", 0))
@@ -69,9 +70,8 @@ class Sockets:
         self._users = 0
         self._epoll = select.epoll()
         self._transports: dict[int, Transport] = {}
-        self._buffer = ctypes.create_string_buffer(READ)
-        self._address = ctypes.addressof(self._buffer)
-        self._view = memoryview(self._buffer).cast("B")
+        self._buffer: Any = ctypes.create_string_buffer(READ)  # its slices are bytes, which typeshed has otherwise
+        self._into = ctypes.c_void_p(ctypes.addressof(self._buffer)), ctypes.c_size_t(READ)
         self._to_write: list[Transport] = []
         self._planned = False  # what waits to be written will be
         self._yielded = 0.0
@@ -97,7 +97,7 @@ class Sockets:
     def _look(self) -> None:
         """Work off what has come, write what came of it, and let other threads have the interpreter."""
         self._planned = True
-        found = self._transports
+        found, buffer, (address, size_of_it) = self._transports, self._buffer, self._into
         for number, events in self._epoll.poll(0, ROUND):
             transport = found.get(number)
             if transport is None:
@@ -106,9 +106,9 @@ class Sockets:
                 if events & select.EPOLLOUT:
                     transport.write_on()
                 if events & ~select.EPOLLOUT:
-                    size = _recv(number, self._address, READ, _AT_ONCE)
+                    size = _recv(number, address, size_of_it, _AT_ONCE)
                     if size > 0:
-                        transport.protocol.data_received(bytes(self._view[:size]))
+                        transport.protocol.data_received(buffer[:size])
                     elif size == 0:
                         transport.lose(None)
                     elif (code := ctypes.get_errno()) not in _NOT_NOW:
@@ -164,9 +164,10 @@ class Transport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send it after what was written before, at the end of the round."""
-        planned = bool(self._left)
-        self._left, self._gone = self._left[self._gone :] + data, 0
-        if not planned:
+        if self._left:
+            self._left, self._gone = self._left[self._gone :] + data, 0
+        else:
+            self._left = bytes(data)
             self._sockets.write_soon(self)
 
     def write_on(self) -> None:
@@ -176,6 +177,9 @@ class Transport(asyncio.Transport):
             return
         piece = data[gone : gone + PIECE] if gone else data
         sent = _send(self.number, piece, len(piece), _AT_ONCE)
+        if sent == len(data) and not self._waits:
+            self._left = b""
+            return
         if sent < 0 and ctypes.get_errno() not in _NOT_NOW:
             self._broken = True
         gone += max(sent, 0)
