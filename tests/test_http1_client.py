@@ -246,35 +246,42 @@ def test_a_host_is_reached_by_whichever_of_its_addresses_answers(receiver: Recei
     assert answer.status == 204
 
 
-@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
-def test_who_is_told_and_fails_costs_one_connection(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    """It is said, and what is posted afterwards is sent."""
+@pytest.mark.parametrize(
+    ("answer", "then", "status"),
+    [
+        (FINE, Then.STAYS, 200),
+        (b"", Then.STAYS, 0),
+        (b"", Then.CLOSES, 0),
+        (b"HTTP/1.1 200 OK\r\n\r\n", Then.CLOSES, 200),
+    ],
+    ids=["answer", "time-out", "closed", "answer to the end"],
+)
+def test_who_is_told_and_fails_keeps_nobody_else_from_being_told(answer: bytes, then: Then, status: int) -> None:
+    """It is said; what waits for the connection is sent, and what is under way beside it has its end."""
 
-    async def run(to: Target) -> tuple[list[str], Answer]:
+    async def run(to: Target) -> tuple[list[str], list[int]]:
         loop = asyncio.get_running_loop()
         complaints: list[str] = []
-        failed: asyncio.Future[None] = loop.create_future()
-        answered: asyncio.Future[Answer] = loop.create_future()
-
-        def complain(_: object, context: dict[str, Any]) -> None:
-            complaints.append(str(context["exception"]))
-            failed.set_result(None)
+        loop.set_exception_handler(lambda _, context: complaints.append(str(context["exception"])))
+        posting, answers, told = Client(loop), list[int](), asyncio.Event()
 
         def fail(answer: Answer) -> None:
             raise ValueError("a defect")
 
-        loop.set_exception_handler(complain)
-        posting = Client(loop)
-        posting.post(to, [], b"one", fail)
-        await asyncio.wait_for(failed, 5)
-        posting.post(to, [], b"two", answered.set_result)
-        answer = await asyncio.wait_for(answered, 5)
-        posting.close()
-        return complaints, answer
+        def done(answer: Answer) -> None:
+            answers.append(answer.status)
+            if len(answers) == 3:
+                told.set()
 
-    with raw((FINE, Then.STAYS)) as one, asyncio.Runner(loop_factory=new_loop) as runner:
-        complaints, answer = runner.run(run(target(one.url, timeout=1.0)))
-    assert (complaints, answer.status) == (["a defect"], 200)
+        for number in range(5):
+            posting.post(to, [], b"x", fail if number in (0, 2) else done)
+        await asyncio.wait_for(told.wait(), 5)
+        posting.close()
+        return complaints, answers
+
+    with raw((answer, then)) as one, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        told = runner.run(run(target(one.url, timeout=5.0 if answer or then is Then.CLOSES else 0.02, connections=2)))
+    assert told == (["a defect"] * 2, [status] * 3)
 
 
 def test_a_name_without_an_address_is_a_problem() -> None:

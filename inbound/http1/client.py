@@ -189,7 +189,13 @@ class _Pool:
             self._free.append(connection)
         elif kept:
             connection.close()
-        request.done(answer)
+        try:
+            request.done(answer)
+        except Exception as error:  # what is done here and by those who call goes on: others wait for it
+            self.loop.call_exception_handler({
+                "message": "who was told of an answer has failed; this is a defect of inbound, please report it",
+                "exception": error,
+            })  # fmt: skip
 
     def lost(self, connection: Connection, again: _Request | None = None) -> None:
         """A connection is closed, before an answer to `again` began: there is room for another one."""
