@@ -229,7 +229,7 @@ class DispatchOptions(Part):
     )
     connect_timeout: Annotated[float, duration(over=True)] = Field(default=5.0, description="time to get a connection")
     connections: Annotated[int, whole(1, 10_000)] = Field(
-        default=128, description="connections to each receiver at most"
+        default=256, description="connections to each receiver at most"
     )
     ca_file: Path | None = Field(
         default=None, description="who may sign the certificates of those posted to; default: the system's"
