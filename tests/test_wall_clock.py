@@ -24,6 +24,8 @@ DISPLAY = {
     "inbound.kafka.tokens": "when a token ends, which its issuer says as a time of day",
     "inbound.processors.dispatch.processor": "until when an event of a retry topic waits: it stands in the record, and no wait is "
     "longer than the topic's delay",
+    "inbound.processors.dispatch.counters": "how old events are when their subscriber has them, in metrics",
+    "inbound.dead_letters.redrive_ledger": "when a letter was sent once more, in the redrive's ledger",
     "inbound.profiling.answers": "when threads were looked at",
     "inbound.profiling.heap": "when the memory was looked at",
     "inbound.profiling.sampler": "when a profile was begun",
