@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import uvloop
 
-from inbound.http1.sockets import TOGETHER, Sockets
+from inbound.http1.sockets import AVAILABLE, TOGETHER, Sockets
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="no epoll on this system")
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no epoll on this system")
 Pair = tuple[socket.socket, socket.socket]
 
 

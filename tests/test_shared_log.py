@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -88,6 +89,9 @@ class Measured(FakeLogClient):
         self.tended += 1
 
 
+Kind = TypeVar("Kind", bound=FakeLogClient)
+
+
 class World:
     """A log of one partition, read by several channels of one process."""
 
@@ -98,6 +102,20 @@ class World:
         self.publish(records)
         self.shared = Sharing(lambda: self.kafka.client(max_poll_records=10), self.clock, lambda: None)
         self.got: dict[View, list[int]] = {}
+
+    def read_by(self, kind: type[Kind]) -> list[Kind]:
+        """Let it be read by clients of this kind from now on. Returns them, as they are made."""
+        made: list[Kind] = []
+
+        def make() -> Kind:
+            client = self.kafka.client(max_poll_records=10)
+            client.__class__ = kind
+            assert isinstance(client, kind)
+            made.append(client)
+            return client
+
+        self.shared = Sharing(make, self.clock, lambda: None)
+        return made
 
     def publish(self, count: int) -> None:
         self.kafka.publish(*TP, [b"x" * 100] * count)
@@ -126,16 +144,7 @@ class World:
 def test_requests_are_told_of_once_and_not_for_each_channel() -> None:
     """A client that reads nothing now is looked after all the same: what it measures would pile up in it."""
     world = World(5)
-    for_client, made = world.kafka.client, list[Measured]()
-
-    def make() -> Measured:
-        client = for_client(max_poll_records=10)
-        client.__class__ = Measured
-        assert isinstance(client, Measured)
-        made.append(client)
-        return client
-
-    world.shared = Sharing(make, world.clock, lambda: None)
+    made = world.read_by(Measured)
     views = [world.view(0), world.view(0)]
     world.turns(5)
     while_read = made[0].tended
@@ -247,16 +256,7 @@ class Asked(FakeLogClient):
 def test_who_asks_for_the_topics_anew_is_told_what_was_answered_and_not_what_others_heard_before() -> None:
     """A topic that was deleted and made anew would pass for the old one, and its log for one that was cut."""
     world = World(5)
-    for_client, made = world.kafka.client, list[Asked]()
-
-    def make() -> Asked:
-        client = for_client(max_poll_records=10)
-        client.__class__ = Asked
-        assert isinstance(client, Asked)
-        made.append(client)
-        return client
-
-    world.shared = Sharing(make, world.clock, lambda: None)
+    made = world.read_by(Asked)
     asks, other = world.view(0), world.view(0)
     made[0].remember_topics()
     before = asks.topics(["orders"], None)

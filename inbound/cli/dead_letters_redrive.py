@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 import threading
 import time
@@ -39,6 +38,7 @@ from inbound.dead_letters.redriving import Account, redrive
 from inbound.dead_letters.to_subscriber import SubscriberSender
 from inbound.dead_letters.to_topics import TopicSender
 from inbound.errors import ConfigError
+from inbound.signals import handled
 
 #: Exit codes: all that were chosen are sent (or nothing was to be done); some were not.
 DONE, NOT_ALL = 0, 1
@@ -218,12 +218,8 @@ def stopping() -> Iterator[threading.Event]:
         with suppress(OSError):  # not by `print`: it may have been interrupted in the midst of another line
             os.write(2, b"\nending: waiting for what is under way; once more ends at once\n")
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled(handle):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tell(text: str) -> None:

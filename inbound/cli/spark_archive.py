@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from inbound.cli.table import Cell, table
 from inbound.config import Loaded, parse_duration
 from inbound.errors import ConfigError
 from inbound.latch import Latch
+from inbound.signals import handled
 from inbound.spark.session import spark_session
 from inbound.topic_names import chooser
 
@@ -238,12 +238,8 @@ def _stopping(continuous: bool) -> Iterator[Latch]:
     if not continuous:
         yield stop
         return
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with handled(ask):
         yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(line: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from types import FrameType
 
 from inbound.embedded.cluster import EmbeddedCluster
 from inbound.embedded.jars import Progress
+from inbound.signals import handled
 
 _LOOK_EVERY = 0.5
 
@@ -47,9 +47,5 @@ def _signals_raise() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         raise _Signalled(number)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handled(handle):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -40,16 +40,12 @@ class Counters:
     wall: Callable[[], float] = time.time  # Unix time
 
     def took(self, entries: Sequence[Entry], written_at: Callable[[Record], int] = attrgetter("timestamp")) -> None:
-        """Count the events of a request that the subscriber took. Less than a microsecond, and 0.2 for each further event.
+        """Count the events of a request that the subscriber took. A microsecond, and 0.2 for each further event.
 
         `written_at` says when its event was written, Unix time in milliseconds; less than 0: that is not known.
         """
         self.delivered += len(entries)
         now = self.wall()
-        if len(entries) == 1:
-            if (at := written_at(entries[0].record)) >= 0:
-                self.event_seconds.observe(max(0.0, now - at / 1000))
-            return
         self.event_seconds.observe_all(
             [max(0.0, now - at / 1000) for entry in entries if (at := written_at(entry.record)) >= 0]
         )

@@ -54,7 +54,6 @@ class Limits:
         self._now = now
         self._call_later = call_later
         self._go = go
-        self._limited = False
         self._most: int | None = None
         self._bucket: Bucket | None = None
         self._under_way = 0
@@ -64,7 +63,6 @@ class Limits:
 
     def set(self, options: LimitOptions) -> None:
         """Go by these from now on. Requests under way count on, whatever the limit is."""
-        self._limited = options.in_flight is not None or options.rate is not None
         self._most = options.in_flight
         if options.rate is None:
             self._bucket = None
@@ -76,14 +74,9 @@ class Limits:
         """Whether `job` may be sent now; else it waits, and `go` is called when its turn has come."""
         if job.admitted:
             return True
-        if not self._waiting:
-            if not self._limited:
-                job.admitted = True
-                self._under_way += 1
-                return True
-            if self._obstacle() is None:
-                self._admit(job)
-                return True
+        if not self._waiting and self._obstacle() is None:
+            self._admit(job)
+            return True
         self._waiting.setdefault(job.claim, deque()).append(job)
         self._serve()
         return False
